@@ -1,5 +1,6 @@
-"""The proof of speed: dragoman, the official SDK and the ceiling for Python on the same work.
+"""Benchmarks: dragoman, the official SDK and a bare Python loop on the same workloads.
 
-`python -m bench` runs everything and prints the table. `lineup` says who takes part, `works` what
-is done, `goals` what is claimed, `measure` how it is timed. Nothing here is part of the package.
+`python -m bench` runs everything and prints the table. `lineup` lists the contestants, `works` the
+workloads, `programme` what is measured and the goals, and `measure` reads the clocks. Nothing here
+is part of the package.
 """

@@ -1,8 +1,8 @@
-"""The command: runs the programme, interleaved, and prints the table.
+"""The command: run the programme, interleaved, and print the table.
 
-It owns the order of the measurements and the processes that make them: every measurement is a
-client process of its own, and in every repetition each contestant has its turn, beginning with
-another one each time. What is measured is in `programme`, who takes part in `lineup`.
+Starts a separate client process for every measurement. In every repetition, all contestants take
+turns, each time starting with another one. `programme` defines what is measured, and `lineup` lists
+the contestants.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ REPETITIONS = 7
 QUICK_REPETITIONS = 3
 
 CLIENT_TIMEOUT = 180.0
-"""Seconds for one measurement; the longest takes a few, so this is a hang."""
+"""Timeout in seconds for one measurement. The longest takes a few seconds, so exceeding this means
+that it hangs."""
 
 
 def say(text: str) -> None:
-    """Tell on stderr what is going on; stdout is for the result."""
+    """Print progress on stderr; stdout is for the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -37,7 +38,7 @@ def say(text: str) -> None:
 def measure(
     entry: Entry, contestant: Contestant, size: int, seed: int, placement: str
 ) -> dict[str, float]:
-    """Run one measurement in a process of its own."""
+    """Run one measurement in a separate process."""
     if entry.work == IMPORTS:
         python = contestant.client[0]
         command = [python, "-m", "bench.imports", str(size), placement, contestant.imports]
@@ -54,7 +55,7 @@ def measure(
             timeout=CLIENT_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        # Its agent ends by itself: its input is closed by the death of the client.
+        # The agent exits by itself: the death of the client closes its input.
         raise SystemExit(f"{contestant.name} hung at {entry.id}") from None
     if done.returncode:
         raise SystemExit(f"{contestant.name} failed at {entry.id}:\n{done.stderr}")
@@ -63,10 +64,12 @@ def measure(
 
 
 def taking_part(everybody: Sequence[Contestant], names: Sequence[str]) -> list[Contestant]:
-    """Those that are named, or the usual ones."""
+    """The named contestants, or the default ones."""
     known = [one.name for one in everybody]
     if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+        raise SystemExit(
+            f"unknown contestant: {', '.join(unknown)}; choose from {', '.join(known)}"
+        )
     return [one for one in everybody if (one.name in names if names else one.usual)]
 
 
@@ -76,7 +79,7 @@ def rotated(contestants: Sequence[Contestant], by: int) -> list[Contestant]:
 
 
 def machine() -> dict[str, object]:
-    """What a reader has to know about where the figures come from."""
+    """Facts about the machine that readers of the figures need."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -98,26 +101,26 @@ def machine() -> dict[str, object]:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure dragoman against the ceiling and the SDK."
+        prog="python -m bench", description="Compare dragoman with a bare loop and the SDKs."
     )
     parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements")
-    parser.add_argument("--only", default="", metavar="W1,W4", help="only these works")
-    parser.add_argument("--contestants", default="", metavar="NAME,NAME", help="only these")
+    parser.add_argument("--only", default="", metavar="W1,W4", help="run only these workloads")
+    parser.add_argument("--contestants", default="", metavar="NAME,NAME", help="run only these")
     parser.add_argument("--repetitions", type=int, help=f"default {REPETITIONS}")
     parser.add_argument(
-        "--free", action="store_true", help="let the scheduler place the processes as it likes"
+        "--free", action="store_true", help="let the scheduler choose the processors"
     )
     parser.add_argument(
-        "--document", type=Path, metavar="FILE", help="put the result between its two marks there"
+        "--document", type=Path, metavar="FILE", help="write the result between the marks in FILE"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = arguments(argv)
     if sys.platform != "linux":
-        raise SystemExit("the bench reads /proc and processor clocks: it runs on Linux only")
+        raise SystemExit("the benchmarks read /proc and CPU clocks, so they run only on Linux")
     try:
         entries = chosen(filter(None, options.only.split(",")))
     except ValueError as error:
@@ -133,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         size = sizes[entry.id]
         placement = "free" if options.free else entry.placement
         by_name = runs.setdefault(entry.id, {one.name: [] for one in contestants})
-        # Number 0 does not count: it writes compiled files and fills the caches of the system.
+        # Repetition 0 is a warm-up: it writes compiled files and fills the system caches.
         for repetition in range(repetitions + 1):
             for contestant in rotated(contestants, repetition):
                 if (

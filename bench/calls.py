@@ -1,9 +1,8 @@
-"""Calls of `dragoman.connect`, timed from inside the process that makes them.
+"""Time calls of `dragoman.connect` inside the process that makes them.
 
-It owns two stopwatches: from connecting to the prompt being written, and a small turn with and
-without a broker. Run by `bench.warm` as `python -m bench.calls`, with the interpreter of the bench;
-it prints one line of JSON. Who the peer is, and where its broker lives, is in the environment that
-it is given.
+Measures the time from connecting until the prompt is written, and a small turn with and without a
+broker. `bench.warm` runs it as `python -m bench.calls`, with the interpreter of the benchmarks. It
+prints one line of JSON. The environment determines the peer and the directory of its broker.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from dragoman.broker.client import connect
 from dragoman.runs import open_by_name
 
 IMPORTED = (open_by_name, connect)
-"""What `dragoman.connect` loads with its first call. It is loaded before the clock starts: how long
-Python takes to load modules is told with the commands."""
+"""The modules that the first call of `dragoman.connect` imports. They are imported before the clock
+starts, because the figures of the commands include import times."""
 
 PROMPT_METHOD = b'"session/prompt"'
-"""What the message that begins a turn has in it, and no other."""
+"""Text that only the message that starts a turn contains."""
 
 
 class Written:
-    """When a prompt was handed to the system, for all streams of one kind."""
+    """Records when a prompt was written, for all streams of one type."""
 
     def __init__(self, kind: Any) -> None:
         self.at = 0.0
@@ -43,7 +42,8 @@ class Written:
 
 
 async def call(peer_name: str, workspace: Path, prompt: str, seen: dict[Any, Written]) -> float:
-    """One call as a program makes it; seconds from connecting to the prompt being written."""
+    """Make one call as a program does. Returns the seconds from connecting until the prompt was
+    written."""
     at = time.perf_counter()
     async with dragoman.connect(peer_name, workspace=workspace) as peer:
         kind: Any = type(peer.client.connection._stream)
@@ -57,13 +57,13 @@ async def call(peer_name: str, workspace: Path, prompt: str, seen: dict[Any, Wri
 
 
 async def calls(peer_name: str, workspace: Path, prompt: str, count: int) -> list[float]:
-    """Calls one after the other, each with a connection and a session of its own."""
+    """Make sequential calls, each with its own connection and session."""
     seen: dict[Any, Written] = {}
     return [await call(peer_name, workspace, prompt, seen) for _ in range(count)]
 
 
 async def turns(peer_name: str, workspace: Path, prompt: str, count: int) -> list[list[float]]:
-    """Pairs of turns in two open sessions: with an agent of our own, and through the broker."""
+    """Time pairs of turns in two open sessions: with a child process and through the broker."""
     pairs: list[list[float]] = []
     async with (
         dragoman.connect(peer_name, workspace=workspace, warm=False) as direct,

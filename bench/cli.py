@@ -1,9 +1,9 @@
-"""How long a command takes, from its start to its end: `dragoman` against `acpx`, side by side.
+"""Time commands from start to end: `dragoman` compared with `acpx`.
 
 Run as `python -m bench.cli`, after `scripts/peers/install.py` has installed acpx and the pinned
-node. It owns the two comparisons: the help text, and one prompt to the same agent in a child
-process. Every measurement is a process of its own, the two take turns, and the ratio is taken
-within each turn. What the layers below cost is measured by the rest of `bench`.
+node. There are two comparisons: the help text, and one prompt to the same agent in a child process.
+Every measurement is a separate process, the two commands alternate, and each ratio is computed
+within one repetition. The rest of `bench` measures the layers below.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Comparison:
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     says: str
-    """What both have to print, so that neither is fast by doing nothing."""
+    """Text that both must print, so that neither is fast by doing nothing."""
 
 
 def comparisons(python: str) -> list[Comparison]:
@@ -50,7 +50,7 @@ def comparisons(python: str) -> list[Comparison]:
         Comparison("help", (*ours, "--help"), (*theirs, "--help"), "Usage: "),
         Comparison(
             "one prompt to an echo agent",
-            # The agent finds dragoman by that variable; acpx hands on all that there are.
+            # The agent finds dragoman through this variable; acpx passes on all variables.
             (*ours, "run", PROMPT, "--env", "PYTHONPATH", "--", *agent),
             (*theirs, "--agent", shlex.join(agent), "exec", PROMPT),
             PROMPT,
@@ -59,7 +59,7 @@ def comparisons(python: str) -> list[Comparison]:
 
 
 def timed(command: Sequence[str], says: str, seed: int, home: Path) -> tuple[float, float]:
-    """Wall and CPU seconds of one process and everything below it that it waited for."""
+    """Wall and CPU seconds of one process and of the descendants that it waited for."""
     env = environment.variables(seed)
     env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "XDG_STATE_HOME": str(home)}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -94,7 +94,7 @@ def compare(one: Comparison, repetitions: int) -> str:
     theirs: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        # Number 0 does not count: it writes compiled files and fills the caches of the system.
+        # Repetition 0 is a warm-up: it writes compiled files and fills the system caches.
         for repetition in range(repetitions + 1):
             turns = [(ours, one.ours), (theirs, one.theirs)]
             for figures, command in turns if repetition % 2 else reversed(turns):
@@ -115,13 +115,13 @@ def compare(one: Comparison, repetitions: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.cli", description="Measure dragoman against acpx, command by command."
+        prog="python -m bench.cli", description="Compare dragoman with acpx, command by command."
     )
     parser.add_argument("--quick", action="store_true", help="fewer measurements")
     options = parser.parse_args(argv)
     pin = install.pins()["acpx"]
     if not pin.folder.is_dir():
-        sys.stdout.write("acpx is not installed (make test-peers does it): not compared\n")
+        sys.stdout.write("not compared with acpx: it is not installed; run `make test-peers`\n")
         return 0
     python = environment.ready(say)
     repetitions = QUICK_REPETITIONS if options.quick else REPETITIONS

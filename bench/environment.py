@@ -1,8 +1,8 @@
 """The virtual environment in which all contestants run.
 
-It owns `.venv-bench` in the checkout: the official SDK with what it needs, and what dragoman needs,
-in the versions of constraints.txt. All contestants use this one interpreter, so that none pays for
-the development tools of another environment. dragoman itself is found in `src`.
+Creates `.venv-bench` in the checkout, with the official SDK and the dependencies of dragoman, in
+the versions of constraints.txt. All contestants use the same interpreter, so that none is slowed
+down by development tools. dragoman itself is imported from `src`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = ROOT / ".venv-bench"
 SDK = "agent-client-protocol==0.12.1"
 
 SET_UP_TIMEOUT = 600.0
-"""Seconds for one step of the set-up: a slow download is not a failure, a dead one is."""
+"""Timeout in seconds for one step of the setup: long enough for a slow download."""
 
 
 def requirements() -> list[str]:
@@ -29,7 +29,7 @@ def requirements() -> list[str]:
 
 
 def ready(say: Callable[[str], None]) -> str:
-    """The path of the interpreter; builds the environment if it is missing or out of date."""
+    """The path of the interpreter. Creates the environment if it is missing or out of date."""
     python = FOLDER / "bin" / "python"
     constraints = ROOT / "constraints.txt"
     wanted = "\n".join([sys.version, *requirements(), constraints.read_text()])
@@ -48,10 +48,11 @@ def ready(say: Callable[[str], None]) -> str:
 
 
 def variables(seed: int) -> dict[str, str]:
-    """The environment of a contestant's processes: nothing that steers Python but what is here.
+    """The environment variables of a contestant's processes. Those set here are the only ones that
+    affect Python.
 
-    All contestants of one repetition share a hash seed, and each repetition has another, so that
-    no one seed can favour one of them throughout.
+    All contestants of a repetition share a hash seed, and each repetition has another one, so that
+    no seed can favour one of them throughout.
     """
     kept = {
         name: value

@@ -1,7 +1,7 @@
-"""What an import costs: a fresh interpreter that does it, less one that does nothing.
+"""Measure an import: the time of a new interpreter that does it, minus one that does nothing.
 
-Run as `python -m bench.imports COUNT PLACEMENT STATEMENT`, in a process of its own like every other
-measurement; prints one line of JSON. What a library costs once it is loaded is `bench.works`.
+Run as `python -m bench.imports COUNT PLACEMENT STATEMENT`, in a separate process like every
+measurement. Prints one line of JSON. `bench.works` measures a library after the import.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(statement: str) -> tuple[float, float]:
 def main() -> None:
     count, placement, statement = sys.argv[1:]
     place(placement)
-    run(statement)  # The first one may have to write compiled files.
+    run(statement)  # The first run may have to write compiled files.
     bare: list[tuple[float, float]] = []
     loaded: list[tuple[float, float]] = []
     for _ in range(int(count)):

@@ -1,8 +1,8 @@
-"""Who takes part.
+"""The contestants.
 
-It owns the table of contestants: how the client and the agent of each are started, and what a
-program has to import to use it. It does not know what they are asked to do; that is `programme`. A
-client of one and an agent of another make a contestant too.
+Lists how the client and the agent of each contestant are started, and what a program has to import
+to use it. A contestant can also combine the client of one library with the agent of another.
+`programme` defines what they have to do.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ class Contestant:
     name: str
     title: str
     client: tuple[str, ...]
-    """The command of a client process; the work and the agent's command are added to it."""
+    """The command of a client process. The workload and the agent's command are appended."""
     agent: tuple[str, ...]
     imports: str
-    """What a program that uses the library has to import, for a client and for an agent."""
+    """The imports of a program that uses the library, for a client and for an agent."""
     subject: bool = False
-    """Whether it is judged; the others are what it is measured against."""
+    """Whether it has goals. The others are what it is compared with."""
     usual: bool = True
-    """Whether it takes part without being named on the command line."""
+    """Whether it runs by default, without being named on the command line."""
     direct: str = ""
-    """The same pair with nothing in between, for those that have something there."""
+    """For a contestant with a process between client and agent: the same pair without it."""
     works: tuple[str, ...] = ()
-    """What it takes part in, by the ids of the programme; everything if empty."""
+    """The ids of the programme entries that it runs; all if empty."""
 
     def does(self, entry: str) -> bool:
         return not self.works or entry in self.works
@@ -46,16 +46,16 @@ BRIDGE = "bridge"
 BROKER = "broker"
 
 TALK = ("W1", "W2.sequential", "W2.in_flight", "W4")
-"""What is measured of pairs whose ends are of different origin."""
+"""The entries that are measured for pairs from different libraries."""
 
 
 def module(name: str, python: str) -> tuple[str, ...]:
-    """Start a contestant's module as the entry point of an installed program is started."""
+    """The command that starts a contestant's module like the entry point of a program."""
     return (python, "-c", f"from bench.contestants.{name} import main; main()")
 
 
 def lineup(python: str) -> Sequence[Contestant]:
-    """Everybody, to be run with the interpreter `python`."""
+    """All contestants, to be run with the interpreter `python`."""
     return (
         Contestant(
             CEILING,

@@ -1,8 +1,8 @@
-"""The stopwatch: wall time, and CPU time of this process and of everything below it.
+"""The stopwatch: wall time, and CPU time of this process and all its descendants.
 
-It runs inside a contestant's client process. It owns the reading of clocks and of /proc, and knows
-nothing of what is timed; that is `bench.works`. Linux only: the CPU time of a living child is read
-from its process clock, so that the start and the end of the child do not count as work.
+Runs inside a contestant's client process. Reads clocks and /proc; `bench.works` defines what is
+timed. Linux only: the CPU time of a running child is read from its process clock, so that its start
+and its end do not count.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def own_cpu() -> float:
 
 
 def reaped_cpu() -> float:
-    """CPU seconds of all children that have ended and were waited for."""
+    """CPU seconds of all reaped children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def descendants() -> list[int]:
-    """The processes that live below this one."""
+    """The running descendants of this process."""
     found: list[int] = []
     todo = ["self"]
     while todo:
@@ -43,9 +43,9 @@ def descendants() -> list[int]:
 
 
 def process_cpu(pid: int) -> float:
-    """CPU seconds of a living process so far, to the nanosecond.
+    """CPU seconds of a running process so far, to the nanosecond.
 
-    The number is the clock that clock_getcpuclockid(3) would give; Python has no call for it.
+    Computes the clock id that clock_getcpuclockid(3) returns; Python has no function for it.
     """
     try:
         return time.clock_gettime((~pid << 3) | 2)
@@ -54,12 +54,12 @@ def process_cpu(pid: int) -> float:
 
 
 def children_cpu() -> float:
-    """CPU seconds of everything below this process, living or reaped."""
+    """CPU seconds of all descendants of this process, running or reaped."""
     return reaped_cpu() + sum(map(process_cpu, descendants()))
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Bytes in use by a process: `rss` with what it shares, `pss` with its share of that."""
+    """Memory of a process in bytes: `rss` includes shared memory, `pss` only its share of it."""
     sizes: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         name, _, rest = line.partition(":")
@@ -69,8 +69,8 @@ def memory(pid: int) -> dict[str, int]:
 
 
 class Growth:
-    """How much more memory this process and those below it had at their peak in the body of a
-    `with` than before it, in bytes afterwards: `client` and `agents` (the most of any of them)."""
+    """Measures by how many bytes the peak memory grows in the body of a `with` statement: that of
+    this process (`client`), and the largest growth of any descendant (`agents`)."""
 
     client: int
     agents: int
@@ -91,24 +91,24 @@ class Growth:
 
     @staticmethod
     def _restart(pid: int) -> int:
-        # 5 sets the peak back to what is in use now, see proc(5).
+        # 5 resets the peak to the current use, see proc(5).
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         return status(pid)["VmRSS"]
 
 
 def status(pid: int) -> dict[str, int]:
-    """The sizes in a process's status, in bytes."""
+    """The sizes in the status file of a process, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     pairs = (line.split(":") for line in lines)
     return {name: int(rest.split()[0]) * 1024 for name, rest in pairs if rest.endswith(" kB")}
 
 
 def place(placement: str) -> None:
-    """Fix where this process and everything below it run.
+    """Choose the processors of this process and its descendants.
 
-    Left alone, the scheduler puts two processes that talk to each other now on one processor and
-    now on two, and the same work takes one or three units of time: `together` and `apart` make it
-    one or the other. `free` leaves it alone.
+    By default, the scheduler puts two processes that talk to each other sometimes on one processor
+    and sometimes on two, and the same workload may take three times as long. `together` and `apart`
+    force one or the other. `free` leaves it to the scheduler.
     """
     if (both := places(placement)) is not None:
         ours, theirs = both
@@ -118,7 +118,7 @@ def place(placement: str) -> None:
 
 
 def places(placement: str) -> tuple[int, int] | None:
-    """The processors of a client and of its agent; None where they are not chosen."""
+    """The processors of a client and of its agent, or None to leave them to the scheduler."""
     processors = sorted(os.sched_getaffinity(0))
     if placement == "free" or len(processors) < 2:
         return None
@@ -126,15 +126,15 @@ def places(placement: str) -> tuple[int, int] | None:
 
 
 class Stopwatch:
-    """Times the body of a `with`: `wall`, and `cpu` with the part of it that was `below` this
-    process, in seconds afterwards."""
+    """Times the body of a `with` statement, in seconds: `wall`, `cpu`, and `below`, the part of
+    `cpu` that descendants used."""
 
     wall: float
     cpu: float
     below: float
 
     def __enter__(self) -> Self:
-        # The wall clock is read last here and first in the end: reading /proc is not work.
+        # The wall clock is read last here and first at the end, to exclude reading /proc.
         self._children = children_cpu()
         self._own = own_cpu()
         self._at = time.perf_counter()

@@ -1,8 +1,8 @@
-"""The few ACP messages of the bench as msgspec types.
+"""The few ACP messages of the benchmarks as msgspec types.
 
-Shared by the contestants that have no types of their own (`ceiling`, `dragoman_rpc`). It owns
-shapes only: how they travel is the contestant's affair, and the official SDK brings its own types.
-The unions have the members that a session really mixes, so that decoding has to choose.
+Shared by the contestants without types of their own (`ceiling`, `dragoman_rpc`); the official SDK
+has its own. The unions have the members that occur together in real sessions, so that decoding has
+to choose.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class PermissionParams(Struct, rename="camel"):
 
 
 def permission(session_id: str) -> PermissionParams:
-    """The question of `bench.script`, made anew like every message of a real turn."""
+    """The permission request of `bench.script`. Created each time, as in a real turn."""
     return PermissionParams(
         session_id,
         ToolCallUpdate(script.TOOL_CALL, script.TOOL_TITLE),

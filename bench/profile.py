@@ -1,13 +1,13 @@
-"""Where the time goes: one work of one contestant, sampled in both of its processes.
+"""A sampling profiler: one workload of one contestant, sampled in both of its processes.
 
-It owns a sampler by the processor clock, which is started inside the processes and costs next to
-nothing between samples, and the command that prints what it saw:
+The sampler uses the CPU clock. It runs inside the processes and costs almost nothing between
+samples. The command prints the result:
 
     python -m bench.profile W2.sequential dragoman_acp 20000
 
-A line is a function with the share of the samples in it alone (which includes what it calls that
-is written in C, system calls too) and with all that it called. Times are those of `bench`; this
-only tells where they come from.
+Each line is a function, with the share of samples in the function itself (including C functions and
+system calls that it calls) and with everything that it called. Use `bench` for the times; this only
+shows where they are spent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pathlib import Path
 from types import FrameType
 
 INTERVAL = 0.001
-"""Seconds of processor time between samples; the kernel rounds it up to its own tick."""
+"""CPU seconds between samples; the kernel rounds it up to its own tick."""
 
 SHOWN = 30
 FOLDER = "BENCH_PROFILE"
-"""The variable that names the folder in which each process leaves what it saw."""
+"""The environment variable with the directory in which each process writes its samples."""
 
 _START = "from bench.profile import start; start(); "
 
@@ -36,7 +36,7 @@ Place = tuple[str, str]
 
 
 def start() -> None:
-    """Sample this process to its end. For the commands that `sampled` makes."""
+    """Sample this process until it exits. Called by the commands that `sampled` returns."""
     alone: Counter[Place] = Counter()
     with_called: Counter[Place] = Counter()
 
@@ -76,7 +76,7 @@ def sampled(command: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    # Late, because the processes that are sampled import this module too.
+    # Not at the top, because the sampled processes import this module too.
     from bench import environment
     from bench.lineup import lineup
     from bench.programme import chosen

@@ -1,7 +1,6 @@
-"""What is measured, how much of it, and what is claimed about the result.
+"""What is measured, with which sizes, and the goals.
 
-It owns the entries of the programme and the goals. It does not know who takes part (`lineup`), what
-a work does (`works`) or how the table looks (`report`).
+`lineup` lists the contestants, `works` implements the workloads, and `report` formats the table.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ from bench.lineup import ACP, BRIDGE, BROKER, CODEX, EVENTS, OFFICIAL, RPC
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One work of one size, done by one client process."""
+    """One workload of one size, run by one client process."""
 
     id: str
     work: str
     size: int
     quick_size: int
     placement: str
-    """Where the processes run, see `measure.place`. Work that goes to and fro and can never be
-    done by both at once is kept on one processor: otherwise it measures how fast the machine
-    wakes a sleeping one."""
+    """Where the processes run, see `measure.place`. A workload in which client and agent always
+    wait for each other runs on one processor. Otherwise it would measure how fast the machine wakes
+    an idle processor."""
     only: tuple[str, ...] = ()
-    """Who takes part, by name; all if empty."""
+    """The names of the contestants that run it; all if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is aimed at; None is no aim."""
+    """The goals of a row; None means no goal."""
 
     ceiling: float | None = None
-    """At least this share of the ceiling's speed."""
+    """Minimum speed relative to the ceiling."""
     official: float | None = None
-    """At least so many times better than the official Python SDK."""
+    """Minimum factor by which it is better than the official Python SDK."""
     typescript: float | None = None
-    """At least so many times faster than the official TypeScript SDK."""
+    """Minimum factor by which it is faster than the official TypeScript SDK."""
     direct: float | None = None
-    """At least this share of the speed of the same pair with nothing in between."""
+    """Minimum speed relative to the same pair without a process in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +47,15 @@ class Row:
 
     entry: str
     title: str
-    """With `{size}` where the size of the entry stands."""
+    """`{size}` is replaced by the size of the entry."""
     figures: tuple[str, ...] = ("wall", "cpu")
     rpc: Goal = Goal()
     """For `dragoman.rpc`."""
     acp: Goal = Goal()
-    """For real ACP on both sides."""
+    """For the ACP client and agent kit."""
 
     events: Goal = Goal()
-    """For the conversation API, over ACP and over Codex: one dialect is not to be slower."""
+    """For the conversation API, over ACP and over Codex: no dialect may be slower."""
 
     bridge: Goal = Goal()
     broker: Goal = Goal()
@@ -74,7 +73,7 @@ class Row:
 
 
 PASSED_ON = Goal(direct=1 / 2.5)
-"""A round trip through a third process takes at most two and a half times as long."""
+"""A round trip through a third process may take at most 2.5 times as long."""
 
 
 IMPORTS = "imports"
@@ -131,7 +130,7 @@ ROWS: Sequence[Row] = (
 
 
 def chosen(only: Iterable[str]) -> list[Entry]:
-    """The entries with these ids; `W2` stands for all that begin with it. All if none is named."""
+    """The entries with these ids; `W2` selects all that begin with it. All if no id is given."""
     wanted = [name.strip().lower() for name in only]
     entries = [
         entry
@@ -144,5 +143,6 @@ def chosen(only: Iterable[str]) -> list[Entry]:
     known = {entry.id.lower() for entry in PROGRAMME}
     known |= {name.split(".")[0] for name in known}
     if unknown := [name for name in wanted if name not in known]:
-        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        names = ", ".join(sorted(known))
+        raise ValueError(f"unknown workload: {', '.join(unknown)}; choose from {names}")
     return entries

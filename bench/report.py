@@ -1,7 +1,7 @@
-"""Figures become the table.
+"""Format the figures as a table.
 
-It owns the arithmetic of the comparison (the median of the ratios of each repetition, and their
-range) and the look of the result. It measures nothing.
+Computes the comparison (the median and the range of the ratios of all repetitions) and formats the
+result. Measures nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bench.programme import ROWS, Goal, Row
 
 Figures = Mapping[str, float]
 Runs = Mapping[str, Mapping[str, Sequence[Figures]]]
-"""Entry id, then contestant's name, then one set of figures per repetition, in order."""
+"""By entry id and contestant name: one set of figures per repetition, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times better than another, over all repetitions."""
+    """The factor by which one contestant is better than another, over all repetitions."""
 
     median: float
     lowest: float
@@ -28,7 +28,7 @@ class Ratio:
 
 
 def ratio(others: Sequence[Figures], ours: Sequence[Figures], figure: str) -> Ratio:
-    """Compare repetition by repetition: what slows the machine down slows both down."""
+    """Compare each repetition separately: a busy machine slows down both contestants."""
     ratios = [
         other[figure] / our[figure] for other, our in zip(others, ours, strict=True) if our[figure]
     ]
@@ -50,7 +50,7 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the medians meet the goal; None where there is no goal or no comparison."""
+        """Whether the medians meet the goal; None if there is no goal or no comparison."""
         met = [
             ratio.median >= aim
             for ratio, aim in (
@@ -65,8 +65,8 @@ class Line:
 
 
 def lines(runs: Runs, subject: str, direct: str = "") -> list[Line]:
-    """All lines that can be drawn for a subject from what was measured. `direct` is the same pair
-    with nothing in between, if the subject has something there."""
+    """All lines of a subject for which there are figures. `direct` is the name of the same pair
+    without a process in between, if the subject has one."""
     result: list[Line] = []
     for row in ROWS:
         by_name = runs.get(row.entry, {})
@@ -81,7 +81,7 @@ def lines(runs: Runs, subject: str, direct: str = "") -> list[Line]:
             ours: Sequence[Figures] = ours,
         ) -> Ratio | None:
             others = by_name.get(name)
-            # How memory grows is told as it is: next to nothing divided by nothing says little.
+            # No ratio for memory growth: dividing values close to zero is meaningless.
             if not others or name == subject or figure.endswith(("peak", "each")):
                 return None
             return ratio(others, ours, figure)
@@ -167,9 +167,9 @@ END = "<!-- end of the figures -->"
 
 
 def documented(document: str, text: str, *, begin: str = BEGIN, end: str = END) -> str:
-    """The document with the result between its marks, in place of what was there."""
+    """The document with the text between its marks replaced by the result."""
     before, begun, rest = document.partition(begin)
     _, ended, after = rest.partition(end)
     if not (begun and ended):
-        raise SystemExit(f"the document has no {begin!r} before {end!r}")
+        raise SystemExit(f"the document must contain {begin!r} and, after it, {end!r}")
     return f"{before}{begin}\n\n{text}\n{end}{after}"

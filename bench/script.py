@@ -1,19 +1,19 @@
-"""What every agent of the bench does, as text in the prompt.
+"""The prompts that every agent of the benchmarks understands.
 
-It owns the few words that a client and an agent have to agree on, so that all contestants put the
-same messages on the wire. It is imported by every agent, and start-up is measured: it imports
-nothing. The clients' half is `bench.works`.
+Defines what a client and an agent must agree on, so that all contestants put the same messages on
+the wire. Every agent imports it, and startup is measured, so it imports nothing. `bench.works` is
+the counterpart for the clients.
 
     stream N      send N updates to the session of the prompt, then end the turn
     ask N         make N sequential session/request_permission requests, then end the turn
-    read N PATH   make N sequential fs/read_text_file requests, then end the turn; PATH is a folder
-                  with the files of `file_name`, each with the text `FILE_TEXT`
+    read N PATH   make N sequential fs/read_text_file requests, then end the turn; PATH is the
+                  directory with the files of `file_name`, each with the text `FILE_TEXT`
     together M N  wait until M prompts of this kind are open, then send N updates to each of the M
-                  sessions, one session after the other, round and round; then end all turns
+                  sessions, in round-robin order, then end all turns
     echo…         send the whole text of the prompt back in one update, then end the turn
 
-`session/set_mode` answers at once; with the mode `collect` it first runs the garbage collector,
-which is how a client makes both processes equal before it starts the clock.
+`session/set_mode` answers immediately. With the mode `collect`, it first runs the garbage
+collector: a client uses it to bring both processes to the same state before it starts the clock.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ OPTIONS = (
     ("allow-always", "Always allow", "allow_always"),
     ("reject", "Reject", "reject_once"),
 )
-"""Id, name and kind of what a client may answer."""
+"""Id, name and kind of the options of a permission request."""
 
 
 FILES = 20
 FILE_TEXT = 64 * "    return value if value is not None else self.default  # a line\n"
-"""About 4 KiB, a small source file."""
+"""About 4 KiB, like a small source file."""
 
 
 def file_name(number: int) -> str:
-    """The file of the request of this number."""
+    """The file for the request with this number."""
     return f"package/module_{number % FILES}.py"
 
 
 def session_name(number: int) -> str:
-    """An id as long as those that real agents hand out."""
+    """A session id, as long as those of real agents."""
     return f"0193e7c2-3b1f-7a10-8000-{number:012d}"
 
 
 def update_texts(count: int) -> list[str]:
-    """The texts of the updates of one session, in order; about as long as a streamed token run."""
+    """The texts of the updates of one session, in order. About as long as a few streamed tokens."""
     return [f"part {number} of the answer " for number in range(count)]

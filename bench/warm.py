@@ -1,10 +1,10 @@
-"""What a warm broker is worth, with a real agent in front of a model that answers at once.
+"""Measure the benefit of a warm broker, with a real agent and a fake model that answers at once.
 
 Run as `python -m bench.warm`, after `scripts/peers/install.py` has installed the agents and acpx.
-It owns three comparisons, each within one run: the second call against the first, a small turn
-through the broker against one with a child process, and a warm `dragoman run` against a warm
-`acpx`. What happens inside a calling process is timed by `bench.calls`; how much a broker can carry
-is measured by the contestant `broker` of the bench.
+Makes three comparisons, each within one run: the second call with the first, a small turn through
+the broker with one in a child process, and a warm `dragoman run` with a warm `acpx`. `bench.calls`
+measures times inside a calling process. The contestant `broker` measures the throughput of a
+broker.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ COMMAND_REPETITIONS = 15
 QUICK_COMMAND_REPETITIONS = 5
 
 WARM_UP_TURNS = 10
-"""Turns that do not count: both ends load modules in their first."""
+"""Number of turns that do not count: both ends import modules in their first turn."""
 
 COMMAND_TIMEOUT = 120.0
-"""Seconds for one process; a cold start on a machine that is busy takes ten."""
+"""Timeout in seconds for one process; a cold start on a busy machine takes ten."""
 
 LEAVE_TIMEOUT = 15.0
-"""Seconds for what we asked to end to be gone, before it is killed."""
+"""Seconds before a process that was asked to exit is killed."""
 
 BEGIN = "<!-- warm figures: written by python -m bench.warm --document -->"
 END = "<!-- end of the warm figures -->"
@@ -63,14 +63,14 @@ END = "<!-- end of the warm figures -->"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A home folder of its own, with the environment of whoever lives there."""
+    """A separate home directory, with its environment variables."""
 
     path: Path
     workspace: Path
     variables: Mapping[str, str]
 
     def surroundings(self, seed: int) -> dict[str, str]:
-        """What a process finds that is started here."""
+        """The environment of a process that is started here."""
         python = environment.variables(seed)
         return {**self.variables, **{name: python[name] for name in python if "PYTHON" in name}}
 
@@ -80,7 +80,7 @@ def make_home(folder: Path, agent: Agent, model: FakeModel) -> Home:
     path.mkdir(parents=True)
     workspace.mkdir()
     agent.configure(path)
-    # What dragoman sets for an agent is set for acpx too: a launcher less is a process less.
+    # Set the variables that dragoman sets for an agent for acpx too: they avoid a launcher process.
     usual = descriptor(agent.name).env
     variables = {**peer_environment(path), **usual, **agent.provider(model.url)}
     return Home(path, workspace, variables)
@@ -88,7 +88,7 @@ def make_home(folder: Path, agent: Agent, model: FakeModel) -> Home:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that is over, and when what was waited for stood on its output."""
+    """A finished command, and when the expected text appeared in its output."""
 
     out: bytes
     first: float
@@ -96,7 +96,7 @@ class Ended:
 
 
 async def command(words: Sequence[str], home: Home, seed: int, until: bytes = b"") -> Ended:
-    """Run a process to its end, while the model answers in this loop."""
+    """Run a process to its end, while the model answers in this event loop."""
     with tempfile.TemporaryFile() as err:
         at = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
@@ -123,12 +123,12 @@ async def command(words: Sequence[str], home: Home, seed: int, until: bytes = b"
         err.seek(0)
         trouble = err.read().decode("utf-8", "replace")
     if code or until not in out:
-        raise SystemExit(f"{shlex.join(words)} ended with {code}:\n{out!r}\n{trouble}")
+        raise SystemExit(f"{shlex.join(words)} exited with {code}:\n{out!r}\n{trouble}")
     return Ended(out, first, wall)
 
 
 async def timed_inside(python: str, home: Home, seed: int, *words: str) -> Any:
-    """What `bench.calls` measured in a process of its own."""
+    """The figures of `bench.calls`, run in a separate process."""
     ended = await command([python, "-m", "bench.calls", *words], home, seed)
     return json.loads(ended.out)
 
@@ -167,7 +167,7 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 async def second_call(table: Table, python: str, home: Home, agent: str, repetitions: int) -> None:
-    """From connecting to the prompt being written: without a broker, and then with it."""
+    """From connecting until the prompt is written: without a broker, and then with it."""
     firsts: list[float] = []
     seconds: list[float] = []
     others: list[float] = []
@@ -199,7 +199,7 @@ async def second_call(table: Table, python: str, home: Home, agent: str, repetit
 
 
 async def added(table: Table, python: str, home: Home, turns: int) -> None:
-    """What the broker adds to a small turn with an agent that answers at once."""
+    """The time that the broker adds to a small turn with an agent that answers immediately."""
     peers = home.path / ".config" / "dragoman" / "peers"
     peers.mkdir(parents=True)
     (peers / "parrot.toml").write_text(
@@ -223,7 +223,7 @@ async def added(table: Table, python: str, home: Home, turns: int) -> None:
 async def warm_commands(
     table: Table, python: str, ours: Home, theirs: Home, agent: str, repetitions: int
 ) -> None:
-    """One prompt in a session that is warm, from a command line."""
+    """One prompt in a warm session, from the command line."""
     acpx = [*install.program("acpx"), "--agent", shlex.join([*install.program(agent), "--acp"])]
     run = [python, "-m", "dragoman", "run", agent, "-s", SESSION, PROMPT]
     prompt = [*acpx, "prompt", "-s", SESSION, PROMPT]
@@ -234,22 +234,22 @@ async def warm_commands(
         for words, home in contestants:
             await command(words, home, 0, FIRST_TEXT)
         kept = [set(living_in(home.path)) for _, home in contestants]
-        # Number 0 does not count: it fills the caches of the system.
+        # Repetition 0 is a warm-up: it fills the system caches.
         for repetition in range(repetitions + 1):
             order = list(enumerate(contestants))
             for at, (words, home) in order if repetition % 2 else reversed(order):
                 ended = await command(words, home, repetition, FIRST_TEXT)
                 if LAST_TEXT not in ended.out:
-                    raise SystemExit(f"{words} did not tell all: {ended.out!r}")
+                    raise SystemExit(f"{words} did not print the whole answer: {ended.out!r}")
                 if repetition:
                     figures[at].append(ended)
             say(f"commands: {repetition} of {repetitions}")
-        # What was alive after the first prompt has answered all the others.
+        # The processes that were running after the first prompt must have answered all others.
         if any(
             not pids or pids - set(living_in(home.path))
             for pids, (_, home) in zip(kept, contestants, strict=True)
         ):
-            raise SystemExit("an agent did not stay between two prompts: nothing was warm")
+            raise SystemExit("an agent exited between two prompts, so nothing was warm")
     finally:
         await stop_brokers(python, ours, 0)
         await command([*acpx, "sessions", "close", SESSION], theirs, 0)
@@ -289,12 +289,12 @@ async def stop_brokers(python: str, home: Home, seed: int) -> None:
 
 
 async def leave(homes: Sequence[Home]) -> None:
-    """End what is left of processes that live in these homes; nobody else does."""
+    """Wait for the remaining processes of these homes to exit, and kill them after a timeout."""
     for home in homes:
         give_up_at = time.monotonic() + LEAVE_TIMEOUT
         while left := living_in(home.path):
             if time.monotonic() > give_up_at:
-                say(f"ended by force: {left}")
+                say(f"killed: {left}")
                 for pid in left:
                     os.kill(pid, signal.SIGKILL)
             await asyncio.sleep(0.1)
@@ -327,12 +327,12 @@ async def measure(options: argparse.Namespace) -> Table:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.warm", description="Measure what a warm broker is worth."
+        prog="python -m bench.warm", description="Measure the benefit of a warm broker."
     )
     parser.add_argument("--quick", action="store_true", help="fewer measurements")
     parser.add_argument("--agent", choices=AGENTS, default=GEMINI.name, help="default %(default)s")
     parser.add_argument(
-        "--document", type=Path, metavar="FILE", help="put the result between its two marks there"
+        "--document", type=Path, metavar="FILE", help="write the result between the marks in FILE"
     )
     options = parser.parse_args(argv)
     missing = [
@@ -340,9 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     if missing:
         names = ", ".join(missing)
-        sys.stdout.write(
-            f"{names}: not installed (make test-peers does it): brokers not measured\n"
-        )
+        sys.stdout.write(f"brokers not measured: {names} not installed; run `make test-peers`\n")
         return 0
     about = ", ".join(f"{name} {value}" for name, value in machine().items())
     table = asyncio.run(measure(options))

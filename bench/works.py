@@ -1,8 +1,9 @@
-"""The work: what a client does while the clock runs, written once for every contestant.
+"""The workloads: what a client does while the clock runs, written once for all contestants.
 
-It owns the works, the checks that the work was really done, and the entry point of a client
-process, which prints its figures as one line of JSON. It reaches a library only through `Driver`,
-whose calls are the library's own wherever the shapes allow it. The agents' half is `bench.script`.
+Contains the workloads, the checks that they were really done, and the entry point of a client
+process, which prints its figures as one line of JSON. It uses a library only through `Driver`,
+whose methods call the library directly where possible. `bench.script` is the counterpart for the
+agents.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from bench.measure import Growth, Stopwatch, children_cpu, descendants, memory, 
 Figures = dict[str, float]
 
 WARM_UP = 200
-"""Messages before the clock starts, so that caches, decoders and the specializing interpreter are
-as warm as they are in the middle of a session."""
+"""Number of messages before the clock starts, so that caches, decoders and the specializing
+interpreter are as warm as in the middle of a session."""
 
 ROUNDS = 3
-"""How often the work is done and timed in one process; the median counts. The fastest contestants
-do it in a few hundredths of a second, in which one interruption is much."""
+"""How often the workload is timed in one process; the median counts. The fastest contestants need
+only a few hundredths of a second, so a single interruption matters."""
 
 IN_FLIGHT = 64
 
 
 class Reader:
-    """What consumes the updates of one session: it checks that each is the next one expected."""
+    """The consumer of the updates of one session. It checks that they arrive in order."""
 
     __slots__ = ("_expected", "_seen", "finished")
 
@@ -47,7 +48,7 @@ class Reader:
     def take(self, text: str) -> None:
         seen = self._seen
         if text != self._expected[seen]:
-            # A raise would end in some library's log; the future is where the work looks.
+            # An exception would end up in the log of a library. The workload checks the future.
             self.finished.set_exception(ValueError(f"update {seen} is not the one expected"))
             return
         self._seen = seen = seen + 1
@@ -69,21 +70,21 @@ class Driver(Protocol):
     def set_mode(self, session_id: str, mode_id: str) -> Awaitable[object]: ...
 
     async def close(self) -> None:
-        """End the connection; the agent is gone and reaped afterwards."""
+        """Close the connection. Afterwards the agent has exited and is reaped."""
 
 
 class FileDriver(Driver, Protocol):
     """A client that answers requests for files."""
 
     workspace: str
-    """The folder of the sessions that are opened from now on."""
+    """The directory of the sessions that are opened from now on."""
 
 
 Work = Callable[[Driver, int], Awaitable[Figures]]
 
 
 async def rounds(driver: Driver, session: str, work: Callable[[], Awaitable[None]]) -> Figures:
-    """Time the work, with the garbage collectors of both processes starting from the same state."""
+    """Time a workload. The garbage collectors of both processes start from the same state."""
     watches: list[Stopwatch] = []
     for _ in range(ROUNDS):
         await driver.set_mode(session, script.COLLECT)
@@ -114,7 +115,7 @@ async def stream(driver: Driver, count: int) -> Figures:
     async def once() -> None:
         await turn(driver, session, reader, f"stream {count}", texts)
 
-    # The first time is for the memory: later ones use again what it left.
+    # The first run measures memory: later runs reuse what it allocated.
     with Growth() as growth:
         await once()
     figures = await rounds(driver, session, once)
@@ -122,7 +123,7 @@ async def stream(driver: Driver, count: int) -> Figures:
 
 
 async def sequential(driver: Driver, count: int) -> Figures:
-    """Small requests to the agent, one after the other."""
+    """Small sequential requests to the agent."""
     session = await driver.new_session(Reader())
     for _ in range(WARM_UP):
         await driver.set_mode(session, "code")
@@ -144,7 +145,7 @@ async def sequential(driver: Driver, count: int) -> Figures:
 
 
 async def in_flight(driver: Driver, count: int) -> Figures:
-    """Small requests to the agent, many at once."""
+    """Small requests to the agent, many in flight."""
     session = await driver.new_session(Reader())
     set_mode = driver.set_mode
 
@@ -164,13 +165,13 @@ async def in_flight(driver: Driver, count: int) -> Figures:
 
 
 def large_text(size: int) -> str:
-    """Text like a source file: ASCII, with the line ends and quotes that JSON has to escape."""
+    """Text like a source file: ASCII, with line ends and quotes that JSON has to escape."""
     line = '    print("the value of %s is %d", name, values[index])  # a comment, as in real code\n'
     return ("echo\n" + line * (size // len(line) + 1))[:size]
 
 
 LARGE_TURNS = {1: 10, 15: 2}
-"""How often a message of so many MiB goes there and back while the clock runs."""
+"""By size in MiB: how often the message makes a round trip while the clock runs."""
 
 
 async def large(driver: Driver, size_mib: int) -> Figures:
@@ -188,7 +189,7 @@ async def large(driver: Driver, size_mib: int) -> Figures:
 
 
 async def asks(driver: Driver, count: int) -> Figures:
-    """Requests for permission by the agent during one prompt, one after the other."""
+    """Sequential permission requests of the agent during one prompt."""
     session = await driver.new_session(Reader())
     await driver.prompt(session, f"ask {WARM_UP}")
 
@@ -199,7 +200,7 @@ async def asks(driver: Driver, count: int) -> Figures:
 
 
 def write_files(folder: Path) -> None:
-    """The files of `bench.script`."""
+    """Write the files of `bench.script`."""
     for number in range(script.FILES):
         path = folder / script.file_name(number)
         path.parent.mkdir(exist_ok=True)
@@ -207,9 +208,9 @@ def write_files(folder: Path) -> None:
 
 
 async def files(driver: Driver, count: int) -> Figures:
-    """Requests by the agent for the text of small files during one prompt, one after the other.
+    """Sequential requests of the agent for the text of small files during one prompt.
 
-    The files are on the disk. A client that does not look at them answers with the same text.
+    The files exist on disk. A client without a file service answers with the same text.
     """
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder))
@@ -227,7 +228,7 @@ SESSION_UPDATES = 100
 
 
 async def sessions(driver: Driver, count: int) -> Figures:
-    """Many sessions on one connection, all in a turn, their updates interleaved."""
+    """Many sessions on one connection, all with a running turn and interleaved updates."""
     readers = {}
     for _ in range(count):
         reader = Reader()
@@ -270,7 +271,7 @@ CONNECTED_WORKS: dict[str, Work] = {
 async def connected(
     driver: Driver, work: Work, size: int, placement: str, agent: list[str]
 ) -> Figures:
-    """Do one work on one connection that is up before it starts."""
+    """Run one workload on a connection that is opened before."""
     pid = await driver.open(agent)
     try:
         place(placement)
@@ -282,9 +283,9 @@ async def connected(
 
 
 async def spawns(new_driver: Callable[[], Driver], count: int, agent: list[str]) -> Figures:
-    """Start agents one after the other: time to the first reply, and memory at that moment.
+    """Start agents sequentially: time to the first response, and memory at that moment.
 
-    The first one of a process is told apart: it may pay for what all later ones share.
+    The first one in a process is reported separately: it may pay for what all later ones share.
     """
     watches: list[Stopwatch] = []
     sizes: list[dict[str, int]] = []
@@ -308,11 +309,11 @@ async def spawns(new_driver: Callable[[], Driver], count: int, agent: list[str])
 
 def must_be_gone(pid: int) -> None:
     if pid in descendants():
-        raise SystemExit(f"the agent was left behind: {pid}")
+        raise SystemExit(f"the agent is still running: {pid}")
 
 
 def client(new_driver: Callable[[], Driver], arguments: list[str]) -> None:
-    """The whole of a client process: WORK SIZE PLACEMENT AGENT-COMMAND…"""
+    """The main function of a client process. Arguments: WORK SIZE PLACEMENT AGENT-COMMAND…"""
     name, size, placement, *agent = arguments
     if name == "spawn":
         place(placement)
@@ -320,6 +321,6 @@ def client(new_driver: Callable[[], Driver], arguments: list[str]) -> None:
     else:
         work = CONNECTED_WORKS[name]
         figures = asyncio.run(connected(new_driver(), work, int(size), placement, agent))
-    # The agents are reaped, so this is everything that the whole process tree has cost.
+    # The agents are reaped, so this is the CPU time of the whole process tree.
     figures["life_cpu"] = own_cpu() + children_cpu()
     sys.stdout.write(json.dumps(figures) + "\n")

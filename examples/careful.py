@@ -19,7 +19,7 @@ async def take_note(turn: Turn) -> None:
             await turn.write_file(note, turn.text)
             await turn.say("Written.")
         else:
-            await turn.say("Then not.")
+            await turn.say("Not written.")
 
 
 agent.run()

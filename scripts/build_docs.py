@@ -1,11 +1,11 @@
 """Build the documentation site: `make docs`, then open build/docs/index.html.
 
-    python scripts/build_docs.py [FOLDER]
+    python scripts/build_docs.py [DIRECTORY]
 
-Zensical renders the pages; docs/zensical.toml has its settings and the menu. This script copies
-docs/ and the documents of the project's root into one source folder, because Zensical reads one,
-and rewrites the links between the two. It needs no network. The build is strict: a link that leads
-nowhere is an error, and the old site stays.
+Zensical renders the pages; docs/zensical.toml has its settings and the menu. Zensical reads a
+single source directory, so this script copies docs/ and the documents in the project root into one
+and rewrites the links between them. It needs no network. The build is strict: a broken link is an
+error, and the old site stays.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SITE: Final = ROOT / "build" / "docs"
 
 PROJECT: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-"""Documents of the root that are pages of the site, in its folder `project`."""
+"""Documents in the project root that become pages of the site, in its directory `project`."""
 
 _LINK: Final = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _FENCE: Final = re.compile(r"^( *```\w*)(.*)")
-"""A line that opens or closes a block of code. What follows the language is for the tests only."""
+"""A line that opens or closes a code block. The text after the language is only for the tests."""
 
 
 class BuildError(Exception):
@@ -36,9 +36,9 @@ class BuildError(Exception):
 
 
 def build(site: Path = SITE, root: Path = ROOT) -> list[Path]:
-    """Build the site into `site`, and return its pages. Raises `BuildError`."""
+    """Build the site in `site` and return its pages. Raises `BuildError`."""
     site.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that the old site stays until the new one is complete.
+    # In a directory next to it, so that the old site stays until the new one is complete.
     with tempfile.TemporaryDirectory(prefix="docs-", dir=site.parent) as folder:
         work = Path(folder)
         shutil.copyfile(root / "docs" / "zensical.toml", work / "zensical.toml")
@@ -61,7 +61,7 @@ def build(site: Path = SITE, root: Path = ROOT) -> list[Path]:
 
 
 def copy_sources(root: Path, source: Path) -> None:
-    """Copy every page, and each file that a page links to, into `source`."""
+    """Copy every page, and every file that a page links to, into `source`."""
     places = dict(_places(root))
     for path in sorted(places):
         target = source / places[path]
@@ -73,7 +73,7 @@ def copy_sources(root: Path, source: Path) -> None:
 
 
 def _places(root: Path) -> Iterator[tuple[Path, str]]:
-    """Each file of the site and its path in the source folder."""
+    """Each file of the site and its path in the source directory."""
     docs = root / "docs"
     for path in docs.rglob("*"):
         if path.is_file() and path.name != "zensical.toml":
@@ -84,7 +84,7 @@ def _places(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _relinked(page: Path, root: Path, places: dict[Path, str], source: Path) -> str:
-    """The text of a page with its links changed to the places that files have in the site."""
+    """The text of a page, with its links changed to the paths of the files in the site."""
     here = Path(places[page]).parent
 
     def link(match: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def _relinked(page: Path, root: Path, places: dict[Path, str], source: Path) -> 
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(target, copy)
         if target not in places:
-            raise BuildError(f"{page.relative_to(root)}: {match[2]} leads nowhere")
+            raise BuildError(f"{page.relative_to(root)}: broken link: {match[2]}")
         moved = Path(os.path.relpath(places[target], here)).as_posix()
         return f"{match[1]}{moved}{hash_sign}{fragment}{match[3]}"
 
@@ -115,7 +115,7 @@ def _relinked(page: Path, root: Path, places: dict[Path, str], source: Path) -> 
 
 
 def _problems(output: str) -> str:
-    """The report of Zensical without its traceback."""
+    """The output of Zensical without its traceback."""
     return output.partition("Traceback (most recent call last)")[0].strip() or output.strip()
 
 
@@ -124,7 +124,7 @@ def main() -> None:
     try:
         pages = build(site)
     except BuildError as error:
-        sys.exit(f"The documentation was not built:\n{error}")
+        sys.exit(f"cannot build the documentation:\n{error}")
     sys.stdout.write(f"{len(pages)} pages: {site / 'index.html'}\n")
 
 

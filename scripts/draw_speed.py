@@ -2,8 +2,8 @@
 
     python scripts/draw_speed.py > docs/images/speed.svg        or: make picture
 
-Each group of bars is one work of the benchmark, each bar the wall time of one library, by the table
-of dragoman's ACP client. The figures are those that `make bench` printed; nothing is measured here.
+Each group of bars is one workload of the benchmark, and each bar the wall time of one library, from
+the table of dragoman's ACP client. It uses the output of `make bench` and measures nothing itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOP, BAR, GAP = 48, 18, 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One work: milliseconds of wall time by library."""
+    """One workload: milliseconds of wall time by library."""
 
     work: str
     times: dict[str, float]
@@ -66,7 +66,7 @@ def _milliseconds(cell: str) -> float:
 
 
 def draw(measured: list[Row]) -> str:
-    """The chart, on a light ground so that it can be read on a dark page."""
+    """The chart as SVG, with a light background so that it is readable on a dark page."""
     longest = max(time for row in measured for time in row.times.values())
     scale = (WIDTH - LEFT - RIGHT) / longest
     height = TOP + len(measured) * (len(LIBRARIES) * BAR + GAP) + 8

@@ -2,8 +2,8 @@
 
     python scripts/draw_states.py > docs/images/broker-states.svg        or: make picture
 
-The layout is written by hand. tests/docs/test_brokers_explanation.py checks that the arrows are
-those of the table in `dragoman.broker.server.state_machine`.
+The layout is manual. tests/docs/test_brokers_explanation.py checks that the arrows match the table
+in `dragoman.broker.server.state_machine`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ACTIVE: Final = (
     *(BrokerState.STARTING, BrokerState.IDLE, BrokerState.SERVING),
     *(BrokerState.RESTARTING, BrokerState.FAILED),
 )
-"""The states in the frame: an arrow from the frame is an arrow from each of them."""
+"""The states inside the frame. An arrow from the frame stands for an arrow from each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """One line, and the transitions it stands for."""
+    """One line and the transitions that it stands for."""
 
     states: tuple[BrokerState, ...]
     event: BrokerEvent
@@ -95,7 +95,7 @@ ARROWS: Final = (
 
 
 def draw() -> str:
-    """The picture as SVG, on a light ground so that it can be read on a dark page."""
+    """The diagram as SVG, with a light background so that it is readable on a dark page."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" role="img" font-family="system-ui, sans-serif">',

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make sure that there is a Chromium for the tests of pages: one that CHROMIUM names, one on the PATH, or
-# Debian's, which root installs here. Without one the tests in a browser are skipped, and this says why.
+# Make sure that Chromium is available for the browser tests: the program in CHROMIUM, one on the PATH, or
+# Debian's package, which is installed if we are root. Without Chromium the tests are skipped, with a hint.
 found() {
   [ -n "${CHROMIUM:-}" ] || command -v chromium >/dev/null || command -v chromium-browser >/dev/null
 }
@@ -14,5 +14,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     >"$log" 2>&1 </dev/null || tail -n 5 "$log" >&2
   rm -f "$log"
 fi
-found || echo "There is no Chromium, so tests in a browser are skipped: apt install chromium," \
-  "or name one: CHROMIUM=/path make test-console" >&2
+found || echo "Chromium not found, so the browser tests are skipped: apt install chromium," \
+  "or CHROMIUM=/path make test-console" >&2

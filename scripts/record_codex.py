@@ -1,9 +1,9 @@
-"""Records conversations with the real Codex for the tests that replay them.
+"""Record conversations with the real Codex for the tests that replay them.
 
-Owns the way from a scenario of tests/integration/codex_scenarios.py to a file in
-tests/fixtures/codex: both directions, one message in each line, without paths of this machine.
-Needs what `make test-peers` installs. Run it when Codex is pinned to another version, or when our
-client says something else than it did:
+Plays the scenarios of tests/integration/codex_scenarios.py and writes each to a file in
+tests/fixtures/codex: both directions, one message per line, without paths of this machine. Needs
+the programs that `make test-peers` installs. Run it after changing the pinned version of Codex, or
+when our client sends different messages:
 
     python -m scripts.record_codex [SCENARIO ...]
 """
@@ -29,7 +29,7 @@ from tests.peers.programs import peer_environment, peer_program
 FIXTURES = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "codex"
 
 SCENARIO_TIMEOUT = 60.0
-"""Seconds for one scenario; a few are usual."""
+"""Timeout in seconds for one scenario, which usually takes a few."""
 
 CONFIG = """\
 model = "fake-model"
@@ -45,7 +45,7 @@ stream_max_retries = 1
 
 
 class Tap(Stream):
-    """A stream that writes down what goes through it."""
+    """A stream that records everything that passes through it."""
 
     def __init__(self, inner: Stream, lines: list[tuple[str, bytes]]) -> None:
         self._inner = inner
@@ -89,7 +89,7 @@ class Tap(Stream):
 
 
 async def play(scenario: Scenario, home: Path, workspace: Path) -> list[tuple[str, bytes]]:
-    """What went over the wire in a scenario."""
+    """Play a scenario and return the recorded lines."""
     lines: list[tuple[str, bytes]] = []
     async with FakeModel() as model:
         folder = home / ".codex"
@@ -108,7 +108,7 @@ async def play(scenario: Scenario, home: Path, workspace: Path) -> list[tuple[st
 
 
 def masked(text: str, home: Path, workspace: Path) -> str:
-    """A recording without what is of this machine only."""
+    """Replace the parts of a recording that are specific to this machine."""
     text = text.replace(str(workspace), "/workspace").replace(str(home), "/home/user")
     text = re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:1", text)
     return re.sub(r'"(/bin/|/usr/bin/)(\w+) -lc', r'"/bin/\2 -lc', text)

@@ -1,11 +1,10 @@
-"""Draws the picture in the README: a real run of `dragoman run scout …`, as a terminal shows it.
+"""Draw the picture in the README: a real run of `dragoman run scout …`, as a terminal shows it.
 
     python scripts/render_run.py > docs/images/run.svg        or: make picture
 
-The command is run in a pseudo-terminal, with folders of its own and nothing kept. Only what this
-program prints is understood: text, line ends, styles, and rows that are erased and drawn again;
-anything else is an error and not drawn wrongly. tests/docs/test_picture.py holds the picture
-against what the command prints now.
+The command runs in a pseudo-terminal, with temporary directories. The script handles only what
+dragoman prints: text, line ends, styles, and rows that are erased and drawn again. Anything else is
+an error. tests/docs/test_picture.py compares the picture with the current output of the command.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ ROWS: Final = 50
 FOLDERS: Final = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 
 COLOURS: Final = {"31": "#f47067", "32": "#8ddb8c", "33": "#e0b45c", "36": "#6cb6d9"}
-"""The colours that dragoman uses, on a dark ground."""
+"""The colours that dragoman uses, for a dark background."""
 
 GROUND, INK, FAINT = "#1c2128", "#d5dbe3", "#8a94a1"
 
 ADVANCE: Final = 8.0
 """Width of a character, in the units of the picture."""
 LEADING: Final = 18.0
-"""From one line to the next."""
+"""Height of a line."""
 MARGIN: Final = 16.0
 
 _SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)([mAJ])|(\r\n|\n|\r)")
@@ -54,12 +53,12 @@ _PASSING: Final = (
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"\bin [\d,]+ files\b"), "in 0 files"),
 )
-"""What is another at every run, or with every file that the project gets."""
+"""Text that differs in every run, or whenever a file is added to the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some characters of one line, in one style: the numbers that a terminal is sent."""
+    """Consecutive characters of a line with the same style, given as the SGR codes."""
 
     text: str
     style: tuple[str, ...] = ()
@@ -69,7 +68,7 @@ Line = tuple[Piece, ...]
 
 
 def record() -> str:
-    """Run the command in a terminal, and return all it wrote."""
+    """Run the command in a terminal and return its output."""
     with tempfile.TemporaryDirectory(prefix="dragoman-picture-") as home:
         environ = {
             "HOME": home,
@@ -77,7 +76,7 @@ def record() -> str:
             "PYTHONPATH": str(ROOT / "src"),
             "LANG": "C.UTF-8",
             "TERM": "xterm",
-            # A process that is kept for the next command would outlive its folders.
+            # A process kept for the next command would outlive its directories.
             "DRAGOMAN_WARM": "0",
             **{f"DRAGOMAN_{name}": f"{home}/{name.lower()}" for name in FOLDERS},
         }
@@ -100,7 +99,7 @@ def _in_terminal(argv: list[str], environ: dict[str, str]) -> str:
             try:
                 data = os.read(descriptor, 65536)
             except OSError:
-                break  # The other side of a terminal that is gone.
+                break  # The other side of the terminal is closed.
             if not data:
                 break
             taken.append(data)
@@ -110,19 +109,19 @@ def _in_terminal(argv: list[str], environ: dict[str, str]) -> str:
     shown = b"".join(taken).decode()
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
-        raise RuntimeError(f"the command ended with {code}: {shown}")
+        raise RuntimeError(f"the command exited with {code}: {shown}")
     return shown
 
 
 def lines_of(shown: str) -> list[Line]:
-    """What stands on the screen afterwards, the command first."""
+    """The lines on the screen after the run, starting with the command."""
     rows: list[list[tuple[str, tuple[str, ...]]]] = [[]]
     row = column = 0
     style: tuple[str, ...] = ()
     parts = iter(_SEQUENCE.split(shown))
     for text in parts:
         if not text.isprintable():
-            raise ValueError(f"this cannot be drawn: {text!r}")
+            raise ValueError(f"cannot draw: {text!r}")
         for character in text:
             if column == COLUMNS:
                 row, column = row + 1, 0
@@ -150,7 +149,7 @@ def _line(row: list[tuple[str, tuple[str, ...]]]) -> Line:
 
 
 def draw(lines: list[Line]) -> str:
-    """The picture. Every line is one element, so that its text can be read back."""
+    """The picture as SVG. Every line is one element, so that its text can be read back."""
     width, height = 2 * MARGIN + COLUMNS * ADVANCE, 2 * MARGIN + len(lines) * LEADING
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
@@ -161,8 +160,8 @@ def draw(lines: list[Line]) -> str:
     ]
     for number, line in enumerate(lines, 1):
         y = MARGIN + number * LEADING - 5
-        # On each line, for Chromium does not let it be inherited: runs of blanks would be drawn as
-        # one, and the rest stretched to the length given.
+        # On each line, because Chromium does not inherit it: several blanks would be drawn as one,
+        # and the rest stretched to the given length.
         place = f'x="{MARGIN:g}" y="{y:g}" xml:space="preserve"'
         at = [sum(len(piece.text) for piece in line[:count]) for count in range(len(line))]
         drawn.append(f"<text {place}>{''.join(map(_span, line, at))}</text>")
@@ -170,7 +169,7 @@ def draw(lines: list[Line]) -> str:
 
 
 def _span(piece: Piece, at: int) -> str:
-    # Place and length are given, so that the columns line up in whatever font there is.
+    # With a position and a length, the columns line up in any font.
     place = f'x="{MARGIN + at * ADVANCE:g}"'
     marks = [place, f'textLength="{len(piece.text) * ADVANCE:g}"']
     for number in piece.style:
@@ -194,7 +193,7 @@ def text_of(picture: str) -> list[str]:
 
 
 def masked(lines: list[str]) -> list[str]:
-    """The same without what passes."""
+    """The lines with the text that differs in every run replaced."""
     masks = []
     for line in lines:
         for pattern, instead in _PASSING:

@@ -1,13 +1,12 @@
 #!/bin/sh
-# Runs the tests. Every processor takes one test file after another, in the order of their names, so
-# that the quick ones of tests/unit fill what is left at the end. The pure package wire/ must be covered
-# whole by its unit tests, branches included, because nothing there depends on the machine; they run
-# once more for that, by themselves, since measuring makes everything in the same process several
-# times as slow, and a worker of xdist measures even what is marked no_cover (`pytest --cov` measures
-# the rest). The last line printed is pytest's closing line of the whole, so that whoever reads only
-# the end of the output reads the verdict.
+# Run the tests. Each CPU core takes one test file after another in alphabetical order, so that the fast
+# ones in tests/unit fill the gaps at the end. The unit tests of the pure package wire/ must cover it
+# completely, including branches, because nothing in it depends on the machine. They run a second time
+# for that, because measuring coverage makes everything in the process several times slower, and xdist
+# workers measure even tests marked with no_cover. (`pytest --cov` measures everything else.) The last
+# line of the output is pytest's summary of the first run.
 #
-#   run-tests.sh BIN [pytest arguments]      BIN is the folder of the tools
+#   run-tests.sh BIN [pytest arguments]      BIN is the directory of the tools
 set -eu
 
 bin=$1
@@ -15,25 +14,25 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log" "$log.status"' EXIT
 
-# Otherwise each of the programs that tests start would compile the package for itself.
+# Otherwise every program that a test starts would compile the package again.
 unset PYTHONDONTWRITEBYTECODE
 
 colour=no
 [ -t 1 ] && colour=yes
 
-# A pipe hides the status of its left side, so that side leaves it in a file.
+# A pipe hides the exit status of its left side, so store it in a file.
 {
   status=0
-  "$bin/python" -m pytest --ignore=tests/peers --ignore=tests/console --numprocesses=auto --dist=loadfile --no-loadscope-reorder \
+  "$bin/python" -m pytest --ignore=tests/peers --ignore=tests/console --ignore=tests/fleet --ignore=tests/hosts --numprocesses=auto --dist=loadfile --no-loadscope-reorder \
     --color="$colour" "$@" </dev/null 2>&1 || status=$?
   echo "$status" >"$log.status"
 } | tee "$log"
 status=$(cat "$log.status")
 [ "$status" -eq 0 ] || exit "$status"
 
-# A run of chosen tests only cannot cover it, and is not asked to.
+# Not if only some tests were selected: they cannot cover it.
 if [ $# -eq 0 ]; then
-  echo "wire/, which must be whole:"
+  echo "coverage of wire/, which must be complete:"
   "$bin/python" -m pytest tests/unit/wire --quiet --cov=dragoman.wire --cov-fail-under=100 \
     --cov-report=term-missing --color="$colour" </dev/null
 fi

@@ -1,10 +1,10 @@
-"""Simulates the bandit on peers that change, and draws how it does against a fixed order.
+"""Simulate the bandit with peers that change, and draw how it compares with a fixed order.
 
-There are two made-up worlds. The bandit is the real one (`dragoman.delegation.bandit`), only the
-peers are invented. Everything follows from the seeds, so figures and drawing are reproducible:
+There are two simulated worlds. The bandit is the real one (`dragoman.delegation.bandit`); only the
+peers are simulated. All randomness comes from the seeds, so figures and drawing are reproducible:
 
-    python -m scripts.simulate_bandit             prints the figures, writes the drawing
-    python -m scripts.simulate_bandit --json      prints everything, writes nothing
+    python -m scripts.simulate_bandit             print the figures and write the drawing
+    python -m scripts.simulate_bandit --json      print everything and write nothing
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from msgspec import Struct
 from dragoman.delegation.bandit import SCALES, best_of, prior, reward, updated
 from dragoman.store.values import Arm, Posterior
 
-DRAWING: Final = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "bandit.svg"
+DRAWING: Final = Path(__file__).resolve().parents[1] / "docs" / "images" / "bandit.svg"
 
 SEEDS: Final = range(20)
 DELEGATIONS: Final = 10_000
 LAST: Final = 5_000
-"""The delegations whose regret is compared: by then everything that starts has started."""
+"""Number of final delegations whose regret is compared, after the learning phase."""
 SWAP_AT: Final = 5_000
 AFTER_SWAP: Final = 500
 INTERVAL: Final = 1800.0
-"""Seconds between two delegations of one role and size: 48 in a day, a busy team."""
+"""Seconds between two delegations of one role and size: 48 per day, as in a busy team."""
 
 NAMES: Final = ("amber", "birch", "cedar", "delta")
-"""The made-up peers, in the fixed order."""
+"""The simulated peers, in the fixed order."""
 SCALE: Final = SCALES["medium"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a turn of a peer takes on average; a single turn takes between half and half as much
-    again."""
+    """The average cost and duration of a peer's turn. A single turn takes between 0.5 and 1.5 times
+    the average duration."""
 
     cost: float
     seconds: float
 
     def worth(self) -> float:
-        """What a turn that is ok earns on average."""
+        """The average reward of a successful turn."""
         parts = [0.5 + (step + 0.5) / 40 for step in range(40)]
         return sum(
             reward(
@@ -72,12 +72,12 @@ PACES: Final = (
 )
 
 World = Callable[[int, random.Random], list[tuple[float, ...]]]
-"""How likely each peer is to do the work well, at each delegation."""
+"""Returns the probability that each peer succeeds, for each delegation."""
 
 
 def drifting(length: int, rng: random.Random) -> list[tuple[float, ...]]:
-    """Every peer gets better and worse by itself. The first of the fixed order begins as the best:
-    whoever wrote the order had a reason."""
+    """Every peer gets better and worse independently. The first one in the fixed order starts as
+    the best, because a user would have chosen the order for a reason."""
     now = [0.9, 0.7, 0.6, 0.5]
     chances = []
     for _ in range(length):
@@ -87,12 +87,12 @@ def drifting(length: int, rng: random.Random) -> list[tuple[float, ...]]:
 
 
 def swapping(length: int, rng: random.Random) -> list[tuple[float, ...]]:
-    """The best peer and the last one change places at once; the others stay as they are."""
+    """The best peer and the last one swap at once; the others stay the same."""
     return [(0.9, 0.6, 0.7, 0.5) if at < SWAP_AT else (0.5, 0.6, 0.7, 0.9) for at in range(length)]
 
 
 def _kept_within(value: float, low: float = 0.3, high: float = 0.95) -> float:
-    """Reflects at the borders, so that nobody stays at one of them."""
+    """Reflect the value at the limits, so that no peer stays at one of them."""
     if value < low:
         return 2 * low - value
     return 2 * high - value if value > high else value
@@ -100,7 +100,7 @@ def _kept_within(value: float, low: float = 0.3, high: float = 0.95) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulated history: who was picked, who was best, and what each choice lost by it."""
+    """One simulated history: the picked peers, the best peers, and the regret of each choice."""
 
     picks: list[int]
     best: list[int]
@@ -112,13 +112,13 @@ class Run:
         return sum(pick == best for pick, best in pairs) / (stop - start)
 
     def ratio(self, last: int = LAST) -> float:
-        """The bandit's regret as a part of the fixed order's."""
+        """The regret of the bandit divided by that of the fixed order."""
         return sum(self.regret[-last:]) / sum(self.fixed_regret[-last:])
 
 
 def simulate(world: World, seed: int, *, length: int = DELEGATIONS) -> Run:
-    """One history. The world, the turns and the bandit draw from sources of their own, so that one
-    of them can be changed without changing what the others meet."""
+    """Simulate one history. The world, the turns and the bandit have separate random sources, so
+    that changing one of them does not affect the others."""
     chances = world(length, random.Random(f"{seed} world"))
     turns = random.Random(f"{seed} turns")
     draws = random.Random(f"{seed} draws")
@@ -153,7 +153,7 @@ def simulate(world: World, seed: int, *, length: int = DELEGATIONS) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Every history of both worlds."""
+    """All histories of both worlds."""
 
     drifting: list[Run]
     swapping: list[Run]
@@ -166,19 +166,20 @@ def simulated(seeds: Sequence[int] = SEEDS) -> Figures:
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What is said of the histories, one number for each seed."""
+    """The figures of the histories, one number per seed."""
 
     ratios: list[float]
-    """Drifting: the bandit's regret as a part of the fixed order's."""
+    """Drifting: the regret of the bandit divided by that of the fixed order."""
     lost: list[float]
     """Drifting: the regret per delegation."""
     lost_fixed: list[float]
     before: list[float]
-    """Swapping: the part of the work that the best peer gets in the 500 before the swap."""
+    """Swapping: the share of the work that the best peer gets in the 500 delegations before the
+    swap."""
     after: list[float]
-    """The same for the new best peer, in the 500 right after the swap."""
+    """The share of the new best peer in the 500 delegations after the swap."""
     later: list[float]
-    """And in the 500 after those."""
+    """Its share in the next 500."""
     drawing: str
 
 
@@ -199,15 +200,15 @@ def summary(figures: Figures) -> Summary:
 
 
 def told(found: Summary) -> list[str]:
-    """The figures in words, with what speaks against the bandit."""
+    """The figures as text, including those against the bandit."""
     return [
         f"drifting peers, last {LAST} of {DELEGATIONS}, {len(found.ratios)} seeds:",
-        f"  regret, as a part of the fixed order's: median {median(found.ratios):.2f}",
+        f"  regret, relative to the fixed order: median {median(found.ratios):.2f}",
         f"  regret per delegation: median {median(found.lost):.3f}, "
         f"fixed order {median(found.lost_fixed):.3f}",
         f"  highest regret per delegation: {max(found.lost):.3f}, "
         f"fixed order {max(found.lost_fixed):.3f}",
-        f"  seeds in which the fixed order did better: {sum(ratio > 1 for ratio in found.ratios)}",
+        f"  seeds where the fixed order did better: {sum(ratio > 1 for ratio in found.ratios)}",
         f"the best peer swaps at {SWAP_AT}:",
         f"  picks of the new best in the next {AFTER_SWAP}: median {median(found.after):.0%}, "
         f"lowest {min(found.after):.0%}",
@@ -221,11 +222,11 @@ WIDTH: Final = 720
 PANEL: Final = 210
 LEFT: Final = 64
 STEP: Final = 100
-"""Delegations to one point of a curve."""
+"""Delegations per point of a curve."""
 
 
 def drawn(figures: Figures) -> str:
-    """Both worlds as SVG: regret so far, and who gets the work around the swap."""
+    """Both worlds as SVG: cumulative regret, and the share of each peer around the swap."""
     ours = _medians([_every(accumulate(run.regret)) for run in figures.drifting])
     fixed = _medians([_every(accumulate(run.fixed_regret)) for run in figures.drifting])
     top = max(ours[-1], fixed[-1])
@@ -310,7 +311,7 @@ def _text(x: float, y: float, text: str, colour: str = "#222222", *, bold: bool 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Simulate the bandit and draw how it does.")
+    parser = argparse.ArgumentParser(description="Simulate the bandit and draw the results.")
     parser.add_argument("--json", action="store_true", help="print everything, write nothing")
     as_json: bool = parser.parse_args(arguments).json
     found = summary(simulated())

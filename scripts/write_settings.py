@@ -1,10 +1,10 @@
-"""Write the keys of the settings into docs/reference/configuration.md: type, default and example.
+"""Write the settings reference in docs/reference/configuration.md: type, default and example.
 
     python scripts/write_settings.py
 
-Everything but the examples is read from `dragoman.config.schema`. The script replaces what follows
-the line ``<!-- from the code -->``; tests/docs/test_settings_reference.py compares the page with it
-and reads each example as a settings file.
+Everything but the examples comes from `dragoman.config.schema`. The script replaces everything
+after the line ``<!-- from the code -->``. tests/docs/test_settings_reference.py checks that the
+page is up to date and that each example is a valid settings file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "limits": schema.DelegationLimits,
     "local_model": schema.LocalModelSettings,
     "peer.NAME": schema.PeerSettings,
+    "hosts.BOX": schema.HostSettings,
 }
-"""The tables of the file. `[peer.NAME.limits]` has the keys of `[limits]`."""
+"""The tables of the settings file. `[peer.NAME.limits]` has the same keys as `[limits]`."""
 
 EXAMPLES: Final = {
     "enabled_peers": '["codex", "gemini"]',
@@ -47,6 +48,7 @@ EXAMPLES: Final = {
     "max_line_size": "33554432",
     "warm": "false",
     "ttl": "600",
+    "question_timeout": "28800",
     "max_idle_brokers": "2",
     "keep_days": "30",
     "max_store_size": "1000000000",
@@ -85,8 +87,12 @@ EXAMPLES: Final = {
     "peer.NAME.roles": '["review", "explore"]',
     "peer.NAME.permissions": '"ask"',
     "peer.NAME.allow_unenforced": "true",
+    "hosts.BOX.destination": '"me@box.example.org"',
+    "hosts.BOX.dragoman": '"/home/me/.local/bin/dragoman"',
+    "hosts.BOX.ssh_options": '["-p", "2222"]',
+    "hosts.BOX.workspace": '"/home/me/src/project"',
 }
-"""One value for each key, as it is written in the file."""
+"""An example value for each key, in TOML syntax."""
 
 
 def sections() -> Iterator[str]:
@@ -110,7 +116,7 @@ def _keys(section: str, struct: type[msgspec.Struct]) -> Iterator[str]:
 
 
 def _described(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Each key and the text that follows it in the source."""
+    """Each key and its docstring in the source."""
     (definition,) = ast.parse(inspect.getsource(struct)).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
@@ -126,8 +132,8 @@ def _paragraph(text: str) -> str:
 
 
 def example(key: str) -> str:
-    """One line of a settings file that sets a key, with its whole name."""
-    return f"{key.replace('NAME', 'codex')} = {EXAMPLES[key]}"
+    """A line of a settings file that sets a key by its full name."""
+    return f"{key.replace('NAME', 'codex').replace('BOX', 'box')} = {EXAMPLES[key]}"
 
 
 def _is_table(kind: Any) -> bool:
@@ -137,7 +143,7 @@ def _is_table(kind: Any) -> bool:
 
 
 def type_name(kind: Any) -> str:
-    """A type in words of TOML."""
+    """The name of a type, in TOML terms."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return _either([f'`"{each}"`' for each in arguments])
@@ -167,11 +173,11 @@ def _default(section: str, field: msgspec.structs.FieldInfo) -> str:
         return "empty"
     if isinstance(default, float):
         default = int(default) if default.is_integer() else default
-    return f"`{json.dumps(default)}`"  # what these values look like in TOML, too
+    return f"`{json.dumps(default)}`"  # these values look the same in TOML
 
 
 def page(text: str) -> str:
-    """The text of the page with its generated part made again."""
+    """The text of the page with its generated part updated."""
     head, mark, _ = text.partition(MARK)
     return head + mark + "\n".join(sections()) + "\n"
 

@@ -1,6 +1,6 @@
-"""One small module per contestant: its client and its agent, written as its users would write them.
+"""One small module per contestant: its client and its agent, written as users would write them.
 
-Each is run in processes of its own, `python -m bench.contestants.NAME client|agent …`, so that
-nothing is shared but the wire. The agents all follow `bench.script`, so any client can be paired
-with any agent. `bench.lineup` is the table of them.
+Client and agent run as separate processes, `python -m bench.contestants.NAME client|agent …`, so
+that they share nothing but the wire. All agents follow `bench.script`, so any client can be paired
+with any agent. `bench.lineup` lists them.
 """

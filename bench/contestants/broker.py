@@ -1,7 +1,7 @@
-"""dragoman's ACP client before a warm broker, whose peer is the agent of `dragoman_acp`.
+"""dragoman's ACP client with a warm broker, whose peer is the agent of `dragoman_acp`.
 
-The broker is the real program in a folder of its own. It detaches itself from whoever starts it; so
-that its work counts, this process takes in what has no parent any more.
+The broker is the real program, in a temporary directory. It detaches itself from its starter. To
+include its CPU time, this process becomes the subreaper, which adopts orphaned processes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Client(dragoman_acp.Client):
 
 
 def reap() -> None:
-    """Wait for the broker, which is a child of ours since its starter has gone, and for its own."""
+    """Wait for the broker, which became our child when its starter exited, and for its children."""
     while True:
         try:
             os.wait()

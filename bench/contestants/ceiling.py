@@ -1,10 +1,10 @@
-"""The ceiling for Python: what a bare asyncio loop with msgspec does, with no library at all.
+"""The ceiling for Python: a bare asyncio loop with msgspec, without any library.
 
-It is the yardstick, so it does as little as the work allows, with public interfaces of asyncio and
-nothing else: one split over each chunk, an envelope with raw params and a typed decoder per method,
-an ordered deque per session with one consumer, writes collected and sent once per turn of the
-loop, futures by id. It has no validation, no errors, no cancellation and no order at the end, and
-nobody should copy it into a program.
+As the yardstick, it does as little as the workload allows, and uses only public interfaces of
+asyncio: one split per chunk, an envelope with raw params and a typed decoder per method, an ordered
+deque per session with one consumer, writes collected and sent once per iteration of the loop,
+futures by id. It has no validation, error handling, cancellation or orderly shutdown. Do not copy
+it into a program.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from bench.works import Reader
 
 READ_SIZE = 64 * 1024
-"""What dragoman reads at once, too; asyncio's own choice of 256 KiB has every read map and unmap
+"""The same read size as dragoman's. With asyncio's default of 256 KiB, every read maps and unmaps
 its buffer."""
 PIPE_SIZE = 256 * 1024
-"""What dragoman makes of a pipe that was full."""
+"""The size to which dragoman enlarges a pipe that was full."""
 FLUSH_SIZE = 64 * 1024
-"""What is collected in one turn of the loop is written early when it fills a pipe, or else the
-other process would have nothing to do until the end of a long turn."""
+"""Collected data that fills a pipe is written before the end of the loop iteration. Otherwise the
+other process would be idle until the end of a long iteration."""
 
 
 class Envelope(Struct, gc=False):
@@ -75,7 +75,7 @@ class Wire(asyncio.Protocol):
     """Both ends of the connection: lines in, lines out, futures by id."""
 
     _source: Any
-    """A read pipe transport, untyped because the types do not know its `max_size`."""
+    """A read pipe transport. Untyped, because the type stubs lack its `max_size`."""
     _output: asyncio.WriteTransport
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Wire(asyncio.Protocol):
 
 
 class Flow(asyncio.BaseProtocol):
-    """Tells a sender when the pipe is full and when it is free again."""
+    """Tells a sender when the pipe is full and when it is writable again."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -172,7 +172,7 @@ class Flow(asyncio.BaseProtocol):
 
 
 class Life(asyncio.SubprocessProtocol):
-    """Tells when the agent is gone."""
+    """Tells when the agent has exited."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()

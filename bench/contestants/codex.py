@@ -1,8 +1,8 @@
 """dragoman's conversation API over the Codex app-server: the same events in another dialect.
 
-The client is the one that people use; the server is a script of the bench that streams
-`item/agentMessage/delta` notifications as the real one does, so that the stream of Codex can be
-compared with that of ACP (`dragoman_events`). It knows just enough of the protocol for that.
+The client is the public one. The server is a script that streams `item/agentMessage/delta`
+notifications like the real one, so that streaming with Codex can be compared with ACP
+(`dragoman_events`). It implements just enough of the protocol for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.client.conversation import Conversation, Result
 
 COLLECT = "bench/collect"
-"""Runs the garbage collector of the server; no server of Codex has it."""
+"""Runs the garbage collector of the server. The real server does not have this method."""
 
 SANDBOXES = {
     "read-only": "readOnly",
@@ -68,8 +68,8 @@ class Client:
             return turn.result
 
     async def set_mode(self, session_id: str, mode_id: str) -> None:
-        # A thread of Codex has no modes; this stands for the one thing that the bench uses them
-        # for in the works that this contestant does.
+        # A Codex thread has no modes. In the workloads of this contestant, the benchmark uses them
+        # only to run the garbage collector.
         await self._peer.client.ask(COLLECT, {}, dict)
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class Delta(Struct, rename="camel"):
 
 
 class Server:
-    """Answers what a client asks before and for a turn, and streams."""
+    """Answers the requests before and for a turn, and streams."""
 
     connection: Connection
 

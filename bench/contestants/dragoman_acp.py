@@ -1,7 +1,7 @@
-"""dragoman as people use it for ACP: the typed client and the agent kit.
+"""dragoman as users use it for ACP: the typed client and the agent kit.
 
-The nearest equivalent of the official SDK: typed values of the whole protocol, sessions, turns that
-are iterated over, permission asked of a policy. `dragoman_rpc` is the layer below it.
+The closest equivalent of the official SDK: typed values for the whole protocol, sessions, iteration
+over turns, permissions decided by a policy. `dragoman_rpc` is the layer below.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Client:
         from dragoman.client.permissions import approve_all
         from dragoman.transports import spawn
 
-        # What `open_agent` does, in two steps because the process id is wanted.
+        # The same as `open_agent`, but in two steps, because we need the process id.
         stream = await spawn(agent, env=os.environ)
         options = ClientOptions(permit=approve_all)
         self._client = await self._stack.enter_async_context(use_agent(stream, options=options))
@@ -54,14 +54,14 @@ class Client:
         session, reader = self._sessions[session_id]
         async with session.prompt(text) as turn:
             async for update in turn:
-                # A question of the agent tells of its tool call, too.
+                # A permission request also produces an update for its tool call.
                 if isinstance(update, acp.AgentMessageChunk):
                     reader.take(update.content.text)  # type: ignore[union-attr]
             return turn.result.stop
 
     def set_mode(self, session_id: str, mode_id: str) -> Awaitable[acp.SetSessionModeResponse]:
-        # Not `Session.set_mode`, which changes a config option where the agent has one: all
-        # contestants send the same message.
+        # Not `Session.set_mode`, which sets a config option if the agent has one: all contestants
+        # must send the same message.
         request = acp.SetSessionModeRequest(session_id=session_id, mode_id=mode_id)
         return self._client.ask(acp.SESSION_SET_MODE, request)
 

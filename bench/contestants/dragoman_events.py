@@ -1,7 +1,7 @@
-"""dragoman's conversation API over ACP: one kind of event for every dialect.
+"""dragoman's conversation API over ACP: the same events for every dialect.
 
-The layer above `dragoman_acp`: each update becomes an event of the common vocabulary that keeps the
-line it came in, and the turn keeps the text. Its agent is that of `dragoman_acp`.
+The layer above `dragoman_acp`: each update becomes an event that keeps its line, and the turn
+collects the text. It uses the agent of `dragoman_acp`.
 """
 
 from __future__ import annotations

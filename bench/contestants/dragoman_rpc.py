@@ -1,8 +1,8 @@
-"""dragoman at the level of `dragoman.rpc`: a connection with handlers, and the bench's own types.
+"""dragoman at the level of `dragoman.rpc`: a connection with handlers, and our own message types.
 
-What dragoman's own clients and agents are made of, without their knowledge of ACP: the client is a
-`Handlers` that puts updates into the lane of their session, the agent uses a `Router`. The typed
-ACP client and agent kit above it are another contestant, `dragoman_acp`.
+The layer that dragoman's own clients and agents are built on, without ACP: the client implements
+`Handlers` and puts updates into the lane of their session; the agent uses a `Router`. The typed ACP
+client and agent kit above it are another contestant, `dragoman_acp`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def consume(lane: Lane[Any], reader: Reader) -> None:
     """The one consumer of a session's updates."""
     try:
         while True:
-            # As dragoman's own turns do: no coroutine for what is already there.
+            # Like dragoman's own turns: no coroutine for items that are already there.
             update = lane.take() if lane.items else await lane.get()
             reader.take(update.content.text)
     except ConnectionLost:
@@ -159,7 +159,7 @@ class Agent:
     async def _update(self, session: str, text: str) -> None:
         update = AgentMessageChunk(TextContent(text))
         connection = self.connection
-        # As dragoman's own agents do: `notify` in one coroutine less.
+        # Like dragoman's own agents: `notify`, but with one coroutine less.
         if connection.is_full:
             await connection.drain()
         connection.post("session/update", SessionNotification(session, update))

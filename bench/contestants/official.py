@@ -1,8 +1,8 @@
-"""The official Python SDK for ACP (`agent-client-protocol`), used as its documentation does.
+"""The official Python SDK for ACP (`agent-client-protocol`), used as in its documentation.
 
-Both ends go through its public front doors: `spawn_agent_process` with a `Client`, `run_agent`
-with an `Agent`. The one setting changed is the client's buffer limit, raised to what the SDK itself
-chose for agents, because with the default of 64 KiB large messages are read in small pieces.
+Both ends use its public API: `spawn_agent_process` with a `Client`, `run_agent` with an `Agent`.
+The only changed setting is the client's buffer limit, raised to the SDK's own value for agents,
+because with the default of 64 KiB large messages are read in small pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Updates(acp.Client):
-    """What the SDK calls when the agent sends something. It runs one task per message."""
+    """The callbacks of the SDK for messages of the agent. It runs one task per message."""
 
     def __init__(self) -> None:
         self.readers: dict[str, Reader] = {}
@@ -49,7 +49,7 @@ class Updates(acp.Client):
         limit: int | None = None,
         **kwargs: Any,
     ) -> acp.ReadTextFileResponse:
-        # The SDK has no file service: this is what a client answers that has nothing to do for it.
+        # The SDK has no file service, so answer without reading a file.
         return acp.ReadTextFileResponse(content=script.FILE_TEXT)
 
 
@@ -57,7 +57,7 @@ class Client:
     """The driver of `bench.works`."""
 
     def __init__(self) -> None:
-        # The SDK's protocols leave every method optional, which a type checker cannot see.
+        # All methods of the SDK's protocols are optional, which a type checker cannot know.
         self._updates = Updates()  # type: ignore[abstract]
         self.workspace = "/workspace"
         self._stack = AsyncExitStack()

@@ -1,8 +1,8 @@
 """The official TypeScript SDK for ACP, run by the pinned node: what most editors and agents use.
 
-Owns how its two programs in `ts` are started, and where: node cannot choose its processor, so it is
-chosen here before this process becomes node. The SDK and node are installed by scripts/peers, in a
-cache outside the checkout; without them this contestant does not take part.
+Starts its two programs in `ts`. node cannot choose its processor, so this process does it before it
+becomes node. scripts/peers installs the SDK and node in a cache outside the checkout. Without them,
+this contestant is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODULE = "dist/v1/stable/acp.js"
 
 def command(program: str, *arguments: str) -> list[str]:
     """The command line of one of the two programs."""
-    # Not at the top: a bench without this contestant needs no peers.
+    # Not at the top: benchmarks without this contestant do not need it.
     from scripts.peers import install
 
     sdk = install.pins()["acp-sdk"].module / MODULE

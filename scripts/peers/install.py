@@ -1,9 +1,10 @@
-"""Installs the programs that tests/peers talks to, and knows where they are.
+"""Install the programs that tests/peers talks to, and find them.
 
-Owns the cache of npm packages: a folder of its own for each exact version of pins.json, outside the
-checkout. A folder gets its final name only when it is complete, so its name is the stamp, and two
-set-ups at once do not disturb each other. Needs npm with any node; the programs themselves run with
-the node that is pinned. Imported by tests/peers/programs.py, run by `make test-peers`.
+Each exact version in pins.json is installed in its own directory, in a cache outside the checkout.
+A directory gets its final name only when it is complete, so its existence means that the package is
+installed, and two installations at the same time do not interfere. Needs npm with any version of
+node; the programs themselves run with the pinned node. Imported by tests/peers/programs.py, run by
+`make test-peers`.
 """
 
 from __future__ import annotations
@@ -22,34 +23,33 @@ from pathlib import Path
 PINS = Path(__file__).with_name("pins.json")
 
 INSTALL_TIMEOUT = 300.0
-"""Seconds for one package. The largest has 440 MB; all of them at once take half a minute on a
-good line, and a line ten times slower still gets there."""
+"""Timeout in seconds for one package. The largest has 440 MB. All of them together take half a
+minute on a fast connection, so a connection ten times slower is fast enough."""
 
 LOG_TAIL_SIZE = 2_000
-"""Characters of npm's output that are shown when it fails."""
-
+"""Maximum number of characters of npm's output to show when it fails."""
 
 TRUST = "NODE_EXTRA_CA_CERTS"
 SYSTEM_TRUST = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def environment() -> dict[str, str]:
-    """Ours, and whom the machine trusts: node asks nobody but itself unless it is told to, and on
-    many networks every certificate is signed by somebody of that network."""
+    """Our environment, with the system's CA certificates for node. By default, node trusts only its
+    own list, which fails on networks whose proxy signs all certificates itself."""
     trusted = os.environ.get(TRUST) or os.environ.get("SSL_CERT_FILE") or str(SYSTEM_TRUST)
     return {**os.environ, TRUST: trusted} if Path(trusted).is_file() else dict(os.environ)
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One package in one exact version."""
+    """One package with its exact version."""
 
     name: str
     package: str
     version: str
     scripts: bool = False
-    """Whether its install script has to run: those of node and opencode put the program for this
-    machine in its place. The others would compile parts that no test needs."""
+    """Whether its install scripts must run. Those of node and opencode install the program for this
+    machine. The others would compile parts that no test needs."""
 
     @property
     def folder(self) -> Path:
@@ -57,18 +57,18 @@ class Pin:
 
     @property
     def module(self) -> Path:
-        """The package itself inside its folder."""
+        """The package itself inside its directory."""
         return self.folder / "node_modules" / self.package
 
 
 def cache() -> Path:
-    """Where the packages are kept between runs."""
+    """The directory in which packages are kept between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "dragoman" / "peers"
 
 
 def pins() -> dict[str, Pin]:
-    """Every pinned package by its short name."""
+    """All pinned packages by their short names."""
     return {name: Pin(name=name, **pin) for name, pin in json.loads(PINS.read_text()).items()}
 
 
@@ -78,7 +78,7 @@ def node() -> Path:
 
 
 def program(name: str) -> list[str]:
-    """The command line of an installed program, to which its arguments are added."""
+    """The command line of an installed program, without arguments."""
     pin = pins()[name]
     entries: dict[str, str] = json.loads((pin.module / "package.json").read_text())["bin"]
     (entry,) = entries.values()
@@ -86,9 +86,10 @@ def program(name: str) -> list[str]:
 
 
 def install(pin: Pin) -> str:
-    """Install one package unless it is there. Returns a line about it; raises RuntimeError."""
+    """Install one package unless it is already installed. Returns a status line. Raises
+    RuntimeError."""
     if pin.folder.is_dir():
-        return f"  {pin.package} {pin.version}: there already"
+        return f"  {pin.package} {pin.version}: already installed"
     began_at = time.monotonic()
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
@@ -100,8 +101,8 @@ def install(pin: Pin) -> str:
         command = ["npm", "install", "--prefix", str(folder), f"{pin.package}@{pin.version}"]
         command += ["--no-package-lock", "--no-audit", "--no-fund", "--engine-strict=false"]
         command += [] if pin.scripts else ["--ignore-scripts"]
-        # A file and not a pipe: a grandchild that survives a timeout would keep a pipe open, and
-        # the end of npm would be waited for without end.
+        # A file, not a pipe: a grandchild that survives the timeout would keep a pipe open, and we
+        # would wait forever for npm to end.
         with (scratch / "log").open("w+") as log:
             try:
                 subprocess.run(
@@ -116,15 +117,15 @@ def install(pin: Pin) -> str:
             except (OSError, subprocess.SubprocessError) as error:
                 log.seek(0)
                 raise RuntimeError(
-                    f"{pin.package} {pin.version} could not be installed: {error}\n"
+                    f"cannot install {pin.package} {pin.version}: {error}\n"
                     + log.read()[-LOG_TAIL_SIZE:]
                 ) from error
         if pin.name == "node" and not (folder / "node_modules/node/bin/node").exists():
-            raise RuntimeError("the package node has no program: were its scripts kept from it?")
+            raise RuntimeError("the package node has no program: did its install scripts run?")
         try:
             folder.rename(pin.folder)
         except OSError:
-            # Another set-up was faster; what it installed is the same.
+            # Another process was faster and installed the same.
             if not pin.folder.is_dir():
                 raise
     return f"  {pin.package} {pin.version}: {time.monotonic() - began_at:.0f} s"
@@ -135,9 +136,9 @@ def main() -> int:
     if all(pin.folder.is_dir() for pin in wanted):
         return 0
     if shutil.which("npm") is None:
-        sys.stderr.write("The tests against real programs need npm, which is not on the PATH.\n")
+        sys.stderr.write("npm not found: the tests against real agent programs need it\n")
         return 1
-    sys.stdout.write(f"Setting up the programs to test against in {cache()} (once) ...\n")
+    sys.stdout.write(f"Installing the programs to test against in {cache()} (once) ...\n")
     sys.stdout.flush()
     failures = 0
     with ThreadPoolExecutor(len(wanted)) as pool:

@@ -27,7 +27,7 @@ Notified = Callable[[model.Event], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """How and where a peer is to be started for one piece of work."""
+    """How and where to start a peer for one piece of work."""
 
     way: LaunchSpec
     cwd: Path
@@ -39,7 +39,7 @@ class Assignment:
     mode: str | None = None
 
     def options(self, on_event: Notified | None = None) -> ConnectOptions:
-        """The options for `open_peer`, with a callback that gets every event."""
+        """Return the options for `open_peer`, with a callback that gets every event."""
         return ConnectOptions(
             permit=self.permit, budgets=self.budgets, inherit=self.env, on_event=on_event
         )
@@ -47,7 +47,7 @@ class Assignment:
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What stands between a role and a peer."""
+    """Runs the prompts of a role on a peer."""
 
     name: str
     protocol: str
@@ -55,12 +55,12 @@ class Adapter(Protocol):
     ROLE_PREFIX: Mapping[str, str]
 
     def claims(self, role: str) -> bool:
-        """Whether the peer takes work of this role."""
+        """Return whether the peer accepts work in this role."""
         ...
 
     async def dispatch(
         self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
     ) -> Result:
-        """Do one piece of work. Raises `RoleNotClaimed` before anything is started, tells every
-        event to `on_notification`, and closes the peer whatever happens."""
+        """Run one prompt. Raises `RoleNotClaimed` before anything is started, passes every event to
+        `on_notification`, and always closes the peer."""
         ...

@@ -1,6 +1,6 @@
 """The earlier name of `dragoman.gateway`: ``python -m dragoman.bridge`` and imports still work.
 
-It goes away with the next release; nothing in dragoman imports it.
+It will be removed in the next release; nothing in dragoman imports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RENAMED: Final = {"Bridge": "Gateway"}
 warnings.warn(
     "dragoman.bridge is dragoman.gateway now; the old name goes away with the next release",
     DeprecationWarning,
-    # Python shows such a warning only where it points at the program that runs.
+    # Python shows such a warning only if it points at the running program.
     stacklevel=1 if __name__ == "__main__" else 2,
 )
 

@@ -24,7 +24,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "state": "DRAGOMAN_STATE_HOME",
     "runtime": "DRAGOMAN_RUNTIME_DIR",
 }
-"""Each is the folder itself, not the one above it."""
+"""Variables that name a directory itself, not its parent."""
 
 USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "config": ("XDG_CONFIG_HOME", "~/.config"),
@@ -32,28 +32,32 @@ USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "cache": ("XDG_CACHE_HOME", "~/.cache"),
     "state": ("XDG_STATE_HOME", "~/.local/state"),
 }
-"""What names the folder above ours on Linux, and where that is if nothing does."""
+"""On Linux: the variable that names the parent of our directory, and its default."""
 
 RUNTIME: Final = "XDG_RUNTIME_DIR"
-"""Names the folder above ours for sockets, on systems that have one."""
+"""The variable that names the parent directory for sockets, on systems that have one."""
+
+LASTING: Final = "lasting"
+"""A file in ``run`` in the state directory: sockets and locks are there, whatever `RUNTIME` names.
+`dragoman broker stdio` creates it where the system removes the other directory at log-out."""
 
 ANDROID: Final = frozenset({"ANDROID_DATA", "ANDROID_ROOT"})
-"""Set on a system that calls itself Linux and keeps things elsewhere."""
+"""Variables that are set on Android, which calls itself Linux but keeps files elsewhere."""
 
 
 class Paths(Struct, frozen=True, kw_only=True):
-    """The folders of dragoman."""
+    """Dragoman's directories."""
 
     config: Path
-    """What a user writes: ``config.toml`` and ``peers/``."""
+    """Files that a user writes: ``config.toml`` and ``peers/``."""
     data: Path
-    """What is worth a backup: peer cards, and which projects are trusted."""
+    """Files worth a backup: peer cards, and the record of trusted projects."""
     cache: Path
-    """What can be made again."""
+    """Files that can be recreated."""
     state: Path
-    """What happened: logs, sessions."""
+    """Directory of logs and stored sessions."""
     runtime: Path
-    """Sockets and locks, gone with the next start of the machine."""
+    """Sockets and locks, which disappear when the machine restarts."""
 
     @property
     def config_file(self) -> Path:
@@ -70,13 +74,14 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 def _expanded(value: str) -> str:
-    """A folder that a variable names. Where nobody knows the home it stays as it is."""
+    """Return the directory that a variable names. It is not expanded if the home directory is
+    unknown."""
     expanded = os.path.expanduser(value)
     return expanded if expanded.startswith("~") else os.path.abspath(expanded)
 
 
 def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
-    """The folders, as the platform has them unless a variable says otherwise."""
+    """Return the directories: the platform's defaults, unless a variable overrides them."""
     environ = os.environ if environ is None else environ
     given = {name: environ.get(variable) for name, variable in VARIABLES.items()}
     found: dict[str, Path] = {
@@ -87,18 +92,23 @@ def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
     except RuntimeError as error:
         raise ConfigInvalid("HOME", f"{error}") from error
     for name, path in found.items():
-        # Without a home they would lie in the working folder, and a checkout could bring them.
+        # Without a home directory they would be in the working directory, and a checkout could
+        # provide them.
         if not path.is_absolute():
             raise ConfigInvalid(
                 VARIABLES[name],
-                f"no home is known for it ({path}): set HOME, or this, to a full path",
+                f"the home directory is unknown ({path}): set HOME, or this variable, to an "
+                "absolute path",
             )
     return Paths(**found)
 
 
 def _add_usual(found: dict[str, Path]) -> None:
-    """The platform's folders for those that no variable names; `RuntimeError` without a home."""
-    # With a home that is no full path, `expanduser` names folders that nobody meant.
+    """Add the platform's directories where no variable names one.
+
+    Raises `RuntimeError` without a home directory.
+    """
+    # If the home directory is not an absolute path, `expanduser` returns unintended directories.
     plain = os.path.isabs(os.environ.get("HOME", "/")) and not ANDROID & os.environ.keys()
     if sys.platform == "linux" and plain:
         _add_plain(found)
@@ -111,15 +121,18 @@ def _add_usual(found: dict[str, Path]) -> None:
         if name not in found:
             found[name] = getattr(dirs, f"user_{name}_path")
     if "runtime" not in found:
-        # The library's stand-in for a folder that cannot be used is a name in the folder for
-        # temporary files, which another user could have taken before us; and it warns every time.
+        # If a directory cannot be used, the library falls back to a name in the temporary
+        # directory, which another user could have taken before us, and it warns every time.
         has_own = sys.platform in ("win32", "darwin")
         found["runtime"] = dirs.user_runtime_path if has_own else _runtime(found["state"])
 
 
 def _add_plain(found: dict[str, Path]) -> None:
-    """Those of Linux that are beyond doubt, without the library: every command needs them, and
-    loading it takes longer than reading the settings. Whatever is odd is left to it."""
+    """Add the Linux directories that are certain, without the library: every command needs them,
+    and loading it takes longer than reading the settings.
+
+    Unusual cases are left to the library.
+    """
     for name, (variable, folder) in USUAL.items():
         above = os.environ.get(variable) or os.path.expanduser(folder)
         if name not in found and os.path.isabs(above):
@@ -129,19 +142,22 @@ def _add_plain(found: dict[str, Path]) -> None:
 
 
 def _runtime(state: Path) -> Path:
-    """The folder for sockets and locks: the system's, if only we get into it."""
+    """Return the directory for sockets and locks: the system's, if only we can access it."""
     given = os.environ.get(RUNTIME)
-    return Path(given, "dragoman") if given and not runtime_problem(given) else state / "run"
+    own = state / "run"
+    if not given or os.path.lexists(own / LASTING) or runtime_problem(given):
+        return own
+    return Path(given, "dragoman")
 
 
 def runtime_problem(folder: str) -> str | None:
-    """Why a folder is not used for sockets; None if it is.
+    """Return why a directory is not used for sockets, or None if it is.
 
-    The specification of the variable wants a folder of ours with the mode 0700. Besides, no other
-    user may be able to put another one in its place.
+    The specification of the variable requires a directory of the user with mode 0700. In addition,
+    no other user may be able to replace it.
     """
     if not os.path.isabs(folder):
-        return "it is not a full path"
+        return "it is not an absolute path"
     try:
         own = os.lstat(folder)
         above = [(os.lstat(parent), os.stat(parent)) for parent in Path(folder).parents]
@@ -154,7 +170,7 @@ def runtime_problem(folder: str) -> str | None:
     if stat.S_IMODE(own.st_mode) != stat.S_IRWXU:
         return f"its mode is {stat.S_IMODE(own.st_mode):04o}, not 0700"
     for link, parent in above:
-        # In a sticky folder such as /tmp only the owner of an entry may rename it.
+        # In a sticky directory such as /tmp only the owner of an entry may rename it.
         wide = parent.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not parent.st_mode & stat.S_ISVTX
         if wide or not {link.st_uid, parent.st_uid} <= {0, os.geteuid()}:
             return "another user can replace it"

@@ -22,10 +22,11 @@ from tests.conformance.places import PATIENCE
 
 Step = dict[str, Any]
 Script = Mapping[str, Sequence[Sequence[Step]]]
-"""By method, the steps for each call of it in turn; calls without steps are answered as usual."""
+"""For each method, the steps for its first call, its second and so on. Calls without steps get the
+normal response."""
 
 ANSWER: Step = {"answer": None}
-"""Answer the call as usual."""
+"""Send the normal response to the call."""
 
 DIE: Step = {"die": None}
 
@@ -34,11 +35,11 @@ OPTIONS = CodexOptions(budgets=Budgets(cancel_grace=PATIENCE, request=PATIENCE))
 
 @dataclass
 class Wire:
-    """What the server has read and sent so far."""
+    """The messages that the server has received and sent so far."""
 
     path: Path
     events: list[model.Event] = field(default_factory=list)
-    """Every event that the client made of it."""
+    """Every event that the client made from them."""
 
     def records(self) -> list[tuple[str, Any]]:
         lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
@@ -56,7 +57,7 @@ class Wire:
         return [m.get("params") for m in self.of("client") if m.get("method") == method]
 
     def answer(self, id: int | str) -> Any:
-        """The answer of the client to a request of the server."""
+        """The client's response to a request of the server."""
         (found,) = [m for m in self.of("client") if "method" not in m and m["id"] == id]
         return found.get("result", found.get("error"))
 
@@ -65,7 +66,7 @@ class Wire:
 async def codex(
     folder: Path, script: Script | None = None, options: CodexOptions = OPTIONS
 ) -> AsyncIterator[tuple[CodexPeer, Wire]]:
-    """A connected server that plays a script."""
+    """A client connected to a server that plays a script."""
     wire = Wire(folder / "wire.jsonl")
     program = [sys.executable, "-I", "-S", codex_server.__file__, str(wire.path)]
     async with asyncio.timeout(PATIENCE):
@@ -79,7 +80,7 @@ async def codex(
 async def thread(
     folder: Path, script: Script | None = None, options: CodexOptions = OPTIONS
 ) -> AsyncIterator[tuple[CodexConversation, Wire]]:
-    """A new thread of such a server."""
+    """A new thread on such a server."""
     async with codex(folder, script, options) as (peer, wire), peer.session() as talk:
         assert isinstance(talk, CodexConversation)
         yield talk, wire
@@ -107,7 +108,7 @@ def request(id: int | str, method: str, **params: Any) -> Step:
 
 
 def together(*steps: Step) -> Step:
-    """Messages in one write, which are read in one piece."""
+    """Messages sent in a single write, so that they are read together."""
     return {"write": "\n".join(json.dumps(step["send"]) for step in steps)}
 
 
@@ -159,5 +160,5 @@ def resolved(id: int | str) -> Step:
 
 
 def wait_for(what: str | int) -> Step:
-    """Wait for a call of a method, or for the answer to a request."""
+    """Wait for a call of a method, or for the response to a request."""
     return {"await": what}

@@ -1,13 +1,13 @@
-"""A Codex app-server that follows a script, as a program of its own.
+"""A Codex app-server that follows a script, as a separate program.
 
 It refuses what the real one refuses: requests before the handshake, a second handshake, unknown
-methods, experimental fields and misspelt settings. Everything else is answered as usual, unless
-the script says what to do at that call. Every message in both directions is written to a file. It
-uses nothing of dragoman, so that it is a witness of its own.
+methods, experimental fields and misspelt settings. All other calls get the normal response, unless
+the script says otherwise. Every message in both directions is written to a file. It imports nothing
+from dragoman, so that it is an independent witness.
 
     codex_server.py WIRE SCRIPT
 
-SCRIPT is JSON: by method, a list with the steps for the first call, for the second and so on.
+SCRIPT is JSON: for each method, a list with the steps for its first call, its second and so on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from typing import Any, NoReturn
 
 LIFE_LIMIT = 120
-"""Seconds after which it ends in any case, should a test lose it."""
+"""Seconds after which it ends in any case, even if a test forgets it."""
 
 METHODS = (
     *("initialize", "account/read", "account/rateLimits/read", "model/list", "thread/start"),
@@ -34,14 +34,14 @@ SANDBOXES = {
 }
 POLICIES = ("untrusted", "on-request", "never")
 EXPERIMENTAL = ("experimentalRawEvents", "persistExtendedHistory", "dynamicTools", "environments")
-"""Fields of `thread/start` that need the opt-in."""
+"""Fields of `thread/start` that require the opt-in."""
 
 INVALID = -32600
-"""The code of nearly every refusal."""
+"""The error code of nearly every refusal."""
 
 
 class Refused(Exception):
-    """A request is answered with an error."""
+    """Raised to answer a request with an error."""
 
     def __init__(self, message: str, code: int = INVALID) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class Server:
     # -- the wire
 
     def _read(self) -> Any:
-        """The next message. What is not an object is dropped without an answer."""
+        """The next message. Anything but an object is dropped without a response."""
         while line := sys.stdin.buffer.readline():
             try:
                 message = json.loads(line)
@@ -179,7 +179,7 @@ class Server:
         }
 
     def _keep(self, params: dict[str, Any]) -> None:
-        """Settings stay in force until others are sent, with a thread or with a turn."""
+        """Store settings. They stay in force until a thread or turn request changes them."""
         names = ("cwd", "model", "approvalPolicy", "sandboxPolicy")
         self._settings.update({name: params[name] for name in names if name in params})
         if "sandbox" in params:
@@ -212,7 +212,7 @@ class Server:
                     os.kill(os.getpid(), signal.SIGKILL)
 
     def _await(self, what: str | int) -> None:
-        """Wait for a call of this method, which is answered first, or for the answer to the
+        """Wait for a call of this method, which is answered first, or for the response to the
         request with this id."""
         while True:
             message = self._read()

@@ -1,7 +1,7 @@
-"""An agent in memory that says what a test tells it to, written with plain `json`.
+"""An in-memory agent that gives the answers of a test, written with plain `json`.
 
-It shares no code with the client it is made for. `answers` has a result for each method, or a
-function that makes one of the params; what is not in it is refused as unknown.
+It shares no code with the client that it tests. `answers` has a result for each method, or a
+function that makes one from the params. Methods that are not in it are refused as unknown.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def client_of(
     auth_methods: list[dict[str, Any]] | None = None,
     options: ClientOptions | None = None,
 ) -> AsyncIterator[tuple[AcpClient, FakeAgent]]:
-    """A client of an agent that gives these answers and advertises these capabilities."""
+    """A client connected to an agent with these answers and capabilities."""
     near, far = memory_pair()
     agent = FakeAgent(far, {})
     agent.answers = {

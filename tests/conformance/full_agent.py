@@ -1,7 +1,7 @@
-"""An agent with every handler that the kit has, for the checks to try.
+"""An agent with every handler of the agent kit, for the checks.
 
-It answers from a script instead of a model, and keeps its sessions as files in the folder that is
-its first argument, so that another process of it can load them.
+It answers from a script instead of a model. It stores its sessions as files in the directory given
+as its first argument, so that another process can load them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes docs/reference/conformance.md from the manifest and the checks.
+"""Generate docs/reference/conformance.md from the manifest and the checks.
 
-``python -m tests.conformance.reference`` writes the page; a test compares it with what this would
-write. The text around the tables stands here, because the page has no other author.
+``python -m tests.conformance.reference`` writes the page, including the text around the tables. A
+test checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "conformance
 HEAD = """\
 # Conformance
 
-What version 1 of the Agent Client Protocol asks of agents and clients, the checks that try it
-against any program, and how dragoman proves that it keeps it. How to run the checks is in
-[how to check an agent or a client](../how-to/check-an-agent.md).
+This page lists the requirements of version 1 of the Agent Client Protocol for agents and clients,
+the checks that test any program against them, and how dragoman proves that it meets them.
+[Check an agent or a client](../how-to/check-an-agent.md) shows how to run the checks. The last part
+covers the Codex app-server protocol, which dragoman speaks as a client only.
 
-The last part is about the Codex app-server protocol, which dragoman speaks as a client only.
-
-This page is written from two manifests, that of ACP (`dragoman.testing.conformance.requirements`)
-and that of Codex (`tests/conformance/codex.toml`), and a test compares it with them.
+The page is generated from two manifests, for ACP (`dragoman.testing.conformance.requirements`) and
+for Codex (`tests/conformance/codex.toml`), and a test compares it with them.
 
 ## Levels and verdicts
 
-| level | meaning | a breach |
+| level | meaning | violation |
 |---|---|---|
-| MUST, MUST NOT | a demand of the protocol's text | failed |
-| FACT | a shape that the protocol's schema fixes | failed |
-| SHOULD, SHOULD NOT | a recommendation | warned |
-| IMPL | not in the protocol; peers rely on it, or it fills a silence of the protocol | warned |
-| MAY | a freedom | – |
+| MUST, MUST NOT | required by the text of the protocol | failed |
+| FACT | defined by the schema of the protocol | failed |
+| SHOULD, SHOULD NOT | recommended | warned |
+| IMPL | not in the protocol; peers rely on it, or the protocol leaves it open | warned |
+| MAY | optional | – |
 
-A check has the strictest level of its requirements, or SHOULD where the protocol does not say what
-exactly has to happen in the case that is tried. A program conforms if no check failed and at least
-one passed. What does not apply is skipped with its reason.
+A check has the strictest level of its requirements, or SHOULD if the protocol does not define the
+exact behaviour in the tested case. A program conforms if no check failed and at least one passed.
+Checks that do not apply are skipped, with the reason.
 """
 
 
 def codex_requirements() -> dict[str, Requirement]:
-    """What the Codex app-server protocol asks of a client, by id."""
+    """The requirements of the Codex app-server protocol for a client, by id."""
     return parse(CODEX.read_text("utf-8"))
 
 
@@ -56,15 +55,16 @@ def page() -> str:
     parts = [
         HEAD,
         "\n## Checks of agents\n\nChecks marked with * make the agent call its model, and run only "
-        "when they are asked for.\n\n",
+        "on request.\n\n",
         _checks([check.check for check in agents.ALL], turned),
         "\n## Checks of clients\n\n",
         _checks(list(client_checks.CHECKS.values()), set()),
         "\n## Requirements\n\nThe last column says how dragoman's own agent kit (A) and client (C) "
-        "are shown to keep a requirement: by a check, by a test of its suite, or not at all and "
-        "why.\n\n",
+        "are proved to meet a requirement: by a check, by a test, or why no proof is "
+        "claimed.\n\n",
         _requirements(),
-        "\n## Codex app-server\n\nThe protocol has no numbered text, so the ids are dragoman's. "
+        "\n## Codex app-server\n\nThe protocol has no numbered requirements, so the ids are "
+        "dragoman's. "
         "MUST comes from the server's own documentation, FACT from its schema or from what version "
         "0.166.0 does, and IMPL is a choice of dragoman. The tests below `tests/peers` run the "
         "real `codex`; most others run a scripted server as a child process.\n\n",

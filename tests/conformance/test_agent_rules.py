@@ -1,6 +1,6 @@
-"""What dragoman's agent kit does and leaves undone, where the checks cannot see it.
+"""Rules for dragoman's agent kit that the checks cannot observe.
 
-The manifest names these tests beside the requirements that they prove.
+The manifest lists these tests with the requirements that they prove.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVERYTHING = {"terminal": True, "elicitation": {"form": {}, "url": {}}}
 
 @asynccontextmanager
 async def serving(agent: Agent, respond: Callable[[Message], Message | None]) -> AsyncIterator[Any]:
-    """A raw conversation with an agent in memory, in which `respond` answers the agent."""
+    """A raw conversation with an in-memory agent. `respond` answers the agent's requests."""
     near, far = memory_pair()
     tasks = TaskOwner("serve")
     tasks.start(agent.serve(far), "serve")
@@ -46,7 +46,7 @@ async def turn_of(
     respond: Callable[[Message], Message | None] = lambda request: refuse(),
     capabilities: Message | None = None,
 ) -> Conversation:
-    """The conversation after one turn that does `work`; what it raises is raised here."""
+    """The conversation after one turn that runs `work`. Raises what `work` raises."""
     agent = Agent("ruled")
     failures: list[BaseException] = []
 
@@ -185,7 +185,7 @@ async def test_questions_are_not_asked_of_a_client_that_does_not_offer_them() ->
             await turn.client.ask_form("Which?", SCHEMA)
         with pytest.raises(Unsupported):
             await turn.client.ask_url("Look", "https://example.invalid")
-        # An agent can look first, and go another way.
+        # An agent can check first and do something else.
         assert not turn.client.can("elicitation.form")
         await turn.say("I choose blue.")
 
@@ -206,7 +206,7 @@ async def test_questions_are_not_asked_of_a_client_that_does_not_offer_them() ->
     ids=["declined", "cancelled", "unknown", "empty", "failed"],
 )
 @aio
-async def test_a_question_that_is_not_accepted_is_no_yes(answer: Message) -> None:
+async def test_a_question_that_is_not_accepted_is_not_a_yes(answer: Message) -> None:
     async def work(turn: Turn) -> None:
         try:
             response = await turn.client.ask_form("Sure?", SCHEMA)

@@ -1,6 +1,6 @@
-"""What dragoman's client does and leaves undone, where a probe cannot see it.
+"""Rules for dragoman's client that a probe cannot observe.
 
-The manifest names these tests beside the requirements that they prove.
+The manifest lists these tests with the requirements that they prove.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ async def test_content_that_the_agent_does_not_take_is_not_sent(
 
 
 async def updates(*sent: dict[str, Any]) -> list[acp.SessionUpdate]:
-    """What a turn brings in which the agent sends these updates."""
+    """The updates that a client gets in a turn in which the agent sends these."""
 
     def answers(agent: FakeAgent) -> Answers:
         def prompt(params: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The Codex client's connection, handshake, threads and errors, against a server that is a child.
+"""The Codex client's connection, handshake, threads and errors, with a server as a child process.
 
-The manifest `codex.toml` names these tests beside the requirements that they prove.
+The manifest `codex.toml` lists these tests with the requirements that they prove.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def test_a_request_without_an_answer_ends_in_time_and_is_sent_once(tmp_pat
         with pytest.raises(CallTimeout):
             [session async for session in peer.list_sessions()]
         assert [session async for session in peer.list_sessions()] == []
-        # The first one and this one.
+        # One for each call: the first was not repeated.
         assert wire.methods().count("thread/list") == 2
 
 
@@ -226,7 +226,7 @@ async def test_a_refusal_is_known_by_its_words(
         result = await talk.ask("x")
         assert result.failure is not None
         assert (result.failure.kind, result.outcome) == (kind, outcome)
-        # It does not end the thread, and the prompt is not sent again.
+        # The thread stays usable, and the prompt is not sent again.
         assert wire.methods().count("turn/start") == 1
         assert not talk.unusable
 
@@ -256,7 +256,7 @@ async def test_the_folder_of_a_thread_is_absolute_and_its_sandbox_only_reads(
     async with codex(tmp_path) as (peer, wire), peer.session(cwd="inner"):
         (params,) = wire.params("thread/start")
     assert params["cwd"] == os.path.join(here, "inner")
-    # A sandbox that writes would mark the folder as trusted in the user's configuration.
+    # A writable sandbox would mark the directory as trusted in the user's configuration.
     assert params["sandbox"] == "read-only"
 
 

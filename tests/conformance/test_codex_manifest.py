@@ -1,4 +1,4 @@
-"""Every requirement of the Codex protocol has its tests, and every test its requirement."""
+"""Every requirement of the Codex protocol has tests, and every test has a requirement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = (
     "tests/peers/test_codex_conversations.py",
     "tests/peers/test_codex_schema.py",
 )
-"""The files whose tests are about the protocol and nothing else."""
+"""The files that contain only tests of the protocol."""
 
 ABOUT_RECORDINGS = {
     "tests/integration/test_codex_replay.py::test_every_scenario_is_recorded_and_every_recording_is_played",
@@ -37,7 +37,7 @@ def proofs_of(requirement: Requirement) -> Sequence[str]:
 @pytest.mark.parametrize("requirement", REQUIREMENTS.values(), ids=REQUIREMENTS)
 def test_a_requirement_has_tests_or_is_not_claimed(requirement: Requirement) -> None:
     tests = proofs_of(requirement)
-    assert [test for test in tests if not is_test(test)] == [], "there are no such tests"
+    assert [test for test in tests if not is_test(test)] == [], "these tests do not exist"
     assert len(set(tests)) == len(tests)
     assert bool(tests) != bool(requirement.proofs["client"].not_claimed)
 

@@ -1,6 +1,6 @@
-"""Requests of the Codex server to its client, such as approvals, from a child process.
+"""Requests of the Codex server to its client, such as approvals, with a server as a child process.
 
-The manifest `codex.toml` names these tests beside the requirements that they prove.
+The manifest `codex.toml` lists these tests with the requirements that they prove.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALLOWING = structs.replace(OPTIONS, permit=approve_all)
 
 
 def asking(*questions: Step, status: str = "completed") -> list[Step]:
-    """A command that is asked about."""
+    """The steps of a command that needs approval."""
     begun = command("inProgress", "started")
     return [begun, *questions, command(status, "completed"), message("done")]
 
@@ -54,9 +54,9 @@ def asking(*questions: Step, status: str = "completed") -> list[Step]:
         (Answer.ALLOW_ALWAYS, None, "acceptForSession"),
         (Answer.REJECT_ONCE, None, "decline"),
         (Answer.CANCEL, None, "cancel"),
-        # `decline` is taken although it is not listed.
+        # `decline` is accepted although it is not listed.
         (Answer.REJECT_ONCE, ["accept", "cancel"], "decline"),
-        # What allows once is not replaced by what allows always.
+        # "Allow once" is not replaced by "allow always".
         (Answer.ALLOW_ONCE, ["acceptForSession", "cancel"], "decline"),
     ],
 )
@@ -149,7 +149,7 @@ async def test_a_question_that_the_server_resolved_is_withdrawn(
         result = await talk.ask("x")
         assert seen == ([] if at_once else ["asked", "withdrawn"])
     assert (result.text, result.denials) == ("done", ())
-    # The server has forgotten the request; what still arrives cannot be an approval.
+    # The server has dropped the request, so a late response must not be an approval.
     assert wire.answer(0) == {"decision": "cancel"}
 
 

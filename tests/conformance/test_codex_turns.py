@@ -1,6 +1,6 @@
-"""Turns and items of the Codex client, against a server that is a child process.
+"""Turns and items of the Codex client, with a server as a child process.
 
-The manifest `codex.toml` names these tests beside the requirements that they prove.
+The manifest `codex.toml` lists these tests with the requirements that they prove.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.conformance.codex import (
 
 
 async def cancel_after_a_piece(turn: CodexTurn) -> None:
-    """Cancel a turn once it has said something, and read to its end."""
+    """Cancel a turn after its first text, and read to its end."""
     async for event in turn:
         if isinstance(event, model.MessageDelta):
             turn.cancel()
@@ -206,7 +206,7 @@ async def test_settings_are_sent_with_one_turn_and_kept_by_the_server(tmp_path: 
     first, second = wire.params("turn/start")
     assert (first["model"], first["sandboxPolicy"]) == ("another", {"type": "workspaceWrite"})
     assert second.keys() == {"threadId", "input"}
-    # What keeps the thread safe is read back in between.
+    # The settings that restrict the thread are read back in between.
     assert wire.params("thread/resume") == [{"threadId": "t1", "excludeTurns": True}]
 
 
@@ -218,7 +218,7 @@ async def test_a_prompt_without_an_answer_ends_in_time_and_is_sent_once(tmp_path
         result = await talk.ask("x")
         assert result.outcome is Outcome.TIMED_OUT
         assert wire.methods().count("turn/start") == 1
-        # The server may still start the turn, so that nothing more is sent to the thread.
+        # The server may still start the turn, so nothing more is sent to the thread.
         with pytest.raises(SessionUnusable):
             await talk.ask("y")
 
@@ -295,7 +295,7 @@ async def test_items_of_every_kind_and_of_unknown_kinds_are_taken(tmp_path: Path
 
 
 @aio
-async def test_thoughts_are_told_apart_by_their_parts(tmp_path: Path) -> None:
+async def test_thoughts_are_distinguished_by_their_parts(tmp_path: Path) -> None:
     here = {**about(), "itemId": "r1"}
     steps = [
         tell("item/reasoning/summaryPartAdded", **here, summaryIndex=0),

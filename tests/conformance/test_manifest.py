@@ -1,4 +1,4 @@
-"""Every demand and recommendation of the protocol is proved, or not claimed with a reason."""
+"""Every requirement and recommendation of the protocol has a proof, or a reason why it has none."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ PAIRS = [
 def test_a_requirement_is_proved_or_not_claimed(requirement: Requirement, side: Side) -> None:
     proof = requirement.proofs[side]
     checks = by_requirement()[requirement.id, side]
-    assert [test for test in proof.tests if not is_test(test)] == [], "there are no such tests"
+    assert [test for test in proof.tests if not is_test(test)] == [], "these tests do not exist"
     if requirement.level in PROVED:
-        assert checks or proof.tests or proof.not_claimed, "nothing proves it, and nobody says why"
-    assert not (proof.not_claimed and (checks or proof.tests)), "it is proved and not claimed"
+        assert checks or proof.tests or proof.not_claimed, "there is no proof and no reason"
+    assert not (proof.not_claimed and (checks or proof.tests)), "there is a proof and a reason"
 
 
 def test_every_requirement_has_a_sentence_of_its_own() -> None:

@@ -11,9 +11,9 @@ from tests.aio import aio
 from tests.conformance.places import ENVIRONMENT, PATIENCE, full_agent
 
 NOT_TRIED = {
-    # It advertises everything, so that nothing is left that could be refused.
+    # It advertises everything, so there is no method to refuse.
     "methods_not_advertised_are_refused",
-    # Older protocols write their versions as text, and the kit may speak one of them.
+    # Older protocols use strings as versions, and the kit may speak one of them.
     "version_as_text_is_refused",
 }
 

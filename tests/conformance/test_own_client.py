@@ -1,4 +1,4 @@
-"""dragoman's ACP client passes every check, with and without services to offer."""
+"""dragoman's ACP client passes every check, whether it offers all services or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Options = Callable[[asyncio.Event], ClientOptions]
 
 
 def offering(holding: asyncio.Event) -> ClientOptions:
-    """Everything is offered; once `holding` is set, questions stay open until cancelled."""
+    """Offer everything. Once `holding` is set, questions stay open until cancelled."""
 
     async def permit(question: Question) -> Answer:
         if holding.is_set():
@@ -30,12 +30,12 @@ def offering(holding: asyncio.Event) -> ClientOptions:
 
 
 def closed(holding: asyncio.Event) -> ClientOptions:
-    """Nothing is offered, and every permission refused at once."""
+    """Offer nothing, and refuse every permission immediately."""
     return ClientOptions(read_files=False, write_files=False)
 
 
 async def use(command: Sequence[str], folder: Path, make: Options) -> None:
-    """A client as a user would write it: a prompt, and another one that is cancelled."""
+    """Run a client as a user would write it: send a prompt, and another one that is cancelled."""
     holding = asyncio.Event()
     async with open_agent(command, options=make(holding)) as client:
         session = await client.new_session(folder)

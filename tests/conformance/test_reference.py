@@ -1,4 +1,4 @@
-"""docs/reference/conformance.md is what the manifest and the checks say."""
+"""docs/reference/conformance.md is up to date with the manifest and the checks."""
 
 from __future__ import annotations
 

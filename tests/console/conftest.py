@@ -1,7 +1,7 @@
-"""A console as a user has it: the command, brokers and an agent as processes, and real browsers.
+"""A console as users run it: the command, brokers and an agent as processes, and real browsers.
 
-Needs Playwright's Python package and a Chromium of the system; `make test-console` says how to get
-them. Without them these tests are skipped.
+Requires Playwright's Python package and an installed Chromium; `make test-console` says how to get
+them. Without them, these tests are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.integration.cli_shell import Cli, cli_in
 
 AGENT = Path(__file__).with_name("page_agent.py")
 TIMEOUT = 20.0
-"""Seconds for anything that has to appear; the machine may be busy."""
+"""Seconds to wait for anything to appear; the machine may be busy."""
 
 
 def chromium() -> str | None:
@@ -36,7 +36,7 @@ def chromium() -> str | None:
 
 @dataclass
 class Served:
-    """A console that runs."""
+    """A running console."""
 
     cli: Cli
     process: Any
@@ -54,7 +54,7 @@ class Served:
         return done.out.strip()
 
     def submit(self, prompt: str, *options: str) -> str:
-        """Leave a prompt with a broker, by the command line. The key of its session."""
+        """Submit a prompt to a broker with the command. Returns the session key."""
         self.sessions += 1
         named = ("--session", f"s{self.sessions}")
         words = ("run", "page", prompt, "--no-wait", "--format", "json", *named, *options)
@@ -96,7 +96,7 @@ def serving(cli: Cli, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Se
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    # The folders of pytest have paths that are too long for a socket.
+    # The paths of pytest's temporary directories are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="dgm") as name:
         cli = cli_in(Path(name).resolve())
         cli.extra["DRAGOMAN_WARM"] = "1"
@@ -110,11 +110,17 @@ def cli() -> Iterator[Cli]:
             )
         settings = 'enabled_peers = ["page", "second"]\npermissions = "ask"\n'
         (cli.home / "config_home" / "config.toml").write_text(settings)
+        # A script in place of ssh makes this machine act as another one.
+        cli.extra["DRAGOMAN_SSH"] = str(cli.home / "ssh")
+        (cli.home / "ssh").write_text(
+            f'#!/bin/sh\nPATH={sys.prefix}/bin:/usr/bin:/bin\nfor last; do :; done\neval "$last"\n'
+        )
+        (cli.home / "ssh").chmod(0o755)
         os.mkfifo(cli.cwd / "GO")
         try:
             yield cli
         finally:
-            # As a child: Playwright has a loop running in this thread.
+            # In a child process: Playwright has an event loop running in this thread.
             stopped = cli.child("broker", "stop", "--all")
         assert stopped.code == 0, stopped.err
         assert cli.agents_left() == []
@@ -131,7 +137,7 @@ def browser() -> Iterator[Any]:
     sync_api: Any = pytest.importorskip("playwright.sync_api")
     program = chromium()
     if program is None:
-        pytest.skip("there is no Chromium: apt install chromium, or set CHROMIUM")
+        pytest.skip("Chromium not found: apt install chromium, or set CHROMIUM")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -141,7 +147,7 @@ def browser() -> Iterator[Any]:
 
 
 class Tabs:
-    """Opens pages and keeps what went wrong in them."""
+    """Opens pages and records their errors and warnings."""
 
     def __init__(self, browser: Any, served: Served) -> None:
         self._browser = browser
@@ -149,10 +155,10 @@ class Tabs:
         self.contexts: list[Any] = []
         self.problems: list[str] = []
         self.expected: list[str] = []
-        """Texts of problems that a test brings about."""
+        """Texts of problems that the test causes on purpose."""
 
     def browser(self, **options: Any) -> Any:
-        """A browser of its own, that is not logged in."""
+        """A separate browser context that is not logged in."""
         context = self._browser.new_context(**options)
         context.set_default_timeout(TIMEOUT * 1000)
         self.contexts.append(context)
@@ -175,7 +181,7 @@ class Tabs:
         page.on("websocket", request)
 
     def open(self, path: str = "", **options: Any) -> Any:
-        """A page of a new browser that has logged in."""
+        """A page in a new browser context that is logged in."""
         context = self.browser(**options)
         page = context.new_page()
         page.goto(self._served.new_link())
@@ -203,15 +209,36 @@ def page(tabs: Tabs) -> Any:
 Shot = Callable[[Any, str], None]
 
 
+HIDE_PATHS = """(names) => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        for (const [path, name] of names) {
+            const text = walker.currentNode.data;
+            if (text.includes(path)) walker.currentNode.data = text.replaceAll(path, name);
+        }
+    }
+}"""
+
+
 @pytest.fixture
-def shot() -> Shot:
-    """Keep a picture of a page, in light and in dark, if CONSOLE_PICTURES names a folder."""
+def shot(cli: Cli) -> Shot:
+    """Take screenshots in light and dark mode if CONSOLE_PICTURES names a directory. Paths of this
+    machine are replaced by those of an example user."""
     folder = os.environ.get("CONSOLE_PICTURES")
+    names = [
+        [str(cli.cwd), "/home/me/project"],
+        [str(cli.home), "/home/me"],
+        [f"{cli.cwd.parent.name}/{cli.cwd.name}", "me/project"],
+        [sys.prefix, "/home/me/dragoman/.venv"],
+        [str(AGENT.parents[2]), "/home/me/dragoman"],
+    ]
 
     def take(page: Any, name: str) -> None:
         if folder:
+            page.locator(".toast").wait_for(state="hidden")
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
+                page.evaluate(HIDE_PATHS, names)
                 page.screenshot(path=f"{folder}/console-{name}-{scheme}.png")
 
     return take

@@ -1,4 +1,4 @@
-// Folds streams of events, as the page does, and prints what they look like. Lines of JSON both ways.
+// Folds streams of events as the page does, and prints the views. Input and output are lines of JSON.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 

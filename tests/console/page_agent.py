@@ -1,15 +1,18 @@
-"""The agent of the console's tests, as a program of its own. The prompt's first word says what to
-do; `GO` in the workspace is a pipe that a test writes to when the agent may go on."""
+"""The agent of the console tests, as a separate program. The first word of the prompt selects what
+it does. `GO` in the workspace is a pipe that a test writes to when the agent may continue."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
 
 from dragoman.agent import Agent, Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.errors import RemoteError
 
 agent = Agent("page", title="Page agent")
 
@@ -22,6 +25,61 @@ HOSTILE = (
     "\x1b[31mred\x1b[0m \u202eesrever\u202c zero\u200bwidth\n\n"
     "<iframe src='http://example.org/'></iframe><link rel=stylesheet href='http://example.org/a'>"
 )
+
+HOSTILE_NAME = "<img src=x onerror=\"window.hacked='name'\"> \u202eesrever \u200b"
+
+HOSTILE_MARKDOWN = (
+    "`" * 90_000 + "a" * 90_000,
+    "~" * 190_000 + "`",
+    "# a" + " " * 190_000 + "a",
+    "# a" + "#" * 190_000 + "a",
+    ">" * 190_000,
+    "> " * 90_000,
+    "[" * 190_000,
+    "**a " * 45_000,
+    "- a\n" * 45_000,
+    "a\n\n" * 60_000,
+    "the last of them",
+)
+"""Texts for which a careless Markdown renderer needs quadratic time, too many elements or a deep
+stack."""
+
+GREETING = """def greet(name):
+    \"\"\"Greet a person.\"\"\"
+    words = f"Hello, {name}"
+    return words
+
+
+def part(name):
+    return f"Bye, {name}"
+"""
+
+MAKE = {"command": "make again"}
+FORM = {
+    "type": "object",
+    "properties": {
+        "version": {"type": "string", "title": "Version", "description": "Such as 1.2"},
+        "channel": {"type": "string", "title": "Channel", "enum": ["stable", "next"]},
+        "signed": {"type": "boolean", "title": "Signed"},
+        "copies": {"type": "integer", "title": "Copies"},
+        "parts": {
+            "type": "array",
+            "title": "Parts",
+            "items": {"type": "string", "enum": ["code", "docs", "tests"]},
+            "minItems": 1,
+            "maxItems": 2,
+        },
+    },
+    "required": ["version"],
+}
+
+
+def text_of(text: str) -> Any:
+    return acp.Content(content=acp.TextContent(text=text))
+
+
+def diff_of(text: str) -> Any:
+    return acp.Diff(path=text, old_text=text, new_text=text + "!")
 
 
 async def go(turn: Turn) -> None:
@@ -49,16 +107,92 @@ async def answer(turn: Turn) -> None:
         case "ask":
             command: dict[str, Any] = {"title": "Run the tests", "kind": "execute"}
             await ask(turn, 1, command | {"rawInput": {"command": f"make {rest or 'test'}"}})
+        case "titled":
+            await ask(turn, 1, {"title": f"make {'x' * 300} && reboot", "kind": "execute"})
+        case "hide":
+            # A careless page omits the rest of an escape sequence in a command.
+            given = {"script": "echo '\x1b]'; rm -rf ~\x1b[;m", "command": ["rm", "-rf", "a b"]}
+            secret = {"path": "/etc/passwd"}
+            diff = {"type": "diff", "path": "/tmp/notes.md", "newText": "harmless"}
+            call: dict[str, Any] = {"title": "Write notes", "kind": "edit", "content": [diff]}
+            call |= {"locations": [secret]}
+            await ask(turn, 1, call | {"rawInput": given})
+        case "hostile-form":
+            field = {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE]}
+            form = {"type": "object", "properties": {HOSTILE: field}}
+            schema = msgspec.convert(form, acp.ElicitationSchema)
+            await turn.client.ask_form(HOSTILE, schema)
+        case "clobber-form":
+            names = ("elements", "submit", "children")
+            named = {name: {"type": "string", "title": name} for name in names}
+            form = {"type": "object", "properties": named}
+            schema = msgspec.convert(form, acp.ElicitationSchema)
+            reply = await turn.client.ask_form("Names?", schema)
+            if isinstance(reply, acp.ElicitationAccepted):
+                await turn.say(f"`{dict(sorted((reply.content or {}).items()))}`")
+        case "hostile-markdown":
+            for number, text in enumerate(HOSTILE_MARKDOWN):
+                await turn.say(text, message_id=f"h{number}")
+        case "hostile-change":
+            for name in (HOSTILE_NAME, f"{HOSTILE_NAME} two"):
+                async with turn.tool(HOSTILE, kind="edit") as tool:
+                    (cwd / name).write_text(HOSTILE)
+                    await tool.diff(str(cwd / name), HOSTILE, None)
+        case "hostile-quota":
+            data = {"details": HOSTILE, "retryDelay": "7200s"}
+            raise RemoteError(429, f"insufficient_quota: {HOSTILE}", data)
+        case "hostile-failure":
+            raise RemoteError(-32000, HOSTILE)
+        case "failure":
+            raise RemoteError(-32603, "the disk is full")
+        case "twice":
+            for number in (1, 2):
+                await ask(turn, number, {"title": "Run it", "kind": "execute", "rawInput": MAKE})
+        case "form":
+            schema = decoder(acp.ElicitationSchema)(msgspec.json.encode(FORM))
+            reply = await turn.client.ask_form("Which release?", schema)
+            if isinstance(reply, acp.ElicitationAccepted):
+                content = dict(sorted((reply.content or {}).items()))
+                await turn.say(f"you chose {content}")
+            else:
+                await turn.say("you declined")
         case "edit":
             path = str(cwd / "main.py")
             diff = {"type": "diff", "path": path, "oldText": "one\ntwo\n", "newText": "one\n2\n"}
-            call: dict[str, Any] = {"title": "Edit main.py", "kind": "edit", "content": [diff]}
+            call = {"title": "Edit main.py", "kind": "edit", "content": [diff]}
             await ask(turn, 1, call | {"locations": [{"path": path}]})
+        case "change":
+            # Two files with tool calls, and one without reporting it, as a command does.
+            for name, old, new in (
+                ("greeting.py", GREETING, GREETING.replace("Hello", "Good morning")),
+                ("notes.md", None, "# Notes\n\n<script>window.hacked = 'diff'</script>\n"),
+            ):
+                async with turn.tool(f"Edit {name}", kind="edit") as tool:
+                    (cwd / name).write_text(new)
+                    await tool.diff(str(cwd / name), new, old)
+            (cwd / "made-by-a-command.txt").write_text("one\ntwo\n")
+            await turn.say(f"Changed three files: {rest}")
+        case "spend":
+            await turn.usage(100, 1000, acp.Cost(amount=float(rest), currency="USD"))
+            turn.tokens(80, 20)
+            await turn.say(f"That was {rest} USD")
+        case "quota":
+            data = {"details": "quota exceeded", "retryDelay": "7200s"}
+            raise RemoteError(429, "insufficient_quota: you exceeded your monthly limit", data)
         case "hostile":
             await turn.title("<b>bold</b> " + "x" * 1_000_000)
+            await turn.plan([HOSTILE])
+            await turn.think(HOSTILE)
             await turn.say(HOSTILE)
+            async with turn.tool(HOSTILE, kind="edit") as tool:
+                await tool.update(content=[text_of(HOSTILE), diff_of(HOSTILE)])
             call = {"title": HOSTILE, "kind": "execute", "rawInput": {"command": HOSTILE}}
+            call["content"] = [{"type": "diff", "path": HOSTILE, "newText": HOSTILE}]
             await ask(turn, 1, call)
+        case "clock":
+            for number in range(int(rest)):
+                await turn.say(f"{time.time()}", message_id=f"c{number}")
+                await asyncio.sleep(0.005)
         case "many":
             for number in range(int(rest)):
                 if number % 10 == 0:

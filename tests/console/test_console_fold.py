@@ -1,4 +1,4 @@
-"""The fold of the page and the fold of dragoman make the same of the same events."""
+"""The fold of the page and `dragoman.events.fold` give the same view for the same events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BASE = {
 
 
 def comparable(view: View) -> Any:
-    """A view as the page's own `comparable` tells it."""
+    """A view in the format of the page's own `comparable`."""
 
     def plain(value: Any) -> Any:
         return msgspec.to_builtins(value, enc_hook=str)
@@ -88,7 +88,7 @@ def events_of(stream: list[dict[str, Any]]) -> list[model.Event]:
     return [msgspec.convert(BASE | event, model.Event) for event in stream]
 
 
-def test_both_make_of_the_fixtures_what_is_written_there() -> None:
+def test_both_folds_give_the_expected_views_of_the_fixtures() -> None:
     fixtures = json.loads(FIXTURES.read_text())
     streams = [[as_json(event) for event in events_of(each["events"])] for each in fixtures]
     by_page = folded_by_page(streams)
@@ -197,7 +197,7 @@ def random_event(chance: random.Random) -> dict[str, Any]:
     return event
 
 
-def test_both_make_the_same_of_any_stream() -> None:
+def test_both_folds_agree_on_random_streams() -> None:
     chance = random.Random(20)
     streams = []
     for _ in range(400):
@@ -207,3 +207,26 @@ def test_both_make_the_same_of_any_stream() -> None:
     for events, page in zip(streams, by_page, strict=True):
         here = json.loads(json.dumps(comparable(fold.fold(events))))
         assert page == here, events
+
+
+def test_names_of_the_language_in_events_are_names_like_others() -> None:
+    """A worker of a fleet may send any text where a kind or an id is expected."""
+    names = ["__proto__", "constructor", "__defineGetter__", "toString", "hasOwnProperty"]
+    stream: list[dict[str, Any]] = []
+    for name in names:
+        usage = {"polluted": True}
+        stream += [
+            {"type": name, "polluted": True},
+            {"type": "ToolChanged", "tool_id": name, "title": name, "status": name},
+            {"type": "FilesChanged", "tool_id": name, "changes": [CHANGE], "stage": "proposed"},
+            {"type": "ToolChanged", "tool_id": name, "status": name},
+            {"type": "UsageReported", "scope": name, "usage": usage},
+            {"type": "PlanSet", "plan_id": name, "text": name},
+            {"type": "MessageDelta", "role": name, "message_id": name, "text": name},
+            {"type": "PermissionAsked", "request_id": name},
+        ]
+    (view,) = folded_by_page([stream])
+    assert sorted(view["tools"]) == sorted(view["plans"]) == sorted(view["usage"]) == sorted(names)
+    assert [each["text"] for each in view["messages"]] == names
+    assert {each["stage"] for each in view["tools"].values()} == {"proposed"}
+    assert "polluted" not in view and all("polluted" not in each for each in view["messages"])

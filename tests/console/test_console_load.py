@@ -1,4 +1,4 @@
-"""What the console takes of the machine with 50 sessions at work."""
+"""CPU time and memory of the console with 50 running sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.store.stores import chunk, job, session
 
 SESSIONS = 50
 MAX_CPU = 1.0
-"""Seconds of processor time for the first page and its data."""
+"""Seconds of CPU time for the first page and its data."""
 MAX_MEMORY = 150
 """MiB."""
 
@@ -34,7 +34,7 @@ def memory(pid: int) -> int:
 
 
 def visit(served: Served) -> int:
-    """Load the page and its data as a browser does. The number of sessions that it shows."""
+    """Load the page and its data as a browser does. Returns the number of sessions shown."""
     origin = {"Origin": served.url.rstrip("/")}
     cookies = urllib.request.HTTPCookieProcessor(CookieJar())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
@@ -54,7 +54,7 @@ def visit(served: Served) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_the_first_page_of_fifty_sessions_takes_little(cli: Cli) -> None:
+def test_the_first_page_with_fifty_sessions_needs_little_cpu_time_and_memory(cli: Cli) -> None:
     state = cli.home / "state_home"
     with Store.open(store_path(state), Redactor(())) as store:
         keys = []
@@ -69,7 +69,7 @@ def test_the_first_page_of_fifty_sessions_takes_little(cli: Cli) -> None:
             before = processor_time(served.process.pid)
             assert visit(served) == SESSIONS
             assert processor_time(served.process.pid) - before < MAX_CPU
-            # All of them go on.
+            # All sessions continue.
             for number in range(10):
                 for key in keys:
                     store.append(key, 200 + number, [chunk("more ")])

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from tests.console.conftest import Served, Shot, Tabs, serving
+import pytest
+
+from dragoman.store import Redactor, Store
+from dragoman.store.store import store_path
+from tests.console.conftest import TIMEOUT, Served, Shot, Tabs, serving
 from tests.integration.cli_shell import Cli
+from tests.unit.store.stores import chunk, job, session
 
 
 def release(console: Served) -> None:
     (console.cli.cwd / "GO").write_text("go\n")
 
 
-def test_a_session_streams_into_the_page(console: Served, page: Any, shot: Shot) -> None:
+def test_a_session_streams_into_the_page(console: Served, tabs: Tabs, shot: Shot) -> None:
+    page = tabs.open(viewport={"width": 1280, "height": 1000})
     key = console.submit("stream")
     page.goto(f"{console.url}#/session/{key}")
     page.locator("strong", has_text="bold").wait_for()
@@ -28,7 +39,54 @@ def test_a_session_streams_into_the_page(console: Served, page: Any, shot: Shot)
     shot(page, "session")
 
 
-def test_a_permission_is_answered_in_the_inbox_and_the_agent_goes_on(
+DRAWN_BEFORE_EFFECTS = """async (keys) => {
+    const { work } = await import("/static/connection.js");
+    for (const key of keys) {
+        const changed = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+        location.hash = `#/session/${key}`;
+        await changed;
+        await null;
+        await null;
+        work.value = new Map(work.value);
+    }
+}"""
+"""Goes from one session to the next, and renders each a second time before the page is painted, so
+that the effects of the new screen run before those of the old one are cleaned up."""
+
+
+def test_a_session_is_shown_even_if_the_page_switches_quickly_between_sessions(
+    console: Served, page: Any
+) -> None:
+    one, two = console.submit("hello one"), console.submit("hello two")
+    for key, word in ((one, "one"), (two, "two")):
+        page.goto(f"{console.url}#/session/{key}")
+        page.get_by_text(f"You said: hello {word}").wait_for()
+    page.evaluate(DRAWN_BEFORE_EFFECTS, [one])
+    page.get_by_text("You said: hello one").wait_for()
+    page.evaluate(DRAWN_BEFORE_EFFECTS, [two, one, two])
+    page.get_by_text("You said: hello two").wait_for()
+    assert page.get_by_text("You said:").count() == 1
+
+
+def test_a_session_that_is_reopened_immediately_shows_each_event_once(
+    console: Served, page: Any
+) -> None:
+    key = console.submit("many 3000")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    leave = """async (key) => {
+        const { follow, followed } = await import("/static/connection.js");
+        follow(key);
+        while (followed.value.count < 100) await new Promise((done) => setTimeout(done));
+        follow(key);
+        while (!followed.value.view.turns.length) await new Promise((done) => setTimeout(done, 50));
+        const said = followed.value.view.messages.filter((each) => each.role === "agent");
+        return [said.length, said.filter((each) => each.text.split("word").length !== 2).length];
+    }"""
+    assert page.evaluate(leave, key) == [2700, 0]
+
+
+def test_a_permission_is_answered_in_the_inbox_and_the_agent_continues(
     console: Served, page: Any, shot: Shot
 ) -> None:
     key = console.submit("ask all")
@@ -36,12 +94,12 @@ def test_a_permission_is_answered_in_the_inbox_and_the_agent_goes_on(
     card.wait_for()
     assert card.get_by_label("Command").inner_text() == "make all"
     shot(page, "inbox")
-    card.get_by_role("button", name="Allow").click()
+    card.locator("[data-kind=allow_once]").click()
     card.wait_for(state="detached")
     page.get_by_role("article", name="Done").get_by_role("link", name="Open").click()
     page.get_by_text("answer 1: allowed").wait_for()
     assert page.url.endswith(key)
-    # It was opened, so it is seen.
+    # Opening it marked it as seen.
     page.get_by_role("link", name="Inbox").click()
     page.get_by_text("Finished, not seen yet (0)").wait_for()
 
@@ -52,12 +110,12 @@ def test_a_change_is_shown_as_a_diff_and_can_be_refused(console: Served, page: A
     card.wait_for()
     assert card.locator(".removed").inner_text().split() == ["-", "two"]
     assert card.locator(".added").inner_text().split() == ["+", "2"]
-    card.get_by_role("button", name="Refuse").click()
+    card.locator("[data-kind=reject_once]").click()
     page.goto(f"{console.url}#/session/{key}")
     page.get_by_text("answer 1: refused").wait_for()
 
 
-def test_a_question_that_a_terminal_answers_vanishes_from_all_tabs(
+def test_a_question_answered_in_a_terminal_disappears_from_all_tabs(
     console: Served, tabs: Tabs
 ) -> None:
     one, two = tabs.open(), tabs.open()
@@ -72,30 +130,29 @@ def test_a_question_that_a_terminal_answers_vanishes_from_all_tabs(
         assert terminal.wait() == 0
 
 
-def test_a_question_that_the_page_answers_ends_in_the_terminal(console: Served, page: Any) -> None:
+def test_a_question_answered_in_the_page_ends_in_the_terminal(console: Served, page: Any) -> None:
     with console.cli.terminal("run", "page", "ask") as terminal:
         terminal.expect("allow? [y")
-        page.get_by_role("button", name="Allow").click()
+        page.locator("[data-kind=allow_once]").click()
         terminal.expect("answer 1: allowed")
         assert terminal.wait() == 0
 
 
-def test_of_two_tabs_that_answer_at_once_exactly_one_counts(console: Served, tabs: Tabs) -> None:
+def test_when_two_tabs_answer_at_once_exactly_one_answer_counts(
+    console: Served, tabs: Tabs
+) -> None:
     one, two = tabs.open(), tabs.open()
     tabs.expected.append("409")
     key = console.submit("ask")
-    for page, name in ((one, "Allow"), (two, "Refuse")):
-        page.get_by_role("article", name="Run the tests").get_by_role(
-            "button", name=name
-        ).wait_for()
-    click = """([name, at]) => {
-        const buttons = [...document.querySelectorAll('.question button')];
-        const found = buttons.find((each) => each.textContent.includes(name));
+    for page in (one, two):
+        page.get_by_role("article", name="Run the tests").wait_for()
+    click = """([kind, at]) => {
+        const found = document.querySelector(`.question [data-kind=${kind}]`);
         setTimeout(() => found.click(), at - Date.now());
     }"""
     at = one.evaluate("Date.now()") + 1000
-    one.evaluate(click, ["Allow", at])
-    two.evaluate(click, ["Refuse", at])
+    one.evaluate(click, ["allow_once", at])
+    two.evaluate(click, ["reject_once", at])
     for page in (one, two):
         page.get_by_role("article", name="Run the tests").wait_for(state="detached")
         page.goto(f"{console.url}#/session/{key}")
@@ -104,25 +161,36 @@ def test_of_two_tabs_that_answer_at_once_exactly_one_counts(console: Served, tab
     assert one.get_by_text("answer 1:").count() == 1
 
 
-def test_reload_and_reconnect_in_mid_turn_lose_nothing(console: Served, tabs: Tabs) -> None:
-    page = tabs.open()
+def test_reloading_and_reconnecting_in_mid_turn_loses_nothing(console: Served, tabs: Tabs) -> None:
+    sockets: list[Any] = []
+    context = tabs.browser()
+    context.route_web_socket(
+        "**/api/v1/events", lambda socket: sockets.append((socket, socket.connect_to_server()))
+    )
+    page = context.new_page()
+    page.goto(console.new_link())
     key = console.submit("stream")
+    page.get_by_text("connected", exact=True).wait_for()
     page.goto(f"{console.url}#/session/{key}")
     page.locator("strong", has_text="bold").wait_for()
     page.reload()
     page.locator("strong", has_text="bold").wait_for()
+    # The network goes away, the turn continues meanwhile, and the network comes back.
     tabs.expected.append("ERR_INTERNET_DISCONNECTED")
-    page.context.set_offline(True)
-    page.evaluate("window.dispatchEvent(new Event('offline'))")
+    context.set_offline(True)
+    for each in sockets[-1]:
+        each.close()
+    page.get_by_text("connecting").wait_for()
     release(console)
-    page.context.set_offline(False)
+    context.set_offline(False)
     page.get_by_text("and the end.").wait_for()
+    assert len(sockets) == 3
     page.get_by_text("Turn ended: ok").wait_for()
     assert page.get_by_text("First bold words").count() == 1
     assert page.get_by_label("You").count() == 1
 
 
-def test_a_console_that_is_started_again_loses_nothing(browser: Any, cli: Cli) -> None:
+def test_restarting_the_console_loses_nothing(browser: Any, cli: Cli) -> None:
     with serving(cli) as first:
         port = first.url.rstrip("/").rpartition(":")[2]
         tabs = Tabs(browser, first)
@@ -137,9 +205,9 @@ def test_a_console_that_is_started_again_loses_nothing(browser: Any, cli: Cli) -
     with serving(cli, listen=f"127.0.0.1:{port}") as second:
         page.get_by_text("Turn ended: ok").wait_for()
         assert page.get_by_text("First bold words").count() == 1
-        # The question waited meanwhile.
+        # The question is still open.
         page.goto(f"{second.url}#/session/{asked}")
-        page.get_by_role("button", name="Allow").click()
+        page.locator("[data-kind=allow_once]").click()
         page.get_by_text("answer 1: allowed").wait_for()
         page.context.close()
     assert all("ERR_CONNECTION_REFUSED" in each for each in tabs.problems), tabs.problems
@@ -151,27 +219,54 @@ def _folder(cli: Cli, name: str) -> Path:
     return folder
 
 
-def test_output_of_an_agent_stays_text(console: Served, page: Any, shot: Shot) -> None:
-    key = console.submit("hostile")
-    page.get_by_label("Command").wait_for()
-    assert "<script>" in page.get_by_label("Command").inner_text()
-    shot(page, "hostile")
-    page.goto(f"{console.url}#/session/{key}")
-    page.get_by_text("onerror").first.wait_for()
-    page.get_by_role("button", name="Refuse").click()
-    page.get_by_text("Turn ended").wait_for()
-    assert page.evaluate("window.hacked") is None
-    for element in ("img", "iframe", "svg", "form[action]", "#main script", "#main link"):
-        assert page.locator(element).count() == 0, element
-    assert page.locator("#main a[href^='javascript'], #main a[href^='data']").count() == 0
-    text = page.locator("#main").inner_text()
-    assert "\u202e" not in text and "\u200b" not in text and "\x1b" not in text
-    assert "⟨U+202E⟩" in text
-    assert len(page.locator("h1").inner_text()) < 400
+def test_one_command_opens_the_inbox(browser: Any, cli: Cli) -> None:
+    opened = cli.home / "opened"
+    program = cli.home / "browser"
+    # Like a browser in the terminal, it does not end before it has shown the page.
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys, urllib.request\n"
+        "urllib.request.urlopen(sys.argv[1].partition('#')[0], timeout=20).read()\n"
+        f"open('{opened}.new', 'w').write(sys.argv[1])\nos.rename('{opened}.new', '{opened}')\n"
+    )
+    program.chmod(0o755)
+    cli.extra["BROWSER"] = f"{program} %s"
+    with serving(cli, "--open") as served:
+        tabs = Tabs(browser, served)
+        page = tabs.browser().new_page()
+        page.wait_for_timeout(0)
+        give_up_at = time.monotonic() + TIMEOUT
+        while not opened.exists():
+            assert time.monotonic() < give_up_at
+            page.wait_for_timeout(50)
+        assert opened.read_text() == served.link
+        page.goto(opened.read_text())
+        page.get_by_role("heading", name="Inbox").wait_for()
+        page.get_by_text("Nothing is waiting for you.").wait_for()
+        assert tabs.problems == []
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(cli: Cli) -> None:
+    for module in ("starlette", "uvicorn"):
+        code = (
+            f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = ['console']\n"
+            "from dragoman.cli import main\nmain()\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=cli.cwd,
+            env=cli.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 2, done.stderr
+        assert f"{module} is missing" in done.stderr
+        assert "pip install 'dragoman[console]'" in done.stderr
 
 
 def test_work_is_started_continued_queued_and_stopped_from_the_page(
-    console: Served, page: Any, shot: Shot
+    console: Served, page: Any
 ) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.get_by_text("New work").click()
@@ -191,10 +286,38 @@ def test_work_is_started_continued_queued_and_stopped_from_the_page(
     page.get_by_text("You said: queued words").wait_for()
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.locator(".row", has_text="done").wait_for()
+
+
+def test_work_of_several_projects_shows_its_state_and_can_be_filtered(
+    console: Served, page: Any, shot: Shot
+) -> None:
+    other = _folder(console.cli, "website")
+    os.mkfifo(other / "GO")
+    failing = _folder(console.cli, "library")
+    console.submit("stream the report")
+    console.submit("queued behind it", "--session", "s1")
+    console.submit("ask again", "--cwd", str(other))
+    console.submit("spend 0.25", "--cwd", str(failing))
+    console.submit("failure of the disk", "--cwd", str(failing))
+    page.get_by_role("navigation").get_by_role("link", name="Work").click()
+    for state in ("working", "waiting", "done", "failed"):
+        page.locator(f".row.{state}").wait_for()
+    page.get_by_text("working, 1 queued").wait_for()
+    page.locator(".row.done", has_text="0.25 USD").wait_for()
+    page.locator(".row.failed", has_text="the disk is full").wait_for()
+    assert page.locator(".project").count() == 3
     shot(page, "work")
+    page.get_by_label("State").select_option("waiting")
+    assert page.locator(".row").count() == 1
+    page.get_by_label("State").select_option("")
+    page.get_by_label("Search").fill("REPORT")
+    page.locator(".project").nth(1).wait_for(state="detached")
+    page.get_by_label("Search").fill("nothing has this")
+    page.get_by_text("Nothing matches these filters.").wait_for()
+    release(console)
 
 
-def test_work_is_delegated_from_the_page_and_its_questions_come_to_the_inbox(
+def test_work_is_delegated_from_the_page_and_its_questions_reach_the_inbox(
     console: Served, page: Any
 ) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
@@ -206,7 +329,7 @@ def test_work_is_delegated_from_the_page_and_its_questions_come_to_the_inbox(
     page.get_by_role("navigation").get_by_role("link", name="Inbox").click()
     card = page.get_by_role("article", name="Run the tests")
     card.wait_for()
-    card.get_by_role("button", name="Allow").click()
+    card.locator("[data-kind=allow_once]").click()
     card.wait_for(state="detached")
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.locator(".row", has_text="page").get_by_role("link").first.click()
@@ -214,7 +337,93 @@ def test_work_is_delegated_from_the_page_and_its_questions_come_to_the_inbox(
     page.get_by_text("Turn ended: ok").wait_for()
 
 
-def test_a_session_is_handed_over_to_another_peer_that_is_told_what_was_said(
+def test_stopping_delegated_work_ends_all_of_it(console: Served, page: Any) -> None:
+    """No other peer continues, and a check after the turn is stopped as well."""
+    peers = console.cli.home / "config_home" / "peers"
+    second = peers / "second.toml"
+    second.write_text(second.read_text().replace("roles = []", 'roles = ["review"]'))
+    config = console.cli.home / "config_home" / "config.toml"
+    # The check waits for the pipe that no one writes to.
+    config.write_text(config.read_text() + 'check = "cat GO"\n')
+    for prompt, shown in (("stream", "First bold words"), ("hello", "You said: hello")):
+        page.get_by_role("navigation").get_by_role("link", name="Work").click()
+        page.get_by_text("New work").click()
+        page.get_by_label("Who").select_option("role:review")
+        page.get_by_label("Workspace").fill(str(console.cli.cwd))
+        page.get_by_label("Prompt").fill(prompt)
+        page.get_by_role("button", name="Start").click()
+        page.locator(".row.working").get_by_role("link").click()
+        page.get_by_text(shown).wait_for()
+        if prompt == "hello":
+            page.get_by_text("Turn ended: ok").wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Stop").wait_for(state="detached")
+    listed = console.cli.child("jobs", "list", "--format", "json")
+    assert listed.code == 0, listed.err
+    jobs = [json.loads(line) for line in listed.out.splitlines()]
+    assert [each["outcome"] for each in jobs] == ["cancelled", "cancelled"]
+    page.get_by_role("navigation").get_by_role("link", name="Work").click()
+    page.locator(".row").nth(1).wait_for()
+    assert page.locator(".row").count() == 2
+
+
+def test_an_opened_tool_call_stays_where_it_is_while_it_is_read(
+    console: Served, tabs: Tabs
+) -> None:
+    page = tabs.open(viewport={"width": 1000, "height": 600})
+    key = console.submit("change it")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    last = page.locator("details.tool").last
+    last.locator("summary").click()
+    page.locator("details.tool pre.diff").last.wait_for()
+    top = last.evaluate("each => each.getBoundingClientRect().top")
+    console.submit("hello again", "--session", "s1")
+    page.get_by_text("You said: hello again").wait_for()
+    assert last.evaluate("each => each.getBoundingClientRect().top") == top
+
+
+def test_the_link_of_a_session_that_is_too_old_for_the_list_opens_it(
+    browser: Any, cli: Cli
+) -> None:
+    with Store.open(store_path(cli.home / "state_home"), Redactor(())) as store:
+        old = session(root=str(cli.cwd), cwd=str(cli.cwd), title="An old session")
+        for each in (old, *(session(updated_at=200.0) for _ in range(300))):
+            store.create_session(each)
+        ended = {"state": "ended", "outcome": "ok", "ended_at": 2.0, "started_at": 1.0}
+        store.create_job(job(old.key, prompt="an old prompt", next_event=1, **ended))
+        store.append(old.key, 0, [chunk("an old answer")])
+    with serving(cli) as served:
+        tabs = Tabs(browser, served)
+        page = tabs.open("#/work")
+        page.get_by_text("Older sessions are not listed here.").wait_for()
+        assert page.locator(".row").count() == 300
+        page.goto(f"{served.url}#/session/{old.key}")
+        page.get_by_role("heading", name="An old session").wait_for()
+        for words in ("an old prompt", "an old answer", "Turn ended: ok"):
+            page.get_by_text(words).wait_for()
+        page.context.close()
+        assert tabs.problems == []
+
+
+def test_a_session_that_its_peer_cannot_reopen_continues_in_a_new_one_that_is_shown(
+    console: Served, page: Any
+) -> None:
+    done = console.cli.child("run", "page", "hello first", "--cold", "--session", "s1")
+    assert done.code == 0, done.err
+    page.get_by_role("article", name="Done").get_by_role("link", name="Open").click()
+    page.get_by_text("You said: hello first").wait_for()
+    old = page.url
+    page.get_by_label("Prompt").fill("go on here")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_label("Agent").get_by_text("go on here").wait_for()
+    assert page.url != old
+    page.get_by_role("navigation").get_by_role("link", name="Work").click()
+    page.locator(".row small", has_text="go on here").wait_for()
+    assert page.get_by_text("[Handover]").count() == 0
+
+
+def test_a_session_is_handed_over_to_another_peer_with_a_summary(
     console: Served, page: Any
 ) -> None:
     key = console.submit("hello first peer")
@@ -231,23 +440,55 @@ def test_a_session_is_handed_over_to_another_peer_that_is_told_what_was_said(
     assert "hello first peer" in said.inner_text()
 
 
-def test_ten_thousand_events_stay_smooth(console: Served, page: Any) -> None:
-    key = console.submit("many 5000")
-    page.goto(f"{console.url}#/session/{key}")
-    page.get_by_text("Turn ended: ok").wait_for()
-    assert page.locator(".item").count() <= 160
-    page.get_by_role("button", name="earlier of").click()
-    assert 160 < page.locator(".item").count() <= 320
-    took = page.evaluate("""async () => {
+FRAME_TIMES = """async () => {
+    const times = [];
+    for (let at = 0; at < 40; at++) {
+        window.scrollBy(0, at % 2 ? 40 : -40);
         const began = performance.now();
-        for (let at = 0; at < 5; at++) {
-            window.scrollBy(0, -500);
-            await new Promise((done) => requestAnimationFrame(done));
-        }
-        return performance.now() - began;
-    }""")
-    # Five frames: what takes as long as this would not be called smooth on any machine.
-    assert took < 2500
+        document.body.getBoundingClientRect();
+        times.push(performance.now() - began);
+        await new Promise((done) => requestAnimationFrame(done));
+    }
+    times.sort((one, two) => one - two);
+    return times[20] + 0.2;
+}"""
+
+
+@pytest.mark.timeout(180)
+def test_ten_thousand_events_scroll_smoothly_and_can_all_be_read(
+    console: Served, page: Any
+) -> None:
+    small, large = console.submit("many 300"), console.submit("many 10000")
+    page.goto(f"{console.url}#/session/{small}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    few = page.evaluate(FRAME_TIMES)
+    elements = page.locator("#main *").count()
+    page.goto(f"{console.url}#/session/{large}")
+    page.get_by_text("Turn ended: ok").wait_for(timeout=120_000)
+    page.get_by_text("word 9999", exact=True).wait_for()
+    many = page.evaluate(FRAME_TIMES)
+    # Thirty times as many events are not slower: only the rendered window matters.
+    assert many < 5 * few, (few, many)
+    assert page.locator("#main *").count() < 1.5 * elements
+
+    # Scrolling back shows earlier items, and the page does not grow.
+    for _ in range(5):
+        before = page.locator(".conversation > *").first.get_attribute("data-at")
+        page.evaluate("window.scrollTo(0, 0)")
+        page.wait_for_function(
+            "before => document.querySelector('.conversation > *').dataset.at < before",
+            arg=int(before),
+        )
+        assert page.locator(".conversation > *").count() <= 200
+    page.get_by_role("button", name="Go to the beginning").click()
+    page.get_by_text("word 1", exact=True).wait_for()
+    assert page.get_by_label("You").inner_text().endswith("many 10000")
+    # Scroll forward again.
+    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    page.get_by_text("word 251", exact=True).wait_for()
+    page.get_by_role("button", name="Go to the end").click()
+    page.get_by_text("word 9999", exact=True).wait_for()
+    assert page.locator(".conversation > *").count() <= 200
 
 
 def test_the_page_works_at_the_width_of_a_phone(console: Served, tabs: Tabs, shot: Shot) -> None:
@@ -256,13 +497,13 @@ def test_the_page_works_at_the_width_of_a_phone(console: Served, tabs: Tabs, sho
     page.get_by_role("article", name="Edit main.py").wait_for()
     for path, name in (("#/", "inbox"), ("#/work", "work"), (f"#/session/{key}", "session")):
         page.goto(console.url + path)
-        page.locator("h1").wait_for()
+        page.locator(".row.waiting" if name == "work" else ".question").wait_for()
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 360, path
         shot(page, f"phone-{name}")
 
 
-def test_a_question_is_answered_by_keyboard_alone(console: Served, page: Any) -> None:
+def test_a_question_can_be_answered_with_the_keyboard_alone(console: Served, page: Any) -> None:
     key = console.submit("ask")
     page.get_by_role("article", name="Run the tests").wait_for()
     for _ in range(30):
@@ -280,7 +521,7 @@ def test_a_question_is_answered_by_keyboard_alone(console: Served, page: Any) ->
 
 
 def test_several_questions_of_one_kind_are_answered_together(console: Served, page: Any) -> None:
-    # Each in a folder, and so with an agent, of its own.
+    # Each in its own directory, and so with its own agent.
     folders = [console.cli.cwd / name for name in ("a", "b", "c")]
     for folder in folders:
         folder.mkdir()
@@ -307,29 +548,29 @@ def test_a_browser_without_a_link_gets_no_data(console: Served, tabs: Tabs) -> N
     page = tabs.browser().new_page()
     page.goto(console.url)
     page.get_by_text("not logged in").wait_for()
-    # A link counts once.
+    # A link works once.
     page.goto(console.link)
     page.get_by_text("connected", exact=True).wait_for()
     other = tabs.browser().new_page()
     other.goto(console.link)
-    other.get_by_text("this link was used").wait_for()
+    other.get_by_text("this link was already used").wait_for()
 
 
-def test_a_revoked_browser_is_logged_out_at_once(console: Served, tabs: Tabs) -> None:
+def test_a_revoked_browser_is_logged_out_immediately(console: Served, tabs: Tabs) -> None:
     tabs.expected += ["401", "403"]
     page = tabs.open()
     assert console.cli.child("console", "tokens", "revoke", "all").code == 0
     page.get_by_text("not logged in").wait_for()
 
 
-def test_a_browser_that_may_only_read_sees_all_and_changes_nothing(
+def test_a_read_only_browser_sees_everything_and_changes_nothing(
     console: Served, tabs: Tabs
 ) -> None:
     page = tabs.browser().new_page()
     page.goto(console.new_link("--read-only"))
     console.submit("ask")
     page.get_by_role("article", name="Run the tests").wait_for()
-    assert page.get_by_role("button", name="Allow").is_disabled()
+    assert page.locator("[data-kind=allow_once]").is_disabled()
     tabs.expected.append("403")
     status = page.evaluate("""async () => (await fetch("/api/v1/runs", {
         method: "POST", body: "{}", headers: {"content-type": "application/json"},

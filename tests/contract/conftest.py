@@ -1,6 +1,6 @@
-"""A link of every kind: our stream under test, and a far side that can be told what to do.
+"""Links of every kind: our stream under test, and a remote side that the test controls.
 
-After every test nothing may be left: no task, child process, thread, descriptor or socket file.
+No test may leave anything behind: no task, child process, thread, descriptor or socket file.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from tests.integration.conftest import nothing_is_left_behind
 __all__ = ["nothing_is_left_behind"]
 
 PATIENCE = 20.0
-"""For anything that is to happen at all; a loaded machine may need much of it."""
+"""Seconds to wait for anything; a busy machine may need much of it."""
 
 STUCK = ShutdownTimes(flush_timeout=0.05, exit_timeout=0.05)
-"""For a child that will not end by itself, so that waiting for it is in vain."""
+"""For a child that does not exit on its own: waiting longer is pointless."""
 
 ROOT = Path(__file__).parents[2]
 
 
 class Recorder(Receiver):
-    """Who listens on our side. It checks by itself that nothing comes after the end."""
+    """The receiver on our side. It checks that nothing arrives after the end."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -71,7 +71,7 @@ class Recorder(Receiver):
         self._changed.set()
 
     async def until(self, size: int) -> bytes:
-        """Wait for so many bytes."""
+        """Wait for this number of bytes."""
         async with asyncio.timeout(PATIENCE):
             while self.size < size:
                 assert not self.ends, f"the end came after {self.size} bytes: {self.ends}"
@@ -89,7 +89,7 @@ class Recorder(Receiver):
 
 
 class Link(abc.ABC):
-    """One connection. The far side echoes every line, except the commands of `far`."""
+    """One connection. The remote side echoes every line, except the commands of `far`."""
 
     ours: Stream
 
@@ -101,26 +101,26 @@ class Link(abc.ABC):
         self._noted.set()
 
     async def noted(self) -> None:
-        """Wait until the far side has come to the line `!note`."""
+        """Wait until the remote side has read the line `!note`."""
         async with asyncio.timeout(PATIENCE):
             await self._noted.wait()
         self._noted.clear()
 
     @abc.abstractmethod
     def hold(self) -> None:
-        """The far side stops reading."""
+        """Make the remote side stop reading."""
 
     @abc.abstractmethod
     def release(self) -> None:
-        """The far side reads on."""
+        """Make the remote side continue reading."""
 
     @abc.abstractmethod
     def break_(self) -> None:
-        """Neither side closes it, and yet it cannot go on."""
+        """Break the connection without closing either side."""
 
 
 class StreamLink(Link):
-    """A link whose far side is a stream in this process."""
+    """A link whose remote side is a stream in this process."""
 
     far: FarEnd
 
@@ -156,7 +156,7 @@ class UnixLink(StreamLink):
             await asyncio.get_running_loop().create_future()
 
     def break_(self) -> None:
-        # The far side refuses our bytes but keeps its own direction open.
+        # The remote side refuses our bytes but keeps its own direction open.
         self._deaf = True
         fd = os.dup(cast(DuplexStream, self.far.stream)._reader._fd)
         with socket.socket(fileno=fd) as sock:
@@ -206,7 +206,7 @@ def write_until_refused(stream: Stream) -> None:
 
 @contextlib.asynccontextmanager
 async def met(link: StreamLink, theirs: Stream) -> AsyncIterator[Link]:
-    """A far side that no listener owns: it is closed when it is over, or after the test."""
+    """A remote side without a listener: it is closed when it ends, or after the test."""
     link.meet(theirs)
 
     async def close_after_the_end() -> None:
@@ -273,7 +273,7 @@ async def websocket_link(folder: Path) -> AsyncIterator[Link]:
 
 @contextlib.asynccontextmanager
 async def accepted_websocket_link(folder: Path) -> AsyncIterator[Link]:
-    """The other way round: our stream is the one that was accepted."""
+    """The reverse: our stream is the accepted one."""
     link = WebSocketLink()
     accepted: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
@@ -292,7 +292,7 @@ async def accepted_websocket_link(folder: Path) -> AsyncIterator[Link]:
 
 @contextlib.asynccontextmanager
 async def own_stdio_link(folder: Path) -> AsyncIterator[Link]:
-    """Our own standard input and output, with pipes in their places for the time of a test."""
+    """Our own standard input and output, replaced by pipes during the test."""
     link = OwnStdioLink()
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -331,7 +331,7 @@ async def child_link(how: str, times: ShutdownTimes) -> AsyncIterator[Link]:
 
 
 async def reached(link: Link) -> None:
-    """Wait until the far side is there and ready for signals."""
+    """Wait until the remote side is running and ready for signals."""
     link.ours.write(b"!note\n")
     await link.noted()
 
@@ -375,7 +375,7 @@ KINDS = [
 
 
 class Opener:
-    """Opens a link of the kind that the test runs with."""
+    """Opens a link of the kind that the test is parametrized with."""
 
     def __init__(self, kind: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.kind = kind
@@ -383,7 +383,7 @@ class Opener:
         self._patch = patch
 
     def __call__(self, *, stuck: bool = False) -> AbstractAsyncContextManager[Link]:
-        """`stuck` if the far side will not read to its end, so that nobody waits for that."""
+        """Open a link. `stuck`: the remote side will not read to the end, so do not wait for it."""
         if stuck:
             self._patch.setattr(duplex, "FLUSH_TIMEOUT", 0.05)
             self._patch.setattr(websocket_stream, "CLOSE_TIMEOUT", 0.05)
@@ -397,7 +397,7 @@ def open_(
     nothing_is_left_behind: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Opener]:
-    # A far side that refuses our bytes is given up after these; a test need not wait so long.
+    # Give up earlier on a remote side that refuses our bytes, so that the tests are faster.
     monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.05)
     monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
     yield Opener(request.param, tmp_path, monkeypatch)

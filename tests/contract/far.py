@@ -1,8 +1,8 @@
 """The far side of a link: it echoes every line, and does what a line with a command says.
 
-`!note` is not echoed but noted where the test can see it; `!end` ends the far side. As a program
-this module is the far side in a child process: `plain` with blocking reads and writes and nothing
-of dragoman, `stdio` with our own standard input and output as the stream.
+`!note` is not echoed but noted where the test can see it; `!end` ends the remote side. As a program
+this module is the remote side in a child process: `plain` with blocking reads and writes and
+nothing of dragoman, `stdio` with our own standard input and output as the stream.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.errors import ConnectionLost
 from dragoman.transports.base import Stream
 from dragoman.transports.stdio import open_stdio
 
-NOTED = b"the far side took note\n"
+NOTED = b"the remote side took note\n"
 
 
 class FarEnd:

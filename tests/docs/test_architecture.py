@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterable
 
 from tests.docs.markdown import ROOT, section, table
+
+UNIT_TESTS = ROOT / "tests" / "unit"
 
 LIFTED = {
     # Rules of ruff that keep one thing in one place, and the modules where that place is.
@@ -22,13 +25,14 @@ LIFTED = {
         "agent/speech/base.py",
         "rpc/responder.py",
         "rpc/standby.py",
+        "rpc/tasks.py",
     },
 }
 
 MAKERS = {
     # What makes folders and files, and the modules that may do it themselves: those that do it for
-    # all others, those that write where an agent wants it, and those that only
-    # move a log or a damaged store aside.
+    # all others, those that write where an agent wants it, those that only move a log or a damaged
+    # store aside, and the script that installs on another machine.
     r"\bmkdir\(|makedirs\(": {
         "client/folders.py",
         "client/services/named_paths.py",
@@ -36,6 +40,7 @@ MAKERS = {
         "verify/environment.py",
         "runs/git.py",
         "delegation/worktree/isolation.py",
+        "setup/host_install.py",
     },
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
         "cli/entry.py",
@@ -43,6 +48,7 @@ MAKERS = {
         "config/safe_files.py",
         "store/ledger/events_file.py",
         "store/damage.py",
+        "setup/host_install.py",
     },
 }
 
@@ -53,17 +59,32 @@ STARTERS = {
         "client/sync.py",
         "rpc/standby.py",
         "rpc/tasks.py",
-        "setup/init.py",
         "transports/listener.py",
         "transports/process/child.py",
     },
+    # Awaited by `together` and `all_ended`, so that no work outlives the first failure.
+    r"\bgather\(\*|asyncio\.gather\(": {"rpc/tasks.py"},
+    # Waited for by `in_thread`, which has a timeout.
+    r"\bto_thread\(|run_in_executor\(": {"rpc/tasks.py"},
     r"\bThread\(\s*target": {
         "agent/sync_handlers.py",
+        # Opens a browser, which may run as long as the command.
+        "cli/console.py",
         "cli/read_input.py",
         "client/sync.py",
+        "rpc/tasks.py",
         "store/writer.py",
-        "transports/pipes.py",
+        "transports/threaded_pipes.py",
         "transports/process/child.py",
+    },
+}
+
+UNDECODABLE = {
+    # What the JSON decoder raises, as a tuple: the rest of the tree imports it. `redaction` is
+    # below `wire`.
+    r"(MsgspecError|DecodeError),[^)]*(UnicodeDecodeError|RecursionError)": {
+        "redaction/redactor.py",
+        "wire/messages.py",
     },
 }
 
@@ -133,6 +154,14 @@ def test_every_pure_package_stands_in_the_contract_that_keeps_it_pure() -> None:
     assert contract["source_modules"] == [f"dragoman.{name}" for name in sorted(pure)]
 
 
+def test_every_package_but_transports_may_not_open_sockets_itself() -> None:
+    by_id = {contract["id"]: contract.get("source_modules") for contract in contracts()}
+    others = {f"dragoman.{name}" for name in packages()} - {"dragoman.transports"}
+    pure, rim = by_id["quiet"], by_id["rim"]
+    assert isinstance(pure, list) and isinstance(rim, list)
+    assert sorted(rim) == sorted(others - set(pure))
+
+
 def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:
     lifted: dict[str, set[str]] = {rule: set() for rule in LIFTED}
     for path in SOURCE.rglob("*.py"):
@@ -158,9 +187,49 @@ def test_folders_and_files_are_made_in_one_place() -> None:
     assert users_of(MAKERS) == MAKERS
 
 
+def test_what_the_decoder_raises_is_listed_in_one_place() -> None:
+    assert users_of(UNDECODABLE) == UNDECODABLE
+
+
+def test_a_module_of_some_length_says_what_it_leaves_to_others() -> None:
+    short = [
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if len((text := path.read_text("utf-8")).splitlines()) > 40
+        and "\n" not in (ast.get_docstring(ast.parse(text)) or "")
+    ]
+    assert short == [], "their docstrings have one line: a second sentence says where the rest is"
+
+
 def test_no_module_is_longer_than_600_lines() -> None:
     sizes = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert {path.name: size for path, size in sizes.items() if size > 600} == {}
+
+
+SLEEPERS = {
+    # The kernel tells nobody when another process has begun to execute its program.
+    "transports/process/test_guard.py",
+}
+"""Unit tests that wait for the clock, because nothing else can be waited for."""
+
+
+def test_unit_tests_do_not_sleep() -> None:
+    assert {
+        file.relative_to(UNIT_TESTS).as_posix()
+        for file in UNIT_TESTS.rglob("*.py")
+        if any(map(_sleeps, ast.walk(ast.parse(file.read_text()))))
+    } == SLEEPERS
+
+
+def _sleeps(node: ast.AST) -> bool:
+    """Whether it is a call of `asyncio.sleep` or `time.sleep`. A sleep of zero seconds is one turn
+    of the event loop."""
+    match node:
+        case ast.Call(args=[ast.Constant(value=0)]):
+            return False
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep")):
+            return True
+    return False
 
 
 def test_tasks_and_threads_are_started_only_by_what_owns_them() -> None:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue.card import Card
+from dragoman.catalogue.host_checks import HostCheck
+from dragoman.cli.hosts import row_as_json as host_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.init_progress import InitOutput, proof_as_json
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.peer_pages import model_as_json
 from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
 from dragoman.cli.shared_options import ListFormat
+from dragoman.config.schema import HostSettings
 from dragoman.events.parts import Choice
 from dragoman.setup.init import VerifiedPeer
 from dragoman.store.open import open_store
@@ -41,7 +44,7 @@ def shell(
 
 def documented() -> dict[tuple[str, str], list[str]]:
     """The fields that the table names, by command and type."""
-    rows = table(section(DOCUMENT, "Lines of other commands"))
+    rows = table(section(DOCUMENT, "Other commands"))
     return {
         (command.strip("`"), kind.strip("`")): re.findall(r"`([a-z_]+)`", fields)
         for command, kind, fields in rows
@@ -110,6 +113,10 @@ def test_the_table_names_the_fields_of_every_line(
     assert (pruned["sessions"], pruned["jobs"]) == (1, 1)
     # What brokers say is tested where there are some.
     assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
+    host = HostCheck(host="box", destination="box", findings=())
+    row = host_as_json(("box", HostSettings(), host))
+    assert fields_of(told, "hosts", "Host") == list(row)[1:]
+    assert fields_of(told, "hosts check", "HostCheck") == list(row["check"])[2:]
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     assert told.pop(("init", "Peer")) == []
     assert told.pop(("init", "Proof")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]

@@ -24,6 +24,8 @@ import pytest
 import typer
 
 from dragoman.cli.app import app
+from dragoman.cli.host_option import OWN, RELAYED, split
+from dragoman.cli.host_send import taken
 from tests.docs.markdown import ROOT, Block, blocks, documents, prose
 from tests.integration.cli_shell import FOLDERS
 
@@ -160,11 +162,22 @@ def calls(block: Block) -> Iterator[list[str]]:
         yield words[: next(ends, None)]
 
 
+def _without_host(words: list[str]) -> list[str]:
+    """A call without the options for another machine, which are read before its command."""
+    host, rest = split(words[1:])
+    _, rest = taken(rest)
+    if host is None or rest[0] not in (*OWN, *RELAYED):
+        return words
+    if rest[:2] == ["jobs", "fetch"]:
+        rest = ["hosts", "fetch", host, *rest[2:]]
+    return [words[0], *rest]
+
+
 def understand(words: list[str]) -> None:
     """Read a call as the command line does, without carrying it out. Raises what is wrong."""
     command: Any = typer.main.get_command(app)
     context: Any = None
-    name, *rest = words
+    name, *rest = _without_host(words)
     while command is not None:
         try:
             context = command.make_context(name, rest, parent=context)

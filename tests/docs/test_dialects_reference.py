@@ -26,7 +26,7 @@ CANCELS = {
     "codex": "a request",
     "request": "a request",
     "notification": "a notification",
-    "end": "the process is ended",
+    "end": "ending the process",
 }
 
 

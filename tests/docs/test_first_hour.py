@@ -34,7 +34,7 @@ def test_the_options_that_it_names_are_there() -> None:
     assert {option for option in named if option not in known} == set()
 
 
-def test_its_steps_are_those_of_the_command() -> None:
+def test_the_steps_of_the_page_are_those_of_the_command() -> None:
     steps = [line for _, line in prose(PAGE) if re.match(r"\d\. \*\*", line)]
     assert len(steps) == 4
     source = (ROOT / "src/dragoman/cli/output/init_progress.py").read_text("utf-8")

@@ -45,7 +45,7 @@ def test_a_table_is_what_the_code_says(heading: str, head: str, names: tuple[str
 
 
 def test_the_files_and_their_size_are_those_of_the_code() -> None:
-    named = first_cells("Where it is", "file in the state folder")
+    named = first_cells("Where it is", "file in the state directory")
     assert {name for name in named if name.endswith(".jsonl")} == {
         "events.jsonl",
         *(f"events.{number}.jsonl" for number in range(1, KEPT + 1)),

@@ -77,5 +77,5 @@ def test_an_author_who_searches_for_the_words_of_a_document_finds_the_dialect(
         word = word.replace("\0", " ")
         found = {path for path, text in pages.items() if word in text}
         assert found & {PAGE, DIALECTS_PAGE}, word
-    rows = [row for row in table(section(DIALECTS_PAGE, "Words of the documents"))]
+    rows = [row for row in table(section(DIALECTS_PAGE, "Terms in the specifications"))]
     assert any(f"legacy-wire.md#{dialect})" in row[1] for row in rows)

@@ -96,6 +96,7 @@ METHOD = re.compile(
 
 SPELLED = {
     "broker/protocol": "the names of the broker's own methods, once",
+    "broker/host_protocol": "the names of the methods between two machines, once",
     "verify/probes": "what the ladder asks that no client asks on purpose",
     "verify/canary_mcp_server": "an MCP server, which speaks another protocol",
     "mcp_server/stdio_entry": "an MCP server, which speaks another protocol",
@@ -144,7 +145,7 @@ def test_a_method_is_found_however_it_is_spelled(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ['"""Sends `session/new`."""', 'open(".config/session/x")', 'say("initialize it")']
 )
-def test_what_is_no_method_is_not_found(source: str) -> None:
+def test_what_is_not_a_method_is_not_found(source: str) -> None:
     assert not spelled(source)
 
 

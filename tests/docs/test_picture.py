@@ -108,7 +108,7 @@ def test_rows_that_were_erased_are_not_drawn() -> None:
 
 
 def test_what_the_script_does_not_understand_is_not_drawn_wrongly() -> None:
-    with pytest.raises(ValueError, match="cannot be drawn"):
+    with pytest.raises(ValueError, match="cannot draw"):
         lines_of("\x1b[2Kgone\r\n")
 
 

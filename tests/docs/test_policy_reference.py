@@ -47,7 +47,7 @@ def test_every_command_that_is_shown_can_be_called(shell: Shell) -> None:
 
 
 def test_the_fields_for_programs_are_those(shell: Shell) -> None:
-    lines = (PAGE.read_text("utf-8").partition("one object a line:")[2]).splitlines()
+    lines = (PAGE.read_text("utf-8").partition("one object per line:")[2]).splitlines()
     told = {kind.strip("`"): fields for _, kind, fields in table(lines)[:3]}
     shown = [
         *shell("policy", "show", "--format", "json").out.splitlines(),
@@ -65,7 +65,7 @@ def test_the_tables_of_presets_and_actions_leave_nothing_out() -> None:
     assert actions == set(rules.STRICTNESS)
     presets = {row[0].strip("`") for row in table(section(PAGE, "Presets"))}
     assert presets == set(get_args(rules.Preset))
-    prose = "\n".join(section(PAGE, "What a rule fits"))
+    prose = "\n".join(section(PAGE, "Kinds"))
     assert all(f"`{kind}`" in prose for kind in get_args(rules.Kind))
 
 

@@ -23,7 +23,7 @@ COMMANDS = [
 ]
 
 
-def test_it_shows_ten_lines_of_a_program_and_ten_of_an_agent() -> None:
+def test_the_readme_shows_ten_lines_of_a_program_and_ten_of_an_agent() -> None:
     python = [block.text for block in BLOCKS if block.info == "python"]
     assert len(python) == 2
     for text in python:
@@ -37,13 +37,13 @@ SHELL = [
 ]
 
 
-def test_it_says_how_to_install_it_and_has_the_two_commands_of_a_clone() -> None:
+def test_the_readme_says_how_to_install_and_has_the_two_commands_of_a_clone() -> None:
     install, clone, *_ = SHELL
     assert install == ["pip install dragoman", "uv tool install dragoman"]
     assert clone == ["make demo", "make test"]
 
 
-def test_it_shows_at_most_ten_lines_of_shell() -> None:
+def test_the_readme_shows_at_most_ten_lines_of_shell() -> None:
     assert 5 <= len(COMMANDS) <= 10
 
 

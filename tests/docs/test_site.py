@@ -137,7 +137,7 @@ def test_the_site_reads_markdown_as_github_does(site: Path, document: Path) -> N
 
 def test_tables_code_and_pictures_are_there(site: Path) -> None:
     routing = (site / "explanation/routing-and-bandit.html").read_text("utf-8")
-    assert 'src="bandit.svg"' in routing and (site / "explanation/bandit.svg").is_file()
+    assert 'src="../images/bandit.svg"' in routing and (site / "images/bandit.svg").is_file()
     assert "<table>" in (site / "reference/exit-codes.html").read_text("utf-8")
     assert (site / "search.js").is_file(), "the search does not work where pages are files"
 
@@ -162,8 +162,8 @@ def small(folder: Path, text: str) -> Path:
     ("text", "problem"),
     [
         ("# A\n\n## Second\n", "README.md"),
-        ("# A\n\n## Second part\n\n[x](gone.md)\n", "docs/how-to/a.md: gone.md leads nowhere"),
-        ("# A\n\n## Second part\n\n[x](../../../x)\n", "a.md: ../../../x leads nowhere"),
+        ("# A\n\n## Second part\n\n[x](gone.md)\n", "docs/how-to/a.md: broken link: gone.md"),
+        ("# A\n\n## Second part\n\n[x](../../../x)\n", "a.md: broken link: ../../../x"),
     ],
 )
 def test_a_broken_link_is_an_error_and_the_old_site_stays(

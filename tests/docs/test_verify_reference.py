@@ -73,7 +73,7 @@ def changed(row: Row) -> str:
         without = fields_without(rung)
         if without and set(without) <= set(lost):
             lost = tuple(name for name in lost if name not in without)
-            words.append(f"unknown: what needs {rung}")
+            words.append(f"unknown: everything that needs {rung}")
             break
     words += [f"`{name}` unknown" for name in lost]
     return ", ".join(words) or "none"

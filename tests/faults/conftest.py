@@ -1,6 +1,6 @@
-"""After every fault: no child process, descriptor or thread of ours may be left.
+"""No fault test may leave a child process, descriptor or thread behind.
 
-The check is the one of the integration tests. Tasks are checked by `tests.aio`.
+Uses the fixture of the integration tests. `tests.aio` checks tasks.
 """
 
 from __future__ import annotations

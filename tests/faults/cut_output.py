@@ -1,6 +1,8 @@
 """Run an agent and pass its first bytes on; then the agent is killed, and so is this program.
 
-python -m tests.faults.cut_output SIZE COMMAND...
+python -m tests.faults.cut_output SIZE FILE COMMAND...
+
+FILE has the number of bytes that were passed on.
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 
 def main() -> None:
-    left = int(sys.argv[1])
-    with subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE) as agent:  # noqa: TID251 - a program
+    left, passed, file = int(sys.argv[1]), 0, Path(sys.argv[2])
+    with subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE) as agent:  # noqa: TID251 - a program
         assert agent.stdout is not None
         while left and (data := os.read(agent.stdout.fileno(), left)):
+            # Before the bytes: their reader may look at once.
+            passed += len(data)
+            file.write_text(str(passed))
             os.write(1, data)
             left -= len(data)
         if not left:

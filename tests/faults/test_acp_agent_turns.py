@@ -68,7 +68,7 @@ async def test_a_text_that_is_returned_is_not_sent_as_a_stop_reason(
 
 
 @aio
-async def test_an_error_raised_on_purpose_travels_as_it_is_and_is_no_incident(
+async def test_an_error_raised_on_purpose_travels_as_it_is_and_is_not_an_incident(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(turn: Turn, text: str = "") -> None:
@@ -101,7 +101,7 @@ async def test_the_text_of_an_accident_does_not_travel(caplog: pytest.LogCapture
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("code", [-32000, -32002, -32601, -32800])
 @aio
-async def test_what_the_client_answered_is_no_answer_to_the_client(
+async def test_what_the_client_answered_is_not_an_answer_to_the_client(
     code: int, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(turn: Turn) -> None:

@@ -135,7 +135,7 @@ async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_pa
 def test_after_a_turn_that_timed_out_at_a_stopped_agent_the_next_command_works(warm: Cli) -> None:
     words = ("--approve-reads", "--format", "json", "--", *warm.agent)
     with warm.terminal(
-        "run", "wait", "--timeout", "2", "-s", "one", *words[:1], *words[3:]
+        "run", "wait", "--timeout", "5", "-s", "one", *words[:1], *words[3:]
     ) as terminal:
         terminal.expect("waiting")
         (broker,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())

@@ -287,7 +287,7 @@ async def test_a_holder_that_dies_while_it_is_waited_for_makes_room(place: Place
 
 
 @aio
-async def test_whoever_listens_there_and_is_no_broker_is_named(place: Place) -> None:
+async def test_whoever_listens_there_and_is_not_a_broker_is_named(place: Place) -> None:
     spec = place.spec()
     endpoint = place.endpoint(spec)
     endpoint.make_safe()

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.catalogue import session_load_delay
+from dragoman.catalogue import descriptor
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
 from dragoman.store import Store, writer
@@ -361,7 +361,7 @@ async def test_an_agent_that_loses_what_is_loaded_too_early_is_not_asked_for_it_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(
-        session_load_delay, "remaining", lambda began_at, now: max(0.0, began_at + 1.2 - now)
+        descriptor, "load_delay", lambda began_at, now: max(0.0, began_at + 1.2 - now)
     )
     flags = ("--load", "--state", str(tmp_path / "agent"), "--loses", str(LOST_BEFORE))
     async with (

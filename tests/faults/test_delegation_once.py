@@ -74,7 +74,7 @@ async def test_a_prompt_goes_to_each_peer_once_and_the_next_one_says_why(
 
 @pytest.mark.parametrize("how", ["crash", "hang", "quota", "busy", "garbage"])
 @aio
-async def test_without_fallback_nobody_else_is_asked(how: str, tmp_path: Path) -> None:
+async def test_without_fallback_no_other_peer_is_asked(how: str, tmp_path: Path) -> None:
     bench = bench_in(tmp_path)
     bench.peer("alpha", how)
     bench.peer("beta", "ok")
@@ -100,7 +100,7 @@ async def test_a_passing_limit_is_waited_for_and_every_try_is_an_attempt(tmp_pat
 
 @pytest.mark.parametrize("how", ["write-and-crash", "write-outside"])
 @aio
-async def test_after_a_change_nobody_else_is_asked_and_the_change_is_told(
+async def test_after_a_change_no_other_peer_is_asked_and_the_change_is_reported(
     how: str, tmp_path: Path
 ) -> None:
     bench = bench_in(tmp_path)
@@ -120,7 +120,7 @@ async def test_after_a_change_nobody_else_is_asked_and_the_change_is_told(
 
 
 @aio
-async def test_an_interrupt_cancels_the_turn_and_nobody_else_is_asked(tmp_path: Path) -> None:
+async def test_an_interrupt_cancels_the_turn_and_no_other_peer_is_asked(tmp_path: Path) -> None:
     bench = bench_in(tmp_path)
     bench.peer("alpha", "hang")
     bench.peer("beta", "ok")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.delegation import CancelHandle
+from dragoman.delegation.attempt import Attempt
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.jobs import cancel_job, find_job
 from tests.aio import aio
@@ -45,6 +47,23 @@ async def test_an_interrupt_between_two_turns_tells_every_attempt_so_far(tmp_pat
     assert bench.told("beta") == [] and bench.told("gamma", "starts") == []
     assert not done.final.may_have_run and "cancelled" in done.lines()[-3]
     assert (await find_job(done.job, paths=bench.place().paths)).outcome == "cancelled"
+
+
+@aio
+async def test_a_fault_of_dragoman_itself_is_not_recorded_as_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "ok")
+    bench.settings("alpha", more=PATIENT)
+
+    async def broken(self: Attempt) -> AttemptReport:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Attempt, "run", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await bench.delegate()
+    assert (await find_job(bench.heard.jobs[0], paths=bench.place().paths)).outcome == "failed"
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -167,11 +167,11 @@ tell(said=said, kept=kept, after=ledger.posteriors()[arm].pulls, number=number,
 """
 
 
-def test_a_full_disk_is_told_and_keeps_whole_turns_and_whole_lines(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_keeps_whole_turns_and_whole_lines(tmp_path: Path) -> None:
     inside = small_disk(tmp_path, size="1m", used="400k")
     told = run(PRELUDE + FILLING, tmp_path, "one", inside=inside)
     ((kind, message),) = told["said"]
-    assert kind == "StoreFull" and "make room" in message
+    assert kind == "StoreFull" and "free some disk space" in message
     assert told["number"] <= told["kept"] <= told["number"] + 1
     assert told["kept"] > 3
     # With room it goes on where it was.
@@ -188,13 +188,13 @@ def test_a_newer_ledger_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> 
     before = path.read_bytes()
     for read_only in (False, True):
         with pytest.raises(
-            StoreTooNew, match=f"newer dragoman .*schema version {FORM.version + 1}"
+            StoreTooNew, match=f"newer version of dragoman .*schema version {FORM.version + 1}"
         ):
             Ledger.open(path, read_only=read_only)
     assert path.read_bytes() == before
 
 
-def test_a_damaged_ledger_is_told_as_such_and_set_aside_whole(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_reported_as_such_and_set_aside_whole(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"not a database at all" * 500)
     before = path.read_bytes()

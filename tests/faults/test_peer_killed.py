@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,20 +24,25 @@ from tests.integration.test_model_choice import CODEX
 SIZES = (0, 1, 30, 97, 160, 251, 400, 640, 1000, 1600)
 """Bytes before the kill: in the handshake, in the opening of a session, and in the turn."""
 
+CUTS = 4
+"""How many random sizes are tried as well."""
+
 WHOLE = 1_000_000
 
 
-def peer_of(dialect: str, size: int) -> list[str]:
+def peer_of(dialect: str, size: int, counted: Path) -> list[str]:
     program = list(CODEX) if dialect == "codex" else command(WORK, dialect=dialect)
-    return [sys.executable, "-m", "tests.faults.cut_output", str(size), *program]
+    return [sys.executable, "-m", "tests.faults.cut_output", str(size), str(counted), *program]
 
 
-async def prompted(dialect: str, size: int, workspace: Path) -> Outcome:
-    """How one prompt ends. Raises what ends it before it is sent."""
+async def prompted(dialect: str, size: int, workspace: Path) -> tuple[Outcome, int]:
+    """How one prompt ends, and how many bytes the peer had sent by then. Raises what ends it before
+    it is sent."""
+    counted = workspace / "counted"
     async with (
         asyncio.timeout(WAIT_TIMEOUT),
         dragoman.connect(
-            peer_of(dialect, size),
+            peer_of(dialect, size, counted),
             workspace=workspace,
             env=ENVIRONMENT,
             dialect=dialect,
@@ -47,19 +53,26 @@ async def prompted(dialect: str, size: int, workspace: Path) -> Outcome:
     ):
         seen = [event.seq async for event in turn]
         assert seen == sorted(seen)
-        return (await turn.wait()).outcome
+        outcome = (await turn.wait()).outcome
+        return outcome, int(counted.read_text() or 0)
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, "codex"])
 @aio
 async def test_a_peer_killed_at_any_byte_settles_every_wait(dialect: str, tmp_path: Path) -> None:
+    outcome, whole = await prompted(dialect, WHOLE, tmp_path)
+    assert outcome is Outcome.OK
+    # The last byte is a line break: a stream that ends without it still has the whole last line.
+    before_the_end = whole - 2
+    random = Random(dialect)
+    sizes = {*SIZES, before_the_end, *(random.randrange(before_the_end) for _ in range(CUTS))}
     ends: list[Outcome | None] = []
-    for size in SIZES:
+    for size in sorted(size for size in sizes if size <= before_the_end):
         try:
-            ends.append(await prompted(dialect, size, tmp_path))
+            ends.append((await prompted(dialect, size, tmp_path))[0])
         except (HandshakeFailed, ProcessExited):
             ends.append(None)
     assert ends[0] is None
-    # What was killed before its last byte never looks like success.
-    assert ends == sorted(ends, key=[None, Outcome.CRASHED, Outcome.OK].index)
-    assert await prompted(dialect, WHOLE, tmp_path) is Outcome.OK
+    # What was killed before the end of its answer never looks like success.
+    assert ends[-1] is Outcome.CRASHED
+    assert ends == sorted(ends, key=[None, Outcome.CRASHED].index)

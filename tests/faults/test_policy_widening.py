@@ -526,7 +526,7 @@ def test_the_table_is_long_enough() -> None:
     assert len(TO_WIDEN_AN_ALLOWANCE) + len(TO_GET_AROUND_A_DENIAL) >= 60
 
 
-def test_a_workspace_with_a_star_in_its_name_is_no_pattern(tmp_path: Path) -> None:
+def test_a_workspace_with_a_star_in_its_name_is_not_a_pattern(tmp_path: Path) -> None:
     for name in ("w*", "wide"):
         (tmp_path / name / "src").mkdir(parents=True)
     told = Act(kind="edit", paths=(str(tmp_path / "wide/src/a"),), workspace=str(tmp_path / "w*"))

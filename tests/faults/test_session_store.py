@@ -198,12 +198,12 @@ asyncio.run(main())
 """
 
 
-def test_a_full_disk_is_told_once_and_costs_nothing_once_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_costs_nothing_once_there_is_room(tmp_path: Path) -> None:
     inside = small_disk(tmp_path, size="2m", used="900k")
     room = "def make_room():\n    path.with_name('x').unlink()\n"
     told = run(PRELUDE + room + FILLING, tmp_path / "sessions.db", inside=inside)
     assert told["kind"] == "StoreFull"
-    assert "the disk is full; make room" in told["message"]
+    assert "the disk is full; free some disk space" in told["message"]
     assert told["confirmed"] > 10
 
 
@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_made_is_refused_with_advice(tmp_path: Path) -> 
 
 
 @aio
-async def test_a_damaged_file_is_told_once_and_set_aside_and_a_new_one_takes_what_comes(
+async def test_a_damaged_file_is_reported_once_and_set_aside_and_a_new_one_takes_what_comes(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sessions.db"
@@ -301,7 +301,7 @@ def test_a_file_that_was_cut_off_is_called_damaged(tmp_path: Path) -> None:
         list(store.lines("s-one"))
 
 
-def test_a_file_that_is_deleted_while_it_is_open_disturbs_nobody_but_itself(
+def test_a_file_that_is_deleted_while_it_is_open_affects_only_itself(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sessions.db"

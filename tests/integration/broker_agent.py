@@ -124,6 +124,11 @@ def turn(session: str, text: str) -> str:
             say(session, json.dumps(outcome))
             if "cancelled" in json.dumps(outcome):
                 return "cancelled"
+        case "insist":
+            call = {"toolCallId": "t1", "title": rest, "kind": rest}
+            options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+            asked = {"sessionId": session, "toolCall": call, "options": options}
+            say(session, json.dumps(ask("session/request_permission", asked)))
         case "read":
             say(session, json.dumps(ask("fs/read_text_file", {"sessionId": session, "path": rest})))
         case "elicit":

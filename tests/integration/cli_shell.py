@@ -48,6 +48,8 @@ class Cli:
     cwd: Path
     home: Path
     extra: dict[str, str] = field(default_factory=dict)
+    timeout: float = TIMEOUT
+    """Seconds for a command that runs as a program of its own."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -116,7 +118,7 @@ class Cli:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            timeout=self.timeout,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

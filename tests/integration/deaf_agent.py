@@ -20,9 +20,17 @@ def block() -> None:
         time.sleep(3600)
 
 
-def answer(id: Any, result: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n")
+def write(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
+
+
+def send(method: str, params: dict[str, Any]) -> None:
+    write({"method": method, "params": params})
+
+
+def answer(id: Any, result: dict[str, Any]) -> None:
+    write({"id": id, "result": result})
 
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -39,6 +47,9 @@ for line in sys.stdin:
                 block()
             answer(message["id"], {"sessionId": "s1"})
         case "session/prompt" if STAGE == "prompt":
+            # As agents do while their model does not answer.
+            commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
+            send("session/update", {"sessionId": "s1", "update": commands})
             block()
 # The end of its input does not end it either.
 block()

@@ -168,7 +168,7 @@ class _Maker:
         """One more file without anything in it that is asked for.
 
         Most are further names of a few files: that makes and removes them several times as fast,
-        and whoever searches them opens and reads each all the same.
+        and whoever searches them opens and reads each anyway.
         """
         first = self._filled.get(text)
         if first is not None:

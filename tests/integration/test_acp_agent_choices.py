@@ -44,7 +44,7 @@ def commanding() -> Agent:
 
 
 @aio
-async def test_commands_are_told_right_after_the_session_is_there() -> None:
+async def test_commands_are_reported_right_after_the_session_is_there() -> None:
     agent = commanding()
 
     @agent.load_session

@@ -326,7 +326,7 @@ def test_every_stable_method_has_a_scene() -> None:
     assert tried == {method.name for method in acp.METHODS}
 
 
-def test_every_kind_of_update_is_told() -> None:
+def test_every_kind_of_update_is_reported() -> None:
     told = {type(update) for update in acp_rich_agent.UPDATES}
     assert told == set(typing.get_args(acp.SessionUpdate))
     assert len(acp_rich_agent.UPDATES) == len(told)

@@ -81,7 +81,7 @@ async def test_an_agent_of_another_version_is_gone(argv: list[str]) -> None:
 
 
 @aio
-async def test_a_program_that_is_no_agent_says_so_and_is_gone() -> None:
+async def test_a_program_that_is_not_an_agent_says_so_and_is_gone() -> None:
     hello = {"userAgent": "x/1", "codexHome": "/h", "platformFamily": "unix", "platformOs": "linux"}
     argv = command(Expect("initialize"), Reply(hello))
     with pytest.raises(ProtocolMismatch):

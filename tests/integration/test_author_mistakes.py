@@ -20,7 +20,7 @@ from tests.integration.mcp_places import WAIT, over_stdio, settings, text_of
 from tests.integration.test_serve_acp import editor
 
 AGENT = (sys.executable, str(Path(__file__).with_name("mistaken_agent.py")))
-HINT = "It was probably started in the wrong way"
+HINT = "It was probably started incorrectly"
 SECRET = "a-key-of-the-mistaken-agent-0123456789"
 LOGGED = re.compile(r"incident ([0-9a-f]{8}): the handler of session/prompt failed")
 
@@ -43,13 +43,13 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
         ("stop", "returned the stop reason 'done'"),
         ("number", "turn.say() takes text or a content block, not int (42)"),
         ("none", "turn.say() takes text or a content block, not None"),
-        ("string", "turn.update() takes an update of ACP, not str ('hello')"),
-        ("nothing", "turn.update() takes an update of ACP, not None"),
+        ("string", "turn.update() takes an ACP update, not str ('hello')"),
+        ("nothing", "turn.update() takes an ACP update, not None"),
         ("divide", "ZeroDivisionError: division by zero"),
         ("relative", "must be absolute, not 'relative': write str(turn.session.cwd / 'relative')"),
         ("letters", "turn.plan() takes a list of entries, not str ('do a')"),
-        ("kind", "there is no kind 'frobnicate' of a tool call; there are delete, edit"),
-        ("status of a plan", "there is no status 'doing' of a plan's entry; there are completed"),
+        ("kind", "a tool call cannot have the kind 'frobnicate'; use one of delete, edit"),
+        ("status of a plan", "a plan entry cannot have the status 'doing'; use one of completed"),
         ("mapping", "turn.plan() takes a list of entries, not dict"),
         ("path", "the path of a file must be text, not PosixPath"),
         ("content", "the content of a file must be text, not int (5)"),
@@ -66,7 +66,7 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
         ("say", "`await` is missing, so nothing was sent: turn.say(…)"),
         ("plan", "`await` is missing"),
         ("notice", "`await` is missing, so nothing was sent: turn.notice(…) at "),
-        ("tool", "turn.tool('T'), use it as `async with`"),
+        ("tool", "turn.tool('T'), use it with `async with`"),
         ("truth", "write `await turn.ask_permission(…)`"),
         ("unused", "`await` is missing, so nothing was sent: turn.ask_permission(…) at "),
     ],
@@ -272,6 +272,7 @@ def test_an_agent_that_died_of_its_own_exception_is_not_told_how_to_be_started(
     assert done.code == 1
     assert "Error: " in done.err
     assert "It ended with an error of its own." in done.err
+    assert "what next:   fix the program: its stderr above says where" in done.err
     assert HINT not in done.err
 
 

@@ -23,7 +23,9 @@ BRIDGE = [sys.executable, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH"]
 
 @pytest.mark.parametrize("where", ["--unix", "--websocket"])
 @aio
-async def test_it_serves_one_client_after_another_on_a_socket(where: str, tmp_path: Path) -> None:
+async def test_the_bridge_serves_one_client_after_another_on_a_socket(
+    where: str, tmp_path: Path
+) -> None:
     address = str(tmp_path / "socket") if where == "--unix" else "127.0.0.1:0"
     said: asyncio.Queue[bytes] = asyncio.Queue()
     async with asyncio.timeout(WAIT_TIMEOUT):

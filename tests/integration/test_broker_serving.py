@@ -112,7 +112,7 @@ async def test_what_the_broker_does_not_know_goes_to_the_peer_and_back(tmp_path:
 
 
 @aio
-async def test_a_session_that_nobody_has_open_is_closed_at_the_peer(tmp_path: Path) -> None:
+async def test_a_session_that_is_not_open_is_closed_at_the_peer(tmp_path: Path) -> None:
     async with stage(tmp_path) as at, at.caller() as one, at.caller() as two:
         session = await one.new(tmp_path)
         await two.call("session/resume", {"sessionId": session, "cwd": str(tmp_path)})
@@ -578,7 +578,7 @@ async def _refused(work: Any) -> None:
 
 
 @aio
-async def test_a_folder_that_is_gone_is_told_and_not_waited_for(tmp_path: Path) -> None:
+async def test_a_folder_that_is_gone_is_reported_and_not_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
         (tmp_path / "workspace").rename(tmp_path / "moved")
@@ -590,7 +590,7 @@ async def test_a_folder_that_is_gone_is_told_and_not_waited_for(tmp_path: Path) 
 
 
 @aio
-async def test_a_store_that_cannot_be_written_is_told_and_hurts_no_turn(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_written_is_reported_and_hurts_no_turn(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     async with stage(tmp_path) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
@@ -604,7 +604,7 @@ async def test_a_store_that_cannot_be_written_is_told_and_hurts_no_turn(tmp_path
 
 
 @aio
-async def test_a_caller_that_sends_garbage_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_caller_that_sends_garbage_does_not_affect_others(tmp_path: Path) -> None:
     async with stage(tmp_path, max_line_size=100_000) as at, at.caller() as good:
         session = await good.new(tmp_path)
         async with at.caller(greet=False) as bad:

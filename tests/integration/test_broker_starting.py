@@ -193,7 +193,7 @@ async def test_a_failed_start_says_why_and_hides_secrets(place: Place) -> None:
 
 
 @aio
-async def test_a_program_that_is_no_broker_is_told_with_its_last_words(place: Place) -> None:
+async def test_a_program_that_is_not_a_broker_is_reported_with_its_last_words(place: Place) -> None:
     program = (sys.executable, "-c", "import sys; sys.exit('no such module')")
     with pytest.raises(BrokerUnavailable, match="its log ends with: no such module"):
         await ensure(place.spec(), program=program)

@@ -47,6 +47,12 @@ def test_a_link_stays_a_link_and_the_mode_stays_the_mode(cli: Cli) -> None:
     assert sorted(os.listdir(real.parent)) == ["real.md"]
 
 
+def test_a_mistaken_target_is_reported_and_not_the_agent_before_it(cli: Cli) -> None:
+    agent(cli, "rev")
+    done = cli("agents", "set", "rev", "codex")
+    assert (done.code, "'codex' cannot be delegated to" in done.err) == (2, True), done.err
+
+
 def test_one_broken_file_leaves_all_files_as_they_were(cli: Cli) -> None:
     good = agent(cli, "a")
     broken = agent(cli, "b", b"---\nname: a\nname: b\n---\n")

@@ -150,7 +150,7 @@ def test_files_that_options_name_are_read_up_to_a_size(cli: Cli) -> None:
     with (cli.cwd / "huge").open("wb") as file:
         file.truncate(1 << 40)
     for option in ("-f", "--image", "--mcp-config"):
-        refused(cli.child("run", "hi", option, "huge", "--", "true"), "has more than")
+        refused(cli.child("run", "hi", option, "huge", "--", "true"), "is larger than")
 
 
 def test_a_list_that_is_cut_says_so(cli: Cli) -> None:

@@ -84,10 +84,13 @@ def test_a_project_shares_one_agent_whatever_the_folder_the_language_and_the_ord
     # Another variable that the agent is given is another agent, and the list says which one.
     warm.extra["ALPHA_KEY"] = "secret-value"
     assert warm(*run, "--env", "ALPHA_KEY").code == 0
-    (_, other) = brokers(warm)
+    (oldest, other) = brokers(warm)
+    assert (oldest["differs_from"], oldest["differences"]) == (None, [])
+    assert other["differs_from"] == broker["broker"]
+    assert other["differences"] == ["the variable ALPHA_KEY"]
     listed = warm("broker", "list")
     assert (
-        f"{other['broker']} is not {broker['broker']} because of the variable ALPHA_KEY.\n"
+        f"{other['broker']} and {broker['broker']} differ in the variable ALPHA_KEY.\n"
         in listed.err
     )
     files = [file for file in warm.home.rglob("*") if file.is_file()]
@@ -114,7 +117,7 @@ def test_a_delegation_and_a_run_say_why_they_do_not_share_an_agent(warm: Cli) ->
         assert warm("delegate", "review", "hello").code == 0
     assert len(brokers(warm)) == 2
     told = warm("broker", "list").err
-    assert "because of the variable DRAGOMAN_CEILING, the variable DRAGOMAN_DEPTH." in told
+    assert "differ in the variable DRAGOMAN_CEILING, the variable DRAGOMAN_DEPTH." in told
 
 
 def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:

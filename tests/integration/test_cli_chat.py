@@ -190,7 +190,7 @@ def test_a_paste_that_ends_its_last_line_is_not_sent(cli: Cli) -> None:
         it.leave()
 
 
-def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(cli: Cli) -> None:
+def test_bytes_that_are_not_text_are_refused_and_the_chat_goes_on(cli: Cli) -> None:
     with chat(cli) as it:
         it.terminal.type_bytes(b"one \xff\xfe" + ENTER.encode())
         it.expect("the prompt is not UTF-8 text")
@@ -296,7 +296,7 @@ def test_tab_completes_commands_names_and_files(cli: Cli) -> None:
 # -- commands
 
 
-def test_a_command_that_nobody_has_is_not_sent(cli: Cli) -> None:
+def test_an_unknown_command_is_not_sent(cli: Cli) -> None:
     with chat(cli) as it:
         it.say("/modle large", "unknown command /modle; did you mean /mode or /model?")
         it.say("/danse", "did you mean /dance?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_peer_whose_descriptor_is_left_out_is_never_a_prompt(cli: Cli) -> None
     for words in (("run", "mine", "hello"), ("delegate", "review", "hello", "--peer", "mine")):
         said = cli(*words)
         assert (said.code, said.out) == (2, "")
-        assert f"there is no peer 'mine'; it is described, but: {file}: colour" in said.err
+        assert f"there is no peer 'mine'; its descriptor is invalid: {file}: colour" in said.err
 
 
 def test_a_peer_and_a_command_contradict_each_other(cli: Cli) -> None:
@@ -87,7 +88,7 @@ def test_a_job_is_named_by_its_beginning_or_as_the_last_one() -> None:
         newest = cli("jobs", "-n", "1", "--format", "quiet").out.strip()
         assert f'"job":"{newest}"' in cli("jobs", "result", "last", "--format", "json").out
         assert "2 jobs begin with 'j-'" in cli("jobs", "result", "j-").err
-        assert f"did you mean {first}?" in cli("jobs", "result", f"{first}x").err
+        assert f"did you mean {first}?" in cli("jobs", "result", first + first[-1]).err
         assert cli("jobs", "watch", "last").code == 1
         assert "has already ended" in cli("jobs", "cancel", "last").err
         assert cli("sessions", "show", "last").code == 0
@@ -129,7 +130,7 @@ def test_the_configuration_is_edited_and_checked(cli: Cli) -> None:
     assert cli("config", "edit").code == 0
 
 
-def test_a_mentioned_file_that_does_not_exist_is_told_and_the_prompt_goes_on(cli: Cli) -> None:
+def test_a_mentioned_file_that_does_not_exist_is_reported_and_the_prompt_goes_on(cli: Cli) -> None:
     (cli.cwd / "here.py").write_text("x = 1\n")
     prompt = 'see @here.py, @nope.py, @src/nope, @nope.py. and @"two words" as @property of @v1.5'
     said = cli.ask(prompt)
@@ -220,12 +221,47 @@ def test_words_of_similar_programs_lead_to_ours(
         (
             ("peers", "remove", "scout"),
             [
-                "dragoman: scout comes with dragoman, so it cannot be removed; "
+                "dragoman: scout ships with dragoman, so it cannot be removed; "
                 "`dragoman peers disable scout` keeps delegation from using it"
+            ],
+        ),
+        (
+            ("run", "scout", "--no-stdin"),
+            [
+                "dragoman: there is no prompt",
+                "  what next:   give it as an argument, with -f FILE, or by pipe",
+            ],
+        ),
+        (
+            ("login", "mine"),
+            [
+                "dragoman: mine has no login that dragoman can start",
+                "  what next:   run `mine login`",
+            ],
+        ),
+        (
+            ("config", "set", "format", "jsn"),
+            [
+                "dragoman: CONFIG: format: 'jsn' is not a valid value here; did you mean 'json'?",
+                "  what next:   nothing was changed; `dragoman config show` lists the settings",
+            ],
+        ),
+        (
+            ("delegate", "reviw", "hi"),
+            [
+                "dragoman: no peer claims the role 'reviw' (did you mean review?); the roles are "
+                "debug, execute, exploration, plan, research, review, write",
+                "  what next:   `dragoman peers` lists the roles of each peer",
             ],
         ),
     ],
 )
 def test_an_error_says_what_to_do_once(cli: Cli, words: tuple[str, ...], lines: list[str]) -> None:
+    (peers := cli.home / "config_home" / "peers").mkdir(parents=True)
+    (peers / "mine.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n[credentials]\n'
+        f'login = "run `mine login`"\n[[launch]]\ncommand = {json.dumps(cli.agent)}\n'
+    )
     said = cli(*words)
-    assert (said.code, said.out, said.err.splitlines()) == (2, "", lines)
+    told = said.err.replace(str(cli.home / "config_home" / "config.toml"), "CONFIG")
+    assert (said.code, said.out, told.splitlines()) == (2, "", lines)

@@ -116,7 +116,7 @@ def test_a_store_that_takes_no_more_is_named_once(cli: Cli) -> None:
     assert [line[:29] for line in done.stderr.splitlines()] == ["dragoman: this is not stored:"]
 
 
-def test_a_prompt_that_is_no_text_is_refused_and_a_chat_goes_on(cli: Cli) -> None:
+def test_a_prompt_that_is_not_text_is_refused_and_a_chat_goes_on(cli: Cli) -> None:
     done = in_shell(cli, ("run", "h\udcffi", "--", *cli.agent), "")
     assert (done.returncode, "not UTF-8" in done.stderr) == (2, True)
     chat = subprocess.run(
@@ -131,7 +131,7 @@ def test_a_prompt_that_is_no_text_is_refused_and_a_chat_goes_on(cli: Cli) -> Non
     assert b"you said one" in chat.stdout and b"you said two" in chat.stdout
 
 
-def test_the_help_of_a_chat_is_no_line_for_programs(cli: Cli) -> None:
+def test_the_help_of_a_chat_is_not_a_line_for_programs(cli: Cli) -> None:
     done = cli("chat", "--json-strict", "--", *cli.agent, stdin="/help\nhi\n")
     assert (done.code, done.err) == (0, "")
     told = [json.loads(line) for line in done.out.splitlines()]

@@ -62,7 +62,7 @@ def test_unattended_it_ends_with_a_verified_enabled_peer_at_work(cli: Cli) -> No
     assert done.code == 0, done.out + done.err
     assert "   alpha  alpha, for review\n" in done.out
     assert "ok  alpha: starts, speaks acp, opens a session; no turn was tried\n" in done.out
-    assert "no  beta: it wants a login" in done.out
+    assert "no  beta: it requires a login" in done.out
     assert "enabled: alpha (in " in done.out
     assert 'First task: dragoman delegate review "What can you do?"' in done.out
     assert "alpha did: What can you do?" in done.out
@@ -100,7 +100,7 @@ def test_a_login_that_only_a_prompt_shows_is_not_tried_unless_that_is_wanted(cli
     wanted = cli("init", "alpha", "--yes", "--try-login", "--format", "json")
     first, second = lines(wanted, "Proof")
     assert (first["ready"], second["ready"]) == (True, False)
-    assert second["trouble"] == "it wants a login"
+    assert second["trouble"] == "it requires a login"
     assert lines(wanted, "Beginning")[0]["enabled"] == []
 
 
@@ -108,9 +108,9 @@ def test_a_person_is_asked_once_before_a_prompt_shows_a_missing_login(cli: Cli) 
     more = {"more": LOGIN_IN_PROMPT}
     add_peer(cli.home / "config_home", cli.home, "alpha", "auth", ("review",), **more)
     with cli.terminal("init", "alpha") as terminal:
-        terminal.expect("Send one short prompt to each? [y/N] ")
+        terminal.expect("[y/N] ")
         terminal.type("y\n")
-        terminal.expect("alpha: it wants a login")
+        terminal.expect("alpha: it requires a login")
         assert terminal.wait() == 10, terminal.shown
     assert config(cli) == ""
 
@@ -119,7 +119,7 @@ def test_a_peer_that_fails_its_first_work_is_not_hidden_behind_scout(cli: Cli) -
     known(cli, "alpha", "error")
     done = cli("init", "--yes")
     assert done.code == 1, done.out
-    assert "alpha failed: failed: it went wrong" in done.out
+    assert "alpha failed: it went wrong" in done.out
     assert "scout answered instead." in done.out
     assert "dragoman run alpha hello" in done.out
 
@@ -162,9 +162,9 @@ def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
     with cli.terminal("init", "alpha") as terminal:
         terminal.type("y\n")
         terminal.expect("y\r\n")
-        terminal.expect("Send one short prompt to each? [y/N] ")
+        terminal.expect("[y/N] ")
         terminal.type("n\n")
-        terminal.expect("Enable alpha? ")
+        terminal.expect("Enable alpha?\r\n   [Enter for all, names for some, n for none] ")
         terminal.type("n\n")
         terminal.wait()
     assert prompts(cli, "alpha") == []
@@ -174,16 +174,31 @@ def test_a_person_picks_some_and_is_asked_again_for_a_name_that_is_not_there(cli
     known(cli, "alpha", "ok")
     known(cli, "beta", "ok")
     with cli.terminal("init") as terminal:
-        terminal.expect("Enable alpha, beta? ")
+        terminal.expect("Enable alpha, beta?\r\n   [Enter for all, names for some, n for none] ")
         assert config(cli) == ""
         terminal.type("gamma\n")
         terminal.expect("gamma cannot be chosen")
-        terminal.expect("Enable alpha, beta? ")
+        terminal.expect("Enable alpha, beta?\r\n   [Enter for all, names for some, n for none] ")
         terminal.type("beta\n")
+        terminal.expect("It calls the model of an enabled peer. Send it?\r\n   [Y/n] ")
+        terminal.type("\n")
         terminal.expect("beta did: What can you do?")
         assert terminal.wait() == 0, terminal.shown
     assert config(cli) == 'enabled_peers = ["beta"]\n'
     assert prompts(cli, "alpha") == []
+
+
+def test_a_person_who_declines_the_first_task_gets_the_next_steps(cli: Cli) -> None:
+    known(cli, "alpha", "ok")
+    with cli.terminal("init") as terminal:
+        terminal.expect("n for none] ")
+        terminal.type("\n")
+        terminal.expect("[Y/n] ")
+        terminal.type("n\n")
+        terminal.expect("Nothing was sent. Next steps:")
+        terminal.expect("dragoman run alpha")
+        assert terminal.wait() == 0, terminal.shown
+    assert prompts(cli, "alpha") == [] and "alpha" in config(cli)
 
 
 def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
@@ -229,9 +244,10 @@ def test_whoever_stops_reading_stops_it_and_nothing_more_is_done(cli: Cli) -> No
 def test_an_interrupt_at_the_question_enables_nobody(cli: Cli) -> None:
     known(cli, "alpha", "ok")
     with cli.terminal("init") as terminal:
-        terminal.expect("Enable alpha? ")
+        terminal.expect("Enable alpha?\r\n   [Enter for all, names for some, n for none] ")
         terminal.type(CTRL_C)
-        terminal.expect("alpha verified.")
+        # On a line of its own.
+        terminal.expect("\r\ndragoman: interrupted. Done and kept: alpha verified.")
         assert terminal.wait() == 130, terminal.shown
     assert config(cli) == ""
 

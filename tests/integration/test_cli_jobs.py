@@ -177,7 +177,7 @@ def test_ctrl_c_cancels_the_turn_in_the_agent_and_the_broker_stays(warm: Cli) ->
         job = JOB.search(terminal.expect("waiting"))
         assert job is not None
         terminal.type(CTRL_C)
-        terminal.expect("press Ctrl-C again to leave at once")
+        terminal.expect("press Ctrl-C again to quit immediately")
         terminal.expect("[ended] cancelled")
         assert terminal.wait() == 130
     until(warm, job[0], "ended")
@@ -190,7 +190,7 @@ def test_a_second_ctrl_c_leaves_at_once_an_agent_that_does_not_stop(warm: Cli) -
     with warm.terminal("run", "stubborn", *words) as terminal:
         terminal.expect("never")
         terminal.type(CTRL_C)
-        terminal.expect("leave at once")
+        terminal.expect("quit immediately")
         terminal.type(CTRL_C)
         assert terminal.wait() == 130
     assert len(warm.agents_left()) == 1, "the agent is the broker's, not the command's"
@@ -221,6 +221,39 @@ def test_a_killed_command_leaves_a_job_that_crashed_with_what_was_stored(cli: Cl
     assert cli("jobs", "result", job[0]).code == 1
 
 
+def test_a_killed_delegation_leads_to_the_attempt_that_its_broker_continues(warm: Cli) -> None:
+    (peers := warm.home / "config_home" / "peers").mkdir(parents=True)
+    (peers / "tester.toml").write_text(
+        'name = "tester"\ntitle = "Tester"\nprotocol = "acp"\nroles = ["review"]\n'
+        f"[[launch]]\ncommand = {json.dumps(warm.agent)}\n"
+    )
+    (warm.home / "config_home" / "config.toml").write_text('enabled_peers = ["tester"]\n')
+    with warm.terminal("delegate", "review", "wait") as terminal:
+        found = JOB.search(terminal.expect("attempt 1"))
+        assert found is not None
+        job, attempt = found[0], f"{found[0]}-1"
+        until(warm, attempt, "running")
+        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.wait()
+    told = warm("jobs", "result", "last")
+    assert (
+        told.code == 1 and f"its attempt is running (`dragoman jobs watch {attempt}`)" in told.err
+    )
+    listed = warm("jobs", "list", "--format", "quiet").out
+    assert listed.split() == [attempt, job]
+    assert warm("jobs", "list", "--running", "--format", "quiet").out.split() == [attempt]
+    assert json.loads(warm("ledger", "list", "--format", "json").out)["outcome"] == "crashed"
+    with warm.terminal("jobs", "watch", attempt) as terminal:
+        terminal.expect("waiting\r\n")
+    assert warm("jobs", "cancel", "last").code == 0
+    assert warm("jobs", "result", attempt, "--wait", "--format", "quiet").out == "waiting\n"
+    told = warm("jobs", "result", "last")
+    assert (told.code, told.out) == (1, "waiting\n")
+    ended = f"its attempt ended: cancelled (`dragoman jobs result {attempt}`)"
+    assert ended in told.err
+    assert warm("jobs", "cancel", "last").code == 1
+
+
 def test_a_cold_job_is_cancelled_by_its_id(cli: Cli) -> None:
     with cli.terminal("run", "wait", "--", *cli.agent) as terminal:
         job = JOB.search(terminal.expect("waiting"))
@@ -243,7 +276,7 @@ def test_what_was_said_is_there_when_a_turn_takes_too_long(warm: Cli) -> None:
     until(warm, job, "ended")
     told = job_of(warm, job)
     assert (told["outcome"], told["text"]) == ("timed_out", "waiting")
-    assert "used up its budget" in told["failure"]["message"]
+    assert "timed out after" in told["failure"]["message"]
 
 
 def test_a_job_that_nobody_knows_is_an_error(cli: Cli) -> None:
@@ -256,4 +289,5 @@ def test_no_wait_needs_a_broker(cli: Cli) -> None:
     done = cli("run", "hello", "--no-wait", "--", *cli.agent)
     assert done.code == 1
     assert "--no-wait needs a broker" in done.err
+    assert "what next:   omit --no-wait;" in done.err
     assert cli("run", "hello", "--no-wait", "--cold", "--", *cli.agent).code == 2

@@ -119,7 +119,7 @@ def test_run_with_json_is_bounded_and_its_result_says_that_it_was_cut(flooded: F
 
 
 @pytest.mark.parametrize("format", ["text", "quiet"])
-def test_run_is_bounded(flooded: Flooded, format: str) -> None:
+def test_the_memory_of_a_run_is_bounded(flooded: Flooded, format: str) -> None:
     program = flooded.cli.home / "flooder.py"
     words = ("--deny-all", "--", sys.executable, str(program))
     peak, out, err = measured(flooded.cli, "run", "go", "--format", format, *words)
@@ -130,7 +130,7 @@ def test_run_is_bounded(flooded: Flooded, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "json", "quiet"])
-def test_watching_a_job_is_bounded(flooded: Flooded, format: str) -> None:
+def test_the_memory_of_watching_a_job_is_bounded(flooded: Flooded, format: str) -> None:
     peak, out, _ = measured(flooded.cli, "jobs", "watch", flooded.job, "--format", format)
     assert peak < READ_LIMIT
     assert "word word" in out

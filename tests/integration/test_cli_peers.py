@@ -67,7 +67,7 @@ def test_the_models_of_a_peer_come_from_its_card_or_from_the_peer_itself(cli: Cl
     assert cli("peers", "add", "mine", "--no-turns", "--", *AGENT).code == 0
     measured = cli("peers", "models", "mine")
     assert measured.out.splitlines()[1].split()[:2] == ["small", "yes"]
-    assert "As measured on" in measured.err and "--ask asks mine again" in measured.err
+    assert "Measured on" in measured.err and "--ask to query mine again" in measured.err
     assert [one["measured_at"] is None for one in models(cli)] == [False, False]
     assert [one["name"] for one in models(cli, "--ask")] == ["Small", "Large"]
     assert [one["current"] for one in models(cli, "--ask")] == [True, False]
@@ -129,7 +129,7 @@ def test_a_person_is_asked_before_a_peer_is_removed(cli: Cli) -> None:
 def test_a_peer_that_comes_with_dragoman_is_disabled_and_not_removed(cli: Cli) -> None:
     done = cli("peers", "remove", "codex", "--yes")
     assert done.code == 2
-    assert "codex comes with dragoman" in done.err
+    assert "codex ships with dragoman" in done.err
     assert "`dragoman peers disable codex`" in done.err
 
 

@@ -99,6 +99,8 @@ def test_a_file_is_written_as_the_policy_says_and_what_was_refused_is_counted(
     done = cli("run", saves("a", ".git/hooks/pre-commit"), flag, *agent(cli))
     assert said(done.out) == SAVED[flag], done.err
     assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.err
+    assert ("--deny-all (or `permissions`" in done.err) is (flag == "--deny-all")
+    assert ("only reads were allowed" in done.err) is (flag == "--approve-reads")
     assert (cli.cwd / "a").exists() is (flag == "--approve-all")
     assert not (cli.cwd / ".git/hooks/pre-commit").exists()
 
@@ -179,7 +181,7 @@ def test_a_turn_with_a_denial_and_no_approval_is_denied_whatever_the_agent_says(
     )
 
 
-def test_a_mixture_of_denials_and_approvals_is_told_in_the_result(cli: Cli) -> None:
+def test_a_mixture_of_denials_and_approvals_is_reported_in_the_result(cli: Cli) -> None:
     done = cli("run", MIXED, "--format", "json", *agent(cli))
     result = result_of(done.out)
     assert (done.code, result["outcome"]) == (0, "ok")
@@ -267,6 +269,20 @@ def test_a_question_shows_what_would_be_done_whatever_its_title_says(cli: Cli) -
             assert all(text in shown for text in expected), shown
             terminal.type("n\n")
         terminal.wait()
+
+
+def test_a_file_that_does_not_exist_is_new_although_the_agent_calls_its_old_text_empty(
+    cli: Cli,
+) -> None:
+    (cli.cwd / "here").touch()
+    for name, word in (("new", "new file"), ("here", "changed")):
+        diff = {"type": "diff", "path": str(cli.cwd / name), "oldText": "", "newText": "x\n"}
+        call = {"kind": "edit", "title": "Write", "content": [diff]}
+        with cli.terminal("run", asks(call), *agent(cli), columns=200) as terminal:
+            shown = terminal.expect("allow? [")
+            assert shown.count(f"{cli.cwd / name} ({word})") == shown.count(f"{name} (") > 0
+            terminal.type("n\n")
+            terminal.wait()
 
 
 def test_the_end_of_a_command_that_is_too_long_is_shown_too(cli: Cli) -> None:

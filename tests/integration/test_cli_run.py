@@ -295,7 +295,11 @@ def test_servers_that_a_peer_does_not_use_are_named_to_people_and_programs(cli: 
         (("run", "scuot", "hi"), 2, "did you mean scout"),
         (("run", "hi", "--", "no-such-agent"), 1, "'no-such-agent' was not found"),
         (("run", "hi", "--", "gemini", "acp"), 2, "gemini --acp"),
-        (("run", "hi", "--timeout", "0.5", "--", "sleep", "60"), 3, "did not answer within"),
+        (
+            ("run", "hi", "--timeout", "0.5", "--", "sleep", "60"),
+            3,
+            "timed out after 0.5 s (--timeout) while starting sleep",
+        ),
         (("run",), 2, "name a peer"),
         (("run", "scout"), 2, "the prompt is empty"),
         (("run", "scout", "hi", "--cwd", "nowhere"), 2, "not a directory"),
@@ -317,7 +321,7 @@ def test_errors_name_the_cause_and_have_their_exit_code(
     [
         ("nothing", (), (), 1, "without an answer"),
         ("refuse", (), (), 1, "refused"),
-        ("wait", ("--timeout", "2"), (), 3, "used up its budget"),
+        ("wait", ("--timeout", "2"), (), 3, "timed out after 2 s (--timeout)"),
         ("hi", (), ("locked",), 6, "Authentication required"),
     ],
 )
@@ -329,7 +333,7 @@ def test_each_way_to_end_has_its_exit_code_and_advice(
     assert "what next:" in done.err
 
 
-def test_a_quota_and_a_crash_are_told_apart(cli: Cli) -> None:
+def test_a_quota_and_a_crash_are_distinguished(cli: Cli) -> None:
     quota = Story((Fail("rate_limit", "quota exceeded"),))
     assert cli("run", "hi", "--", *command(quota, dialect="acp")).code == 8
     crashed = cli("run", "hi", "--", *command(Story((Say("well"), Crash(3))), dialect="acp"))

@@ -274,3 +274,17 @@ def test_old_closed_sessions_go_by_themselves_and_give_their_space_back() -> Non
         with Store.open(state / "sessions.db", read_only=True) as store:
             keys = {one.key for one in store.sessions()}
         assert "s-old" not in keys and "s-kept" in keys
+
+
+def test_a_delegated_turn_is_shown_once_and_scout_costs_nothing(warm: Cli) -> None:
+    (warm.cwd / "framer.py").write_text("class Framer: ...\n")
+    done = warm("delegate", "exploration", "where is Framer defined?", "--format", "json")
+    assert done.code == 0, done.err
+    (attempt,) = result(done)["attempts"]
+    assert attempt["cost"]["amount"] == 0
+    jobs = [json.loads(line) for line in warm("jobs", "list", "--format", "json").out.splitlines()]
+    shown = warm("sessions", "show", jobs[0]["session_key"])
+    assert shown.code == 0, shown.err
+    assert shown.out.count("> where is Framer defined?") == 1
+    (row,) = map(json.loads, warm("stats", "--format", "json").out.splitlines())
+    assert (row["costs"], row["cost_unknown"]) == ({"USD": 0.0}, 0)

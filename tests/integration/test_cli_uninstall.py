@@ -82,7 +82,7 @@ def test_a_person_is_asked(cli: Cli) -> None:
     assert (cli.home / "config_home" / "config.toml").exists()
 
 
-def test_a_folder_of_somebody_else_is_never_removed(cli: Cli) -> None:
+def test_a_folder_of_another_user_is_never_removed(cli: Cli) -> None:
     repository = cli.home / "dotfiles"
     (repository / ".git").mkdir(parents=True)
     linked = cli.home / "linked"

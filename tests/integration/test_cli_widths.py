@@ -101,10 +101,11 @@ def test_explain_is_broken_at_words_where_the_terminal_is_narrow(cli: Cli, width
         shown = terminal.shown.replace("\r", "")
     assert all(columns(line) <= width for line in shown.splitlines()), shown
     told = " ".join(shown.split())
-    assert "asked in this order: the order of enabled_peers in your settings; " in told
+    assert "tried in this order: the order of enabled_peers in your settings; " in told
     assert "(adaptive = shadow)" in told
     assert (
-        "1. scout: the last resort, which answers what it can 1 of 1 done, cost unknown, " in told
+        "1. scout: the last resort, which answers what it can 1 of 1 done, 0 USD each on average, "
+        in told
     )
 
 

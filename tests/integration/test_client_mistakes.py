@@ -26,13 +26,13 @@ connect_sync: Any = dragoman.connect_sync
     ("target", "told"),
     [
         ("python parrot.py", r"looks like a command line: pass it as a list .*'python', 'parrot"),
-        (Path("/opt/agent"), r"a command line is a list of words: pass \['/opt/agent'\]"),
-        (b"agent", "given as a string or a list of words, not bytes"),
-        (7, "given as a string or a list of words, not int"),
-        ([sys.executable, Path("a.py")], "the words of a command line must be strings"),
+        (Path("/opt/agent"), r"a command line is a list of strings: pass \['/opt/agent'\]"),
+        (b"agent", "given as a string or a list of strings, not bytes"),
+        (7, "given as a string or a list of strings, not int"),
+        ([sys.executable, Path("a.py")], "the arguments of a command line must be strings"),
         (["python parrot.py"], r"each word .* is one item: pass \['python', 'parrot.py'\]"),
-        ({"python"}, "given as a string or a list of words, not set"),
-        ({"python": 1}, "given as a string or a list of words, not dict"),
+        ({"python"}, "given as a string or a list of strings, not set"),
+        ({"python": 1}, "given as a string or a list of strings, not dict"),
     ],
     ids=repr,
 )
@@ -108,9 +108,9 @@ def test_what_the_blocking_calls_return_says_that_it_has_to_be_entered(tmp_path:
 @aio
 async def test_mistakes_with_open_agent_are_named_at_the_call() -> None:
     open_agent: Any = acp.open_agent
-    with pytest.raises(UsageError, match=r"list of words: pass \['python', 'parrot.py'\]"):
+    with pytest.raises(UsageError, match=r"list of strings: pass \['python', 'parrot.py'\]"):
         open_agent("python parrot.py")
-    with pytest.raises(UsageError, match=r"list of words: pass \['/opt/agent'\]"):
+    with pytest.raises(UsageError, match=r"list of strings: pass \['/opt/agent'\]"):
         open_agent(Path("/opt/agent"))
     with pytest.raises(UsageError, match="permit= takes a function"):
         careless: Any = "approve-all"
@@ -205,7 +205,7 @@ async def test_an_exception_in_the_agent_is_shown_where_its_client_raises(tmp_pa
         with pytest.raises(RemoteError) as caught:
             result.require_ok()
         (note,) = caught.value.__notes__
-        assert note.startswith("the agent said on stderr:\n")
+        assert note.startswith("the agent's stderr:\n")
         assert "ZeroDivisionError: division by zero" in note
 
 

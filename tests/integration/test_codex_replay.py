@@ -107,7 +107,7 @@ async def test_every_message_becomes_an_event_in_the_order_of_the_wire(
 
 
 @aio
-async def test_thoughts_and_texts(tmp_path: Path) -> None:
+async def test_thoughts_and_answers_become_messages_with_their_usage(tmp_path: Path) -> None:
     stage, events = await replay("text", tmp_path)
     assert [result.text for result in stage.results] == [
         "You said: THINK please",
@@ -127,7 +127,7 @@ async def test_thoughts_and_texts(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_command_that_was_allowed(tmp_path: Path) -> None:
+async def test_an_allowed_command_completes_with_its_output(tmp_path: Path) -> None:
     stage, events = await replay("command", tmp_path)
     (tool,) = view_of(events).tools.values()
     assert (tool.kind, tool.status, tool.exit_code) == (
@@ -144,7 +144,7 @@ async def test_a_command_that_was_allowed(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_command_and_a_change_that_were_refused(tmp_path: Path) -> None:
+async def test_a_refused_command_and_change_are_declined(tmp_path: Path) -> None:
     stage, events = await replay("declined", tmp_path)
     assert [tool.status for tool in view_of(events).tools.values()] == [
         ToolStatus.DECLINED,
@@ -158,7 +158,7 @@ async def test_a_command_and_a_change_that_were_refused(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_change_of_a_file(tmp_path: Path) -> None:
+async def test_a_new_file_is_applied_and_its_diff_is_shown(tmp_path: Path) -> None:
     _, events = await replay("file", tmp_path)
     view = view_of(events)
     (tool,) = view.tools.values()
@@ -170,7 +170,7 @@ async def test_a_change_of_a_file(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_plan(tmp_path: Path) -> None:
+async def test_a_plan_lists_its_entries_with_their_status(tmp_path: Path) -> None:
     _, events = await replay("plan", tmp_path)
     assert [(e.text, e.status) for e in view_of(events).plans["main"].entries] == [
         ("look", PlanStatus.RUNNING),
@@ -179,7 +179,7 @@ async def test_a_plan(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_question_to_the_user(tmp_path: Path) -> None:
+async def test_an_answered_question_reaches_the_model(tmp_path: Path) -> None:
     stage, events = await replay("question", tmp_path)
     (asked,) = [event for event in events if isinstance(event, model.InputAsked)]
     assert (asked.mode, asked.message) == ("questions", "Which?")
@@ -188,7 +188,7 @@ async def test_a_question_to_the_user(tmp_path: Path) -> None:
 
 
 @aio
-async def test_steering(tmp_path: Path) -> None:
+async def test_steering_cuts_the_answer_short_and_adds_a_prompt(tmp_path: Path) -> None:
     stage, events = await replay("steer", tmp_path)
     # Steering cuts short what the model was about to say.
     assert stage.results[0].text.startswith("You ")
@@ -198,7 +198,7 @@ async def test_steering(tmp_path: Path) -> None:
 
 
 @aio
-async def test_an_interrupt(tmp_path: Path) -> None:
+async def test_an_interrupt_cancels_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
     stage, events = await replay("interrupt", tmp_path)
     assert [result.outcome for result in stage.results] == [Outcome.CANCELLED, Outcome.OK]
     assert stage.results[0].text.startswith("slow-1 ")
@@ -206,7 +206,7 @@ async def test_an_interrupt(tmp_path: Path) -> None:
 
 
 @aio
-async def test_an_interrupt_while_a_question_is_open(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_an_open_question(tmp_path: Path) -> None:
     stage, events = await replay("interrupt_question", tmp_path)
     assert stage.results[0].outcome is Outcome.CANCELLED
     (answer,) = [event for event in events if isinstance(event, model.PermissionAnswered)]
@@ -215,7 +215,9 @@ async def test_an_interrupt_while_a_question_is_open(tmp_path: Path) -> None:
 
 
 @aio
-async def test_errors_of_the_model(tmp_path: Path) -> None:
+async def test_errors_of_the_model_become_outcomes_and_retries_become_notices(
+    tmp_path: Path,
+) -> None:
     stage, events = await replay("errors", tmp_path)
     assert [result.outcome for result in stage.results] == [
         Outcome.FAILED,
@@ -229,7 +231,7 @@ async def test_errors_of_the_model(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_history(tmp_path: Path) -> None:
+async def test_a_loaded_thread_replays_its_history(tmp_path: Path) -> None:
     stage, events = await replay("load", tmp_path)
     assert [result.outcome for result in stage.results] == [Outcome.OK, Outcome.OK]
     replayed = fold(event for event in events if event.replay)

@@ -141,7 +141,7 @@ def script(text: str) -> jedi.Script:
 
 @pytest.mark.timeout(ANALYSIS_TIMEOUT)
 @pytest.mark.parametrize("case", CASES)
-def test_jedi_completes(case: str) -> None:
+def test_jedi_completes_the_public_names(case: str) -> None:
     marked, expected = CASES[case]
     text, line, column = place_of(marked)
     found = {each.name for each in script(text).complete(line + 1, column)}
@@ -262,7 +262,7 @@ def pyright(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer
 
 @pytest.mark.timeout(ANALYSIS_TIMEOUT)
 @pytest.mark.parametrize("case", CASES)
-def test_pyright_completes(pyright: LanguageServer, case: str) -> None:
+def test_pyright_completes_the_public_names(pyright: LanguageServer, case: str) -> None:
     marked, expected = CASES[case]
     answer = pyright.at("textDocument/completion", marked)
     assert expected - {each["label"] for each in answer["items"]} == set()

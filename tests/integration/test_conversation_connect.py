@@ -144,7 +144,7 @@ async def test_a_wrong_entry_form_says_how_it_ended_what_it_said_and_what_to_do(
     assert isinstance(error, HandshakeFailed)
     assert (error.exit_code, error.stderr_tail.strip()) == (41, "usage: x [--acp]")
     assert isinstance(error.__cause__, ProcessExited)
-    for words in ("exited with code 41", "usage: x [--acp]", "wrong way", "--acp, acp or"):
+    for words in ("exited with code 41", "usage: x [--acp]", "incorrectly", "--acp, acp or"):
         assert words in str(error)
 
 
@@ -189,7 +189,7 @@ async def test_noise_before_a_good_handshake_does_no_harm_and_is_an_event() -> N
         ([Exit(0)], "exited with code 0"),
         ([Expect("initialize"), Reply(error={"code": -32601, "message": "no"})], "refused"),
         ([Expect("initialize"), Send({"id": 0})], "invalid response"),
-        ([FloodStderr(100_000), Exit(1)], "on stderr"),
+        ([FloodStderr(100_000), Exit(1)], "the end of its stderr"),
     ],
 )
 @aio
@@ -277,7 +277,7 @@ async def test_an_agent_on_a_socket_or_a_websocket_is_reached_by_its_address(
 
 
 @aio
-async def test_an_update_before_the_session_is_known_is_told_and_not_lost() -> None:
+async def test_an_update_before_the_session_is_known_is_reported_and_not_lost() -> None:
     early = {"sessionId": "s", "update": {"sessionUpdate": "current_mode_update",
                                           "currentModeId": "m"}}  # fmt: skip
     events: list[model.Event] = []

@@ -238,7 +238,9 @@ async def test_a_used_up_budget_passes_a_peer_over_and_then_nobody_is_left(bench
 
 
 @aio
-async def test_a_turn_that_costs_too_much_is_stopped_and_nobody_else_is_asked(bench: Bench) -> None:
+async def test_a_turn_that_costs_too_much_is_stopped_and_no_other_peer_is_asked(
+    bench: Bench,
+) -> None:
     bench.peer("alpha", "tokens")
     bench.peer("beta", "ok")
     bench.settings(
@@ -264,7 +266,7 @@ async def test_a_quota_parks_a_peer_until_it_resets_and_a_login_with_its_command
     assert quota.parked_until is not None and quota.last_failed_at is not None
     assert 7100 < quota.parked_until - quota.last_failed_at <= 7200
     (park,) = login.logins.values()
-    assert park.why == "it wants a login: log in with `beta login`"
+    assert park.why == "it requires a login: log in with `beta login`"
     assert [line["peer_id"] for line in bench.events() if line["event"] == "peer_parked"] == [
         "alpha",
         "beta",
@@ -331,7 +333,7 @@ async def test_a_verdict_takes_back_what_was_earned_and_gives_it_again(bench: Be
 
 
 @aio
-async def test_a_role_that_nobody_claims_is_refused_with_the_list(bench: Bench) -> None:
+async def test_an_unclaimed_role_is_refused_with_the_list(bench: Bench) -> None:
     bench.peer("alpha", "ok")
     with pytest.raises(UnknownRole, match="did you mean review.*the roles are debug, execute"):
         await bench.delegate(role="revue")
@@ -388,7 +390,7 @@ def test_the_command_tells_the_same_in_words_in_json_and_as_a_job(tmp_path: Path
     assert names[-1] == "verdict_recorded"
 
 
-def test_an_answer_that_was_cut_is_told_as_cut(
+def test_an_answer_that_was_cut_is_reported_as_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli = cli_in(tmp_path)
@@ -552,7 +554,7 @@ def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(
     (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
     keyed = replace(bare, extra={**bare.extra, "ALPHA_KEY": "k"})
     tried = bare("peers", "verify", "alpha", "--turns")
-    assert tried.code == 10 and "a turn failed; it wants a login" in tried.out
+    assert tried.code == 10 and "a turn failed; it requires a login" in tried.out
     assert keyed("peers", "verify", "alpha", "--turns").code == 0
     assert bare("peers", "verify", "alpha", "--turns").code == 10
     work = ("delegate", "review", "look", "--strict")
@@ -658,7 +660,7 @@ def until_prompted(cli: Cli) -> None:
         time.sleep(0.02)
 
 
-def test_a_job_is_cancelled_from_another_shell_and_nobody_else_is_asked(tmp_path: Path) -> None:
+def test_a_job_is_cancelled_from_another_shell_and_no_other_peer_is_asked(tmp_path: Path) -> None:
     cli = hanging(tmp_path)
     command, job = started(cli, "delegate", "review", "look")
     with command:
@@ -731,7 +733,7 @@ def test_no_program_of_a_repository_runs_and_no_peer_is_blamed_for_it(tmp_path: 
         assert done.code == 1 and asked(cli) == 0
         assert "the filter 'evil' is defined only by the repository" in done.err
         assert "git config --global filter.evil.clean" in done.err
-        assert "fault of the workspace" in done.err
+        assert "workspace has a problem" in done.err
     # Without a copy nothing of it is needed, and the peer was not given up.
     done = cli("delegate", "review", "look", "--approve-all")
     assert done.code == 0 and asked(cli) == 1, done.err
@@ -759,10 +761,11 @@ def test_a_denied_delegation_is_not_a_success_and_ends_with_its_own_code(tmp_pat
     done = cli("delegate", "review", "look", "--deny-all")
     assert done.code == 5 and "1. alpha: denied after" in done.err
     assert "try again" not in done.err and "--approve-all" in done.err
+    assert "--deny-all (or `permissions`" in done.err and "at the prompt" not in done.err
     assert "0 of 1 (0%)" in cli("stats").out
 
 
-def test_a_program_that_is_missing_is_told_without_the_whole_path(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_is_reported_without_the_whole_path(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     done = cli("run", "hello", "--", "no-such-program")
     assert done.code == 1 and cli.env["PATH"] not in done.err
@@ -823,7 +826,7 @@ def test_work_that_cannot_be_taken_out_of_its_copy_is_not_done_and_stays_there(
         # It was asked each time: what failed is not its fault.
         assert done.code == 1 and asked(cli) == number, done.err
         assert "the filter 'lfs' of your git configuration does not work" in done.err
-        assert "fault of the workspace" in done.err and "outside the workspace" not in done.err
+        assert "workspace has a problem" in done.err and "outside the workspace" not in done.err
     (stays,) = re.findall(r"its changes stay in (.+)", done.err)
     assert (Path(stays) / "done.txt").read_text() == "done\n"
 

@@ -83,7 +83,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 @aio
-async def test_a_client_of_the_oneshot_document() -> None:
+async def test_a_client_of_the_oneshot_document_is_served() -> None:
     examples = load("oneshot")
     async with client() as far:
         assert (await far.play(examples["initialize"]))["protocolVersion"] == "2025-06-18"
@@ -100,7 +100,7 @@ async def test_a_client_of_the_oneshot_document() -> None:
 
 
 @aio
-async def test_a_client_of_the_threads_document() -> None:
+async def test_a_client_of_the_threads_document_is_served() -> None:
     examples = load("threads")
     async with client() as far:
         thread = await far.play(examples["start"])
@@ -113,7 +113,7 @@ async def test_a_client_of_the_threads_document() -> None:
 
 
 @aio
-async def test_a_client_of_the_tagged_document() -> None:
+async def test_a_client_of_the_tagged_document_is_served() -> None:
     examples = load("tagged")
     async with client() as far:
         await far.play(examples["initialize"])
@@ -133,7 +133,7 @@ async def test_a_client_of_the_tagged_document() -> None:
 
 
 @aio
-async def test_a_client_of_the_keyed_document() -> None:
+async def test_a_client_of_the_keyed_document_is_served() -> None:
     examples = load("keyed")
     async with client() as far:
         hello = await far.play(examples["initialize"])
@@ -159,7 +159,7 @@ async def test_a_client_of_the_keyed_document() -> None:
 
 
 @aio
-async def test_a_client_of_the_chained_document() -> None:
+async def test_a_client_of_the_chained_document_is_served() -> None:
     examples = load("chained")
     async with client() as far:
         page = await far.call("listSessions", {"limit": 2, "offset": 0})
@@ -180,7 +180,7 @@ async def test_a_client_of_the_chained_document() -> None:
 
 
 @aio
-async def test_the_keyed_dialect_over_a_websocket() -> None:
+async def test_a_keyed_client_is_served_over_a_websocket() -> None:
     listener = await agent.serve_websocket("127.0.0.1", 0)
     try:
         stream = await connect_websocket(listener.address)

@@ -80,7 +80,7 @@ def kinds(events: Sequence[model.Event]) -> list[str]:
 
 
 @aio
-async def test_a_oneshot_agent() -> None:
+async def test_a_turn_of_a_oneshot_agent_becomes_events_and_a_result() -> None:
     steps = asking(
         "oneshot", "initialize", "initialized", "prompt", "chunk", "tool", "file", "answer"
     )
@@ -125,7 +125,7 @@ async def test_a_oneshot_agent_of_another_version_is_left() -> None:
 
 
 @aio
-async def test_a_threads_agent_with_and_without_a_handshake() -> None:
+async def test_a_threads_agent_works_with_and_without_a_handshake() -> None:
     steps = asking("threads", "start", "started", "turn", "complete")
     steps.insert(-1, Notify("whatever", {"threadId": "thread-abc123"}))
     events, result, _ = await turn_of("threads", steps)
@@ -155,7 +155,7 @@ async def test_a_thread_is_loaded() -> None:
 
 
 @aio
-async def test_a_tagged_agent() -> None:
+async def test_a_turn_of_a_tagged_agent_becomes_events_and_a_result() -> None:
     steps = asking(
         "tagged",
         "initialize",
@@ -200,7 +200,7 @@ async def test_a_tagged_agent_is_cancelled_by_a_request() -> None:
         assert (await session.ask("y")).outcome is Outcome.FAILED
 
 
-def test_a_keyed_agent_with_permission_files_and_a_terminal(tmp_path: Path) -> None:
+def test_a_keyed_agent_gets_permission_files_and_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("pass\n")
     read = {"sessionId": "ses_1", "path": str(tmp_path / "c.py")}
     write = {**read, "content": "return\n"}
@@ -267,7 +267,7 @@ def with_session(dialect: str, name: str, session_id: str) -> Step:
 
 
 @aio
-async def test_a_chained_agent_that_never_answers_its_prompt() -> None:
+async def test_a_chained_turn_ends_although_its_prompt_is_never_answered() -> None:
     unknown = {"code": -32601, "message": "Method not found"}
     steps: list[Step] = []
     for name in ("session/list", "sessions/list", "list_sessions"):
@@ -287,7 +287,7 @@ async def test_a_chained_agent_that_never_answers_its_prompt() -> None:
 
 
 @aio
-async def test_a_chained_agent_that_reports_an_error() -> None:
+async def test_an_error_of_a_chained_agent_ends_the_turn() -> None:
     steps = [
         *asking("chained", "list", "sessions", "create", "created", "prompt", "sent"),
         with_session("chained", "error", "session-uuid-456"),

@@ -138,7 +138,9 @@ def test_a_peer_that_was_seen_not_to_ask_is_not_run_under_a_policy(cli: Cli) -> 
     assert cli("run", "bold", "a.txt", "--approve-all").code == 0
 
 
-def test_what_is_allowed_all_the_same_is_told_in_words_in_json_and_on_the_disk(cli: Cli) -> None:
+def test_what_is_allowed_all_the_same_is_reported_in_words_in_json_and_on_the_disk(
+    cli: Cli,
+) -> None:
     describe(cli)
     measured(cli, asks_permission=False)
     words = ("run", "bold", "a.txt", "--deny-all", "--allow-unenforced")
@@ -196,7 +198,7 @@ def test_a_mode_that_the_agent_changes_by_itself_is_set_back_before_the_next_pro
     assert list(cli.cwd.iterdir()) == []
 
 
-def test_output_that_goes_into_the_workspace_is_no_violation(cli: Cli) -> None:
+def test_output_that_goes_into_the_workspace_is_not_a_violation(cli: Cli) -> None:
     describe(cli, VARIABLE)
     trace = ("--trace", "wire.log")
     told = result(cli("run", "bold", "a.txt", "--deny-all", *trace, "--format", "json").out)
@@ -292,6 +294,9 @@ def test_codex_is_not_run_in_a_wide_sandbox_under_a_policy(cli: Cli, mode: str) 
     refused = cli.child("run", "codex", "hi", "--deny-all", "--mode", mode)
     assert refused.code == 2
     assert f"it does not ask in the mode {mode}; it asks in read-only" in refused.err
+    misspelled = cli.child("run", "codex", "hi", "--mode", "readonly")
+    meant = "in the mode readonly (did you mean read-only?)"
+    assert (misspelled.code, meant in misspelled.err) == (2, True), misspelled.err
     words = ("run", "codex", "hi", "--deny-all", "--format", "quiet")
     if mode == "workspace-write":
         allowed = cli.child(*words, "--mode", mode, "--allow-unenforced")

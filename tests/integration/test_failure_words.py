@@ -30,6 +30,8 @@ def cli() -> Iterator[Cli]:
             (home / "peers" / f"{name}.toml").write_text(
                 f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\nroles = ["execute"]\n'
                 f"[[launch]]\ncommand = {json.dumps(AGENT)}\n"
+                '[credentials]\nenv = ["ALPHA_API_KEY", "ALPHA_MODEL"]\n'
+                'login = "set ALPHA_API_KEY, or run `alpha login`"\n'
             )
         (home / "config.toml").write_text(f"enabled_peers = {json.dumps(names)}\n")
         yield cli
@@ -49,3 +51,16 @@ def test_the_agents_own_words_are_told_and_decide(
         shown = done.out + done.err
         assert done.code == code, done
         assert said in shown and "\x1b" not in shown
+
+
+def test_a_key_that_is_set_may_be_the_wrong_one(cli: Cli) -> None:
+    prompt = f"fail {json.dumps(CASES[0][1])}"
+    keyed = replace(cli, extra={**cli.extra, "ALPHA_API_KEY": "k", "ALPHA_MODEL": "m"})
+    words = (("run", "alpha", prompt), ("delegate", "execute", prompt, "--peer", "alpha"))
+    for each in words:
+        told = " ".join(cli(*each).err.split())
+        assert "what next: set ALPHA_API_KEY, or run `alpha login`, then try again" in told
+        told = " ".join(keyed(*each).err.split())
+        wrong = "run `alpha login`, or correct ALPHA_API_KEY, which is set here, then try again"
+        assert f"what next: {wrong}" in told
+        assert cli("peers", "unpark", "alpha").code == 0

@@ -33,14 +33,14 @@ include = ["words_dialect.py"]
 DIALECT = """
 import msgspec
 
-from dragoman.dialects.legacy.base import BareEnd
+from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.events import model
 from dragoman.events.words import Outcome, Role
 
 NUMBER = 3
 
 
-class WordsEnd(BareEnd):
+class WordsEnd(ClientEnd):
     name = "words"
 
     def prompting(self, session_id, blocks):

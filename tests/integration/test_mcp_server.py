@@ -90,7 +90,7 @@ async def test_a_host_asks_a_peer_by_name_and_hears_how_it_goes(mode: str, cli: 
 
 
 @aio
-async def test_work_falls_back_to_the_next_peer_and_every_attempt_is_told(cli: Cli) -> None:
+async def test_work_falls_back_to_the_next_peer_and_every_attempt_is_reported(cli: Cli) -> None:
     failing(cli, "broken", "crash")
     settings(cli, 'enabled_peers = ["broken", "tester"]\n')
     async with over_stdio(cli) as client:
@@ -102,6 +102,8 @@ async def test_work_falls_back_to_the_next_peer_and_every_attempt_is_told(cli: C
     told = result.structured_content
     assert (told["ok"], told["answered"]) == (True, "tester")
     assert [one["peer"] for one in told["attempts"]] == ["broken", "tester"]
+    # `explain` lists the peers that were passed over.
+    assert told["decision"]["candidates"] and "passed_over" not in told["decision"]
     assert text_of(result).startswith("you said look")
     assert "1. broken: crashed" in text_of(result)
     assert alone.is_error
@@ -337,7 +339,9 @@ async def test_a_session_is_continued_and_a_job_outlives_the_server(warm: Cli) -
 async def test_the_time_limit_of_a_caller_counts_here_and_in_the_broker(warm: Cli) -> None:
     wish = {"peer": "tester", "prompt": "wait"}
     async with over_stdio(warm) as client:
-        asked = await client.call_tool("ask_peer", {**wish, "timeout": 1})
+        # The start of the peer counts too, so it is started first.
+        await client.call_tool("ask_peer", {**wish, "prompt": "hello"})
+        asked = await client.call_tool("ask_peer", {**wish, "timeout": 3})
         assert asked.structured_content["outcome"] == "timed_out"
         started = await client.call_tool("start_job", {**wish, "timeout": 3})
         job = started.structured_content["job"]
@@ -345,6 +349,17 @@ async def test_the_time_limit_of_a_caller_counts_here_and_in_the_broker(warm: Cl
     async with over_stdio(warm) as client:
         result = await client.call_tool("job_result", {"job": job, "wait": WAIT})
         assert result.structured_content["outcome"] == "timed_out"
+
+
+@aio
+async def test_a_peer_that_does_not_start_within_the_time_limit_has_timed_out(warm: Cli) -> None:
+    describe(warm, "mute", command=(sys.executable, "-c", "import time; time.sleep(600)"))
+    async with over_stdio(warm) as client:
+        asked = await client.call_tool("ask_peer", {"peer": "mute", "prompt": "hi", "timeout": 1})
+    assert asked.is_error
+    assert asked.structured_content["outcome"] == "timed_out"
+    assert asked.structured_content["error"]["mayHaveRun"] is False
+    assert "No peer was prompted" in text_of(asked)
 
 
 async def until_running(client: Any, job: str) -> None:

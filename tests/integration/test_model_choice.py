@@ -60,6 +60,24 @@ def test_a_model_and_a_mode_are_set_alike(
 
 
 @pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("luna", ""),
+        ("lunaa", "did you mean luna?"),
+        ("one-of-the-providers-own", "it lists sol, luna"),
+    ],
+)
+def test_a_model_that_the_agent_does_not_list_is_told_on_stderr(
+    cli: Cli, model: str, told: str
+) -> None:
+    for done in both(cli, "--dialect", "codex", "--model", model, "--", *CODEX):
+        assert (done.code, f"model {model}" in done.out) == (0, True), done
+        unlisted = f"does not list the model {model!r}, and its provider may have it; {told}"
+        assert (unlisted in done.err) == bool(told), done.err
+        assert "does not list" in done.err or not told
+
+
+@pytest.mark.parametrize(
     ("dialect", "agent"),
     [
         ("acp", AGENT),

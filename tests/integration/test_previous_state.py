@@ -68,7 +68,9 @@ def test_the_sessions_and_jobs_of_before_are_listed_and_shown(cli: Cli) -> None:
     shown = cli.child("sessions", "show", "parser")
     assert shown.code == 0, shown.err
     assert (shown.out.count(f"> {QUESTION}"), shown.out.count(ANSWER)) == (2, 2)
-    jobs = {row["job"]: row for row in rows(cli.child("jobs", "list", "--format", "json"))}
+    jobs = {
+        row["job"]: row for row in rows(cli.child("jobs", "list", "--attempts", "--format", "json"))
+    }
     assert {COLD, WARM, JUDGED, f"{JUDGED}-1", UNJUDGED} <= jobs.keys()
     assert len(jobs) == 7 and {row["outcome"] for row in jobs.values()} == {"ok"}
     for job in (COLD, WARM):

@@ -206,7 +206,10 @@ async def test_a_daemon_that_left_the_session_is_found_by_its_mark() -> None:
     program = "import os\nfor fd in (0, 1, 2): os.close(fd)\n" + SLEEPS
     stream, inbox = await started(launcher(program, then, daemon=True), times=PATIENT)
     daemon = await pid_in(inbox)
-    assert daemon in find_strays(stream._child.mark)
+    async with asyncio.timeout(TIMEOUT):
+        # The environment of a process cannot be read while it starts its program.
+        while daemon not in find_strays(stream._child.mark):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     await within(TIMEOUT, stream)
     assert stream.exit_code == 0
     assert is_dead(daemon)

@@ -200,7 +200,7 @@ async def test_a_stream_that_was_never_started_can_be_closed() -> None:
 
 
 @aio
-async def test_a_child_that_closes_its_output_and_lives_on_is_told_apart(
+async def test_a_child_that_closes_its_output_and_lives_on_is_distinguished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_stream, "END_TO_EXIT_TIMEOUT", 0.05)
@@ -508,7 +508,7 @@ async def test_what_is_there_and_cannot_be_started_is_explained(tmp_path: Path) 
     (tmp_path / "garbage").write_bytes(b"\x7fELF garbage")
     (tmp_path / "garbage").chmod(0o755)
     for program, words in (
-        (str(tmp_path), "is a folder"),
+        (str(tmp_path), "is a directory"),
         (str(tmp_path / "plain"), "not executable"),
         (str(tmp_path / "orphan"), "interpreter"),
         (str(tmp_path / "garbage"), "could not be started"),
@@ -518,9 +518,9 @@ async def test_what_is_there_and_cannot_be_started_is_explained(tmp_path: Path) 
             await spawn([program])
     with pytest.raises(SpawnError, match="could not be started"):
         await spawn([sys.executable, "-c", "null\0character"])
-    with pytest.raises(SpawnError, match="working folder"):
+    with pytest.raises(SpawnError, match="working directory"):
         await spawn([sys.executable], cwd=tmp_path / "nowhere")
-    with pytest.raises(SpawnError, match="not a folder"):
+    with pytest.raises(SpawnError, match="not a directory"):
         await spawn([sys.executable], cwd=tmp_path / "plain")
     with pytest.raises(UsageError):
         await spawn([])

@@ -87,7 +87,7 @@ def host(program: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]
             yield process, facts
         finally:
             process.kill()
-            # What a failed test proved to be left shall not be left for ever.
+            # What a failed test proved to be left shall not be left forever.
             for pid in facts.get("pids", []):
                 if not is_zombie(pid):
                     os.kill(pid, signal.SIGKILL)

@@ -62,7 +62,10 @@ def brokers(cli: Cli) -> list[dict[str, Any]]:
 
 
 def jobs(cli: Cli) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in cli("jobs", "list", "--format", "json").out.splitlines()]
+    return [
+        json.loads(line)
+        for line in cli("jobs", "list", "--attempts", "--format", "json").out.splitlines()
+    ]
 
 
 async def started(cli: Cli, *words: str) -> asyncio.subprocess.Process:
@@ -301,7 +304,7 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
         assert done.code == 1, done
         told.append("alpha was" + done.err.partition("alpha was")[2].partition("\n")[0])
         assert "whose fault: the agent" in done.err
-        assert "choose another model, or leave it out: then alpha decides" in done.err
+        assert "choose another model, or omit it: then alpha decides" in done.err
     async with over_stdio(warm) as client:
         for session in ("", "talk"):
             wanted = {"peer": "alpha", "prompt": "x", "session": session}
@@ -310,9 +313,9 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     edited = await by_acp(warm, nothing)
     assert (edited["errorClass"], edited["mayHaveRun"]) == ("protocol_mismatch", False)
     message, _, advice = edited["failure"]["message"].partition("; ")
-    assert advice == "choose another model, or leave it out: then alpha decides"
+    assert advice == "choose another model, or omit it: then alpha decides"
     told.append(message)
-    assert set(told) == {"alpha was asked for the model 'large' and took 'small'"}
+    assert set(told) == {"alpha was asked for the model 'large' but uses 'small'"}
     assert read_lines(warm.home / "alpha.prompts") == []
     listed = warm("sessions", "list", "--closed", "--format", "json")
     left = [json.loads(line)["peer"] for line in listed.out.splitlines()]
@@ -350,7 +353,7 @@ async def test_a_mode_that_the_peer_silently_does_not_take_is_not_prompted(
     answers(warm, "keeps-mode")
     told = await SURFACES[surface](warm, nothing)
     failure = told.get("failure") or told["error"]
-    assert "alpha was asked for the mode 'large' and took 'small'" in failure["message"]
+    assert "alpha was asked for the mode 'large' but uses 'small'" in failure["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
     listed = warm("sessions", "list", "--closed", "--format", "json")
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"

@@ -106,7 +106,7 @@ async def test_answers_name_places(
 
 
 @aio
-async def test_it_speaks_of_folders_files_and_of_itself(folder: Path, tmp_path: Path) -> None:
+async def test_scout_describes_folders_files_and_itself(folder: Path, tmp_path: Path) -> None:
     async with scout(folder, tmp_path / "state") as peer, peer.session() as session:
 
         async def ask(text: str) -> str:
@@ -298,7 +298,7 @@ async def test_a_folder_that_is_none_is_refused_when_the_session_opens(
     folder: Path, tmp_path: Path
 ) -> None:
     async with scout(folder, tmp_path / "state") as peer:
-        with pytest.raises(RemoteError, match="there is no folder"):
+        with pytest.raises(RemoteError, match="there is no directory"):
             async with peer.session(cwd=tmp_path / "nowhere"):
                 pass
 

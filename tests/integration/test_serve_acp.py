@@ -318,7 +318,7 @@ def test_a_peer_that_nobody_enabled_is_refused_before_anything_is_served(cli: Cl
 
 
 @aio
-async def test_a_notice_is_told_in_other_words_to_a_client_that_did_not_announce_notices(
+async def test_a_notice_is_reported_in_other_words_to_a_client_that_did_not_announce_notices(
     cli: Cli, caplog: pytest.LogCaptureFixture
 ) -> None:
     def heard(it: Editor) -> list[str]:

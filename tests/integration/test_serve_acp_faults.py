@@ -60,8 +60,8 @@ def ask_for_large(cli: Cli) -> None:
 
 
 NOT_TAKEN = (
-    "alpha was asked for the model 'large' and took 'small'; "
-    "choose another model, or leave it out: then alpha decides"
+    "alpha was asked for the model 'large' but uses 'small'; "
+    "choose another model, or omit it: then alpha decides"
 )
 
 
@@ -121,7 +121,7 @@ async def test_a_peer_that_takes_a_third_model_is_set_back_to_the_one_before(war
     answers(warm, "third-model")
     async with editor(warm, "--peer", "alpha") as it:
         session = (await it.agent.new_session(str(warm.cwd))).session_id
-        with pytest.raises(sdk.RequestError, match="asked for the model 'large' and took 'other'"):
+        with pytest.raises(sdk.RequestError, match="asked for the model 'large' but uses 'other'"):
             await it.agent.set_config_option("model", session, "large")
         chosen = await it.agent.set_config_option("role", session, "review")
         used = {one.id: one.current_value for one in chosen.config_options}

@@ -74,9 +74,9 @@ def test_a_chat_takes_them_too(cli: Cli) -> None:
 def test_a_peer_that_cannot_is_refused_before_anything_is_started(cli: Cli) -> None:
     said = cli("run", "plain", "hi", "--system-prompt", "Be brief.")
     assert (said.code, said.out) == (2, "")
-    assert "plain cannot be given --system-prompt; meta, words can" in said.err
+    assert "plain does not support --system-prompt; meta, words do" in said.err
     turns = cli("run", "words", "hi", "--max-turns", "3")
-    assert turns.code == 2 and "words cannot be given --max-turns; meta can" in turns.err
+    assert turns.code == 2 and "words does not support --max-turns; meta does" in turns.err
     assert cli("broker", "list", "--format", "quiet").out == ""
 
 
@@ -87,9 +87,9 @@ def test_work_is_delegated_to_a_peer_that_can(cli: Cli) -> None:
     assert lines[-1]["answered"] == "meta"
     decision = next(line for line in lines if line["type"] == "Decision")
     over = {each["peer"]: each["detail"] for each in decision["passed_over"]}
-    assert over["plain"] == over["words"] == "it cannot be given --max-turns; leave that out"
+    assert over["plain"] == over["words"] == "it does not support --max-turns; omit that"
     named = cli("delegate", "review", "hi", "--max-turns", "3", "--peer", "plain")
-    assert named.code == 7 and "plain: it cannot be given --max-turns" in named.err
+    assert named.code == 7 and "plain: it does not support --max-turns" in named.err
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_it_delegates_to_who_was_enabled_and_the_check_decides(model: Model) -> 
     assert done.out == "claude did: look for races in src/pool.py\n"
     assert "attempt 1: claude [it claims review" in done.err
     nobody = model.vary("delegate review", "delegate debug", code=7)
-    assert "no peer can be asked for debug" in nobody.err
+    assert "no peer can be used for debug" in nobody.err
 
     behave(model.cli, "ask")
     done = model.follow("delegate execute")

@@ -132,7 +132,7 @@ async def test_a_strange_stop_reason_of_an_acp_agent_is_translated_and_kept(
         assert await stop("end_turn") == ("end_turn", None)
 
 
-def test_a_failed_turn_is_told_alike_warm_and_cold(cli: Cli) -> None:
+def test_a_failed_turn_is_reported_alike_warm_and_cold(cli: Cli) -> None:
     told = set()
     for how in ((), ("--cold",)):
         done = cli("run", "acp-peer", '"tool_error"', "--format", "json", *how)

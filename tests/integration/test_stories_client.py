@@ -117,7 +117,7 @@ def test_the_story_has_everything_that_a_dialect_loses(dialect: str, told: Told)
         assert picture(told["acp"], {part}) != picture(told["acp"]), part
 
 
-def test_the_story_is_told_in_acp_as_it_is_written(told: Told) -> None:
+def test_the_story_is_reported_in_acp_as_it_is_written(told: Told) -> None:
     """The measure of all the others is itself measured."""
     view, asked = picture(told["acp"])
     assert [(message.role, message.text) for message in view.messages] == [

@@ -133,7 +133,7 @@ def test_the_sessions_of_a_dialect_without_folders_are_listed(cli: Cli) -> None:
     assert everywhere.out == listed.out
 
 
-def test_an_agent_that_cannot_list_its_sessions_is_told_apart_from_one_that_has_none(
+def test_an_agent_that_cannot_list_its_sessions_is_distinguished_from_one_that_has_none(
     cli: Cli,
 ) -> None:
     added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *strict(cli, "keyed"))
@@ -299,7 +299,7 @@ def test_the_gateway_takes_the_words_of_the_documents_too(cli: Cli) -> None:
     assert done.returncode == 1 and "did you mean 'threads'?" in done.stderr
 
 
-def test_a_dialect_that_is_named_wrongly_is_told_with_the_option(cli: Cli) -> None:
+def test_a_dialect_that_is_named_wrongly_is_reported_with_the_option(cli: Cli) -> None:
     done = cli("peers", "verify", "--dialect", "tagged", *strict(cli, "asp"))
     assert done.code == 10
     assert "does not speak tagged" in done.out
@@ -329,7 +329,7 @@ def test_another_version_of_a_dialect_is_named_and_the_caller_may_go_on(
     assert (went_on.code, went_on.out) == (0, "strict words\n"), went_on.err
 
 
-def test_a_program_that_refuses_every_greeting_is_told_with_what_was_tried(
+def test_a_program_that_refuses_every_greeting_is_reported_with_what_was_tried(
     cli: Cli, tmp_path: Path
 ) -> None:
     deaf = tmp_path / "deaf.py"

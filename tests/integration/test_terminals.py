@@ -173,7 +173,7 @@ async def test_a_flood_is_kept_in_bounded_memory_to_its_last_line(tmp_path: Path
 
 
 @aio
-async def test_bytes_that_are_no_text_are_replaced_also_across_writes(tmp_path: Path) -> None:
+async def test_bytes_that_are_not_text_are_replaced_also_across_writes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     program, *args = python(
         """
@@ -478,7 +478,7 @@ async def test_many_commands_at_once_do_not_mix_their_outputs(tmp_path: Path) ->
 
 
 @aio
-async def test_a_lack_of_descriptors_is_told_and_costs_none(
+async def test_a_lack_of_descriptors_is_reported_and_costs_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with terminals(tmp_path) as made:

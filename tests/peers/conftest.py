@@ -1,7 +1,7 @@
-"""For every test against a real program: nothing is skipped, and no process is left behind.
+"""For every test against a real program: skips are failures, and no process may be left behind.
 
-A peer that is missing or does not start is a failure here: a skipped test would say that we still
-get along with a program that nobody asked.
+A peer that is missing or does not start is a failure here. A skipped test would suggest that we
+still work with a program that was never run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.transports.process.guard import guard
 from dragoman.transports.process.strays import find_owned
 from tests.integration.conftest import own_children
 
-# Before it is imported: its assertions shall tell as much as those of a test file.
+# Must come before the import: its assertions then report as much detail as those of a test file.
 pytest.register_assert_rewrite("tests.peers.turns")
 
 from tests.peers.agents import kept_processes  # noqa: E402 - see above
@@ -29,7 +29,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, and here a skip is a failure: {call.excinfo}"
+        report.longrepr = f"{item.nodeid} was skipped, which is a failure here: {call.excinfo}"
     return report
 
 
@@ -40,7 +40,7 @@ def pytest_make_collect_report(
     report = yield
     if report.skipped:
         report.outcome = "failed"
-        report.longrepr = f"{collector.nodeid} was skipped, and here a skip is a failure"
+        report.longrepr = f"{collector.nodeid} was skipped, which is a failure here"
     return report
 
 
@@ -57,7 +57,7 @@ def no_process_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """An empty home for a peer."""
+    """An empty home directory for a peer."""
     path = tmp_path / "home"
     path.mkdir()
     return path
@@ -65,7 +65,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """An empty folder for a peer to work in."""
+    """An empty directory for a peer to work in."""
     path = tmp_path / "workspace"
     path.mkdir()
     return path

@@ -135,7 +135,7 @@ async def test_codex_writes_only_where_everything_is_approved(
 
 @pytest.mark.parametrize("name", ["gemini", "qwen", "copilot"])
 @aio
-async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_told(
+async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_reported(
     name: str, home: Path, workspace: Path
 ) -> None:
     async with ready(name, home) as environment:

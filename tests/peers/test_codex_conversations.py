@@ -433,9 +433,7 @@ async def test_threads_are_listed_renamed_read_archived_and_deleted(
 
 
 @aio
-async def test_a_thread_that_nobody_knows_is_said_to_be_unknown(
-    home: Path, workspace: Path
-) -> None:
+async def test_an_unknown_thread_is_said_to_be_unknown(home: Path, workspace: Path) -> None:
     async with codex(home, workspace) as (peer, _):
         for unknown in ("01a1e15f-64ee-7a70-a243-c8d3b71b8900", "nonsense"):
             with pytest.raises(RemoteError) as refused:
@@ -548,7 +546,7 @@ async def test_a_killed_codex_is_a_crash_and_leaves_nothing(home: Path, workspac
 
 
 @aio
-async def test_closing_in_the_middle_of_a_turn_is_no_crash(home: Path, workspace: Path) -> None:
+async def test_closing_in_the_middle_of_a_turn_is_not_a_crash(home: Path, workspace: Path) -> None:
     async with codex(home, workspace) as (peer, _):
         async with peer.session() as talk, talk.prompt("SLOW") as turn:
             async for event in turn:
@@ -577,7 +575,7 @@ async def test_the_sandbox_is_what_was_asked_for_and_can_be_changed(
 
 
 @aio
-async def test_settings_are_told_unasked_where_experimental_parts_are_used(
+async def test_settings_are_reported_unasked_where_experimental_parts_are_used(
     home: Path, workspace: Path
 ) -> None:
     options = structs.replace(OPTIONS, experimental=True)
@@ -609,7 +607,7 @@ async def test_the_model_of_another_provider_is_that_providers_business(
 
 
 @aio
-async def test_a_plan_is_told_step_by_step(home: Path, workspace: Path) -> None:
+async def test_a_plan_is_reported_step_by_step(home: Path, workspace: Path) -> None:
     extra = WITH_KEY + "\n[tools.update_plan]\nenabled = true\n"
     async with codex(home, workspace, extra=extra) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "PLAN:look;change")

@@ -67,7 +67,7 @@ async def cursor(
         yield peer, seen
 
 
-def test_its_facts_are_marked_as_unverified() -> None:
+def test_the_facts_about_cursor_are_marked_as_unverified() -> None:
     known = descriptor("cursor")
     assert not known.verified
     assert "not tested" in known.source
@@ -86,7 +86,7 @@ async def test_a_turn_streams_thoughts_and_text(home: Path, workspace: Path) -> 
 
 @pytest.mark.parametrize("allowed", [True, False])
 @aio
-async def test_it_asks_before_it_writes(allowed: bool, home: Path, workspace: Path) -> None:
+async def test_cursor_asks_before_it_writes(allowed: bool, home: Path, workspace: Path) -> None:
     asked: list[Question] = []
 
     def permit(question: Question) -> Answer:

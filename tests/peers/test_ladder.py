@@ -36,7 +36,7 @@ CANARIES = Canaries(
     failure="HTTP:400",
 )
 """The prompts in the words of the fake model. The tool has another name with each agent, so none
-is called; the server is started all the same, or it is not."""
+is called; the server is started anyway, or it is not."""
 
 LIMITS = LadderLimits(first_event=WAIT, silence=WAIT, tail=0.3, mcp_start=1.5)
 

@@ -125,13 +125,13 @@ async def test_an_agent_delegates_to_another_agent(home: Path, workspace: Path) 
 @pytest.mark.timeout(120)
 @aio
 async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path) -> None:
-    # The inner one calls the same tool of the same server, and would go on for ever.
+    # The inner one calls the same tool of the same server, and would go on forever.
     inner = call("ask_peer", peer="gemini", prompt="go on")
     async with host(home, workspace) as user:
         said = await user.ask(call("ask_peer", peer="gemini", prompt=inner))
         asked = [one.text for one in user.model.questions if one.tools]
     assert said.returncode == 0, said.stderr
-    assert "FAILED: no peer can be asked" in said.stdout
+    assert "FAILED: no peer can be used" in said.stdout
     assert "this is delegated work already, at depth 1, and 1 is the limit" in said.stdout
     assert inner in asked, "the inner one was asked"
     assert "go on" not in asked, "and nobody below it"
@@ -207,7 +207,7 @@ async def test_codex_has_the_tools_in_its_first_turn(
         offered = {tool.called for tool in model.questions[0].tools}
     assert {"mcp__dragoman.delegate", "mcp__dragoman.job_result"} <= offered
     # It shows a model the values alone, and those say what a failure means.
-    failed = "FAILED: scout did not do it (refused). Do not answer in the peer's place"
+    failed = "FAILED: scout did not complete it (refused). Do not answer in the peer's place"
     assert failed in said.stdout, said.stderr
     assert living_in(home) == []
 

@@ -42,13 +42,13 @@ def says(ended: Ended, *words: str) -> None:
 @pytest.mark.parametrize(
     ("command", "cause", "remedy"),
     [
-        ("gemini acp", "gemini takes the word for a prompt", "`gemini --acp`"),
-        ("qwen acp", "qwen takes the word for a prompt", "`qwen --acp`"),
+        ("gemini acp", "gemini treats the word as a prompt", "`gemini --acp`"),
+        ("qwen acp", "qwen treats the word as a prompt", "`qwen --acp`"),
         ("copilot acp", "Invalid command format", "`copilot --acp`"),
-        ("gh copilot --acp", "speaks no protocol", "`copilot --acp`"),
-        ("codex acp", "codex takes the word for a prompt", "`codex app-server`"),
-        ("npx @google/gemini-cli acp", "gemini takes the word for a prompt", "`gemini --acp`"),
-        ("{folder}/qwen acp", "qwen takes the word for a prompt", "`qwen --acp`"),
+        ("gh copilot --acp", "is not an agent itself", "`copilot --acp`"),
+        ("codex acp", "codex treats the word as a prompt", "`codex app-server`"),
+        ("npx @google/gemini-cli acp", "gemini treats the word as a prompt", "`gemini --acp`"),
+        ("{folder}/qwen acp", "qwen treats the word as a prompt", "`qwen --acp`"),
     ],
 )
 @aio

@@ -160,7 +160,8 @@ def test_the_new_best_peer_gets_most_of_the_work_at_once_after_a_swap(simulation
 @pytest.mark.timeout(SIMULATION_TIMEOUT)
 def test_the_documents_show_what_the_simulation_says(simulation: Summary) -> None:
     assert DRAWING.read_text(encoding="utf-8") == simulation.drawing
-    text = DRAWING.with_name("routing-and-bandit.md").read_text(encoding="utf-8")
+    page = ROOT / "docs" / "explanation" / "routing-and-bandit.md"
+    text = page.read_text(encoding="utf-8")
     assert "\n".join(told(simulation)) in text
 
 

@@ -130,7 +130,7 @@ def test_a_runtime_folder_that_another_user_made_or_can_replace_is_passed_over(
     below = runtime / "below"
     below.mkdir(mode=0o700)
     assert runtime_problem(str(link)) == "it is not a directory"
-    assert runtime_problem("run") == "it is not a full path"
+    assert runtime_problem("run") == "it is not an absolute path"
     assert runtime_problem(str(runtime / "none")) == "No such file or directory"
     assert "null" in str(runtime_problem("/run\0"))
     assert runtime_problem(str(below)) is None

@@ -1,7 +1,7 @@
 """Session config options of the ACP server: peer, role, and the options of the chosen peer.
 
-Validates only the two options of our own. The peer's options come from `gateway.choices` and are
-validated by the peer; an option whose id collides with ours gets a prefix.
+Validates only the peer and the role. The peer's options come from `gateway.choices` and are
+validated by the peer; an option whose id collides with one of these gets a prefix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 AUTO: Final = "auto"
-"""Used instead of a peer's name: the router chooses a peer for each prompt."""
+"""The value used instead of a peer's name to let the router choose a peer for each prompt."""
 
 PEER_OPTION: Final = "peer"
 ROLE_OPTION: Final = "role"
@@ -32,7 +32,7 @@ FIRST_ROLE: Final = "execute"
 
 
 def peers_in(place: RunContext) -> list[str]:
-    """The peers that may be chosen: those that the user enabled, and those that are always
+    """Return the peers that may be chosen: those that the user enabled, and those that are always
     available."""
     catalogue = place.catalogue
     enabled = [name for name in place.config.settings.enabled_peers if name in catalogue]
@@ -40,7 +40,7 @@ def peers_in(place: RunContext) -> list[str]:
 
 
 def first_role(place: RunContext) -> str:
-    """The default role of a session."""
+    """Return the default role of a session."""
     roles = place.role_catalogue().roles
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
@@ -132,7 +132,7 @@ class ServerChoices(SessionSettings):
 
 
 def theirs(option_id: str) -> str:
-    """The peer's own id of an option."""
+    """Return the peer's own id for an option."""
     return option_id.removeprefix(PEERS_OWN)
 
 

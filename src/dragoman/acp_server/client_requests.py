@@ -1,8 +1,8 @@
 """Forward a peer's requests to the ACP client: permission, questions, files, terminals.
 
-Only capabilities that the client announced are used; otherwise questions are declined, and files
-are served by the peer's own client (`client.services`). The policy is checked before, in
-`acp_server.peer_session`.
+Only capabilities that the client advertised are used; otherwise questions are declined, and files
+are served by the peer's own client (`client.services`). `acp_server.peer_session` checks the policy
+first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ClientRequests:
 
     @property
     def inquires(self) -> bool:
-        """Whether the client's user can be asked at all."""
+        """Whether the client's user can be asked."""
         return self.side.can("elicitation.form") or self.visits
 
     @property
@@ -66,7 +66,8 @@ class ClientRequests:
         return reply
 
     async def page_done(self, event: model.InputAnswered) -> None:
-        """The peer reports that the user is done with a page, perhaps one of the client's."""
+        """Called when the peer reports that the user is done with a page, which may be one that the
+        client opened."""
         if event.action == "completed" and event.request_id in self._pages:
             self._pages.discard(event.request_id)
             await self.side.elicitation_done(event.request_id)
@@ -74,7 +75,7 @@ class ClientRequests:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a request; None if it did not offer that."""
+        """Let the client serve a request. Returns None if it did not offer that."""
         return serve(self.side, name, replace(params, session_id=self._id))
 
 

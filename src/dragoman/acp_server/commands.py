@@ -31,11 +31,11 @@ COMMANDS: Final = {
 """Our commands: the description and the argument of each."""
 
 EXAMPLE_PROMPT: Final = "what would be decided"
-"""A short prompt in place of the real one, which `/explain` does not have."""
+"""A short prompt that stands in for the real one, which `/explain` does not have."""
 
 
 def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
-    """Our commands, and those of the peer whose names do not collide with ours."""
+    """Return our commands, and those of the peer whose names do not collide with ours."""
     told = [
         acp.command(name, description=text, hint=hint) for name, (text, hint) in COMMANDS.items()
     ]
@@ -47,7 +47,7 @@ def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
 
 
 def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
-    """The arguments of `/delegate`. Raises `UsageError` if they are not a role and a task."""
+    """Parse the arguments of `/delegate`. Raises `UsageError` if they are not a role and a task."""
     role, _, work = text.strip().partition(" ")
     if role not in roles or not work.strip():
         raise UsageError(f"`/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")
@@ -55,7 +55,7 @@ def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
 
 
 def peers_text(place: RunContext) -> str:
-    """All peers as a table."""
+    """Format all peers as a table."""
     from dragoman.delegation.peer_status import overview
 
     rows = []
@@ -85,7 +85,7 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
 
 
 def stats_text(place: RunContext) -> str:
-    """Results of delegation, each role with each peer."""
+    """Format the results of delegation, each role with each peer."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
@@ -110,7 +110,7 @@ def stats_text(place: RunContext) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 PROGRESS_INTERVAL: Final = 0.15
-"""Seconds between two updates of the tool call: each repeats all of it, and people read more
-slowly."""
+"""Seconds between two updates of the tool call: each update repeats the whole call, and people
+cannot read faster."""
 
 CANCEL_TIMEOUT: Final = 4.0
 """Seconds for a cancelled delegation to end. After five the prompt is answered without it."""
 
 SHOWN_TOOLS: Final = 8
-"""Maximum tool calls of the peer that are shown, the newest."""
+"""Maximum number of the peer's tool calls to show, newest last."""
 
 
 class DelegationView(DelegationListener):
@@ -64,7 +64,8 @@ class DelegationView(DelegationListener):
     async def run(
         self, request: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation:
-        """Delegate. Raises as `delegate_request` does; the tool call has ended in any case."""
+        """Run the delegation. Raises what `delegate_request` raises; the tool call has ended in any
+        case."""
         wanted = "" if request.peer is None else f" to {request.peer}"
         self._title = f"Delegate {request.role}{wanted}"
         call = self._turn.tool(
@@ -174,8 +175,8 @@ class DelegationView(DelegationListener):
 
 
 def _output(done: Delegation) -> dict[str, Any]:
-    """The result for programs, without the answer and the skipped peers: clients show it, and
-    `jobs result` and `/explain` have them."""
+    """Return the result for programs, without the answer and the skipped peers: clients already
+    show the answer, and `jobs result` and `/explain` have both."""
     whole = done.as_json()
     kept = ("job", "role", "ok", "outcome", "answered", "stopped", "costs", "costs_complete")
     tried = ("peer", "model", "reason", "outcome", "seconds", "files")

@@ -8,7 +8,6 @@ number of clients and the time until the first request. Requests are handled by 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -18,14 +17,15 @@ from urllib.parse import urlsplit
 from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.errors import UsageError
 from dragoman.transports import open_stdio
+from dragoman.transports.addresses import is_loopback
 
 if TYPE_CHECKING:
     from dragoman.transports.base import Stream
     from dragoman.transports.listener import Listener
 
 MAX_CLIENTS: Final = 64
-"""Maximum number of clients on one address. An editor has one connection; many of them are a
-fault."""
+"""Maximum number of clients on one address. An editor has one connection; many connections indicate
+a fault."""
 
 GREETING_TIMEOUT: Final = 10.0
 """Seconds for a connected client to send its first request. Editors do it at once."""
@@ -37,7 +37,7 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def new_token() -> str:
-    """A random token."""
+    """Return a random token."""
     return secrets.token_urlsafe(32)
 
 
@@ -132,14 +132,6 @@ def admission(token: str, host: str) -> Callable[[Any], bool]:
         return known and _name_of(asked[0]) in names
 
     return admitted
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.casefold() == "localhost"
 
 
 def _name_of(host: str) -> str | None:

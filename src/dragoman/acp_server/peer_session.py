@@ -1,4 +1,4 @@
-"""Hold a run with the peer chosen for one ACP session open, and serve it with the client.
+"""Keep a run with the chosen peer open for one ACP session, and serve it with the client.
 
 Builds the request for `runs.run`, which connects, opens, prompts and records. One task enters and
 leaves the run, so that `start` and `aclose` may be called from different tasks. Prompts and updates
@@ -8,24 +8,21 @@ to the client are in `acp_server.session`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
-from dragoman.catalogue.launch import way_to
+from msgspec import structs
+
+from dragoman.catalogue.enforcement import NOT_ENFORCED
 from dragoman.catalogue.mcp_servers import taken
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.file_guard import decided, reading, require, running, writing
-from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import with_stderr
-from dragoman.delegation.permission_ceiling import (
-    environment,
-    inherited_ceilings,
-    policy_for,
-)
+from dragoman.delegation.peer_request import attended_terms, peer_request
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
@@ -41,13 +38,11 @@ from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import MODEL_OPTION, stands_for_models
-from dragoman.policy import Approver, allows_everything, unattended
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.context import redacted_stderr
-from dragoman.runs.lineage import inherited
 from dragoman.runs.model_choice import model_in_use, switch_model
-from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import CancelHandle, RunListener, RunResult
 from dragoman.runs.sessions import OpenedSession, broker_ended, leave
 from dragoman.store.peer_recovery import note_success
 
@@ -56,6 +51,8 @@ if TYPE_CHECKING:
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
     from dragoman.store.records import SessionRecord
+
+log: Final = logging.getLogger("dragoman.acp_server")
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds to disconnect from a peer. A broker needs none; our own child has ended by then."""
@@ -68,7 +65,7 @@ SESSION_TIMEOUT: Final = 2.0
 
 
 class PeerSession(RunListener):
-    """A run with one peer for a session of a client. Call `start` once, and always `aclose`."""
+    """A run with one peer for a client's session. Call `start` once, and always call `aclose`."""
 
     def __init__(
         self,
@@ -92,36 +89,25 @@ class PeerSession(RunListener):
         self._on_event = on_event
         self._on_notice = on_notice
         settings = place.config.settings
-        lineage = inherited(place.environ)
-        policy = policy_for(
-            settings,
-            name,
-            wished=None,
-            attended=True,
-            ceilings=inherited_ceilings(lineage, place.environ),
-        )
         # Raises `NotInstalled` or `PolicyNotEnforced` before anything is started.
-        launch = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
-        card = place.cards().latest(name)
-        handed = taken(launch, mcp_servers, workspace=cwd, card=card)
+        terms = attended_terms(name, place)
+        handed = taken(terms.launch, mcp_servers, workspace=cwd, card=place.cards().latest(name))
         self._unused_servers = handed.notice
         self.role = role
         self._work = adapter_work(name, place, prefer=role)
-        works_as = "" if self._work is None else self._work.role
-        own = settings.for_peer(name)
-        enforced = enforce(
+        request = peer_request(
             handed.way,
-            restricts=not allows_everything(policy),
-            mode=own.mode,
-            card=card,
-            allow_unenforced=own.allow_unenforced,
-        )
-        way = enforced.way
-        self._request = RunRequest(
-            peer=name,
-            enforced=enforced,
-            adapter=self._work,
+            place=place,
             workspace=cwd,
+            policy=terms.policy,
+            # If a delegation started us, the peer gets the delegation depth in its environment.
+            lineage=terms.lineage,
+            adapter=self._work,
+            warm=settings.warm,
+            caller=asking.permit,
+        )
+        self._request = structs.replace(
+            request,
             record=record,
             # A session that the peer has lost: the caller sends a brief with the next prompt.
             fresh=True,
@@ -129,36 +115,12 @@ class PeerSession(RunListener):
             mcp_servers=mcp_servers,
             mcp_strict=False,
             additional_directories=folders,
-            mode=own.mode,
-            model=own.model,
-            # The session is open without it, so that the user can choose another model. Until then
-            # nothing is prompted.
+            # The session is open without the model, so that the user can choose another one. Until
+            # then no prompt is sent.
             model_strict=False,
             restored_as_is=True,
-            approver=Approver(
-                policy,
-                name,
-                str(cwd),
-                role=works_as,
-                caller=asking.permit,
-                titled=way.quirks.command_titles,
-            ),
-            unattended=unattended(policy, peer=name, role=works_as),
-            budgets=settings.budgets(way.budgets()),
-            warm=settings.warm,
-            ttl=place.config.chosen_ttl,
-            max_idle=settings.max_idle_brokers,
-            paths=place.paths,
-            options=ConnectOptions(
-                inherit=own.env,
-                # If a delegation started us, the peer gets the delegation depth in its environment.
-                env={
-                    **lineage.environment(warm=settings.warm),
-                    **environment(policy, peer=name, role=works_as),
-                }
-                if lineage.depth
-                else {},
-                max_line_size=settings.max_line_size,
+            options=structs.replace(
+                request.options,
                 inquire=asking.inquire if asking.inquires else None,
                 visits=asking.visits,
                 terminals=asking.side.can("terminal"),
@@ -236,7 +198,7 @@ class PeerSession(RunListener):
         if task is None or task.done():
             return
         if not self._ready.done() or self._ready.cancelled():
-            # It is still starting, and its caller was cancelled.
+            # The run is still starting, and its caller was cancelled.
             task.cancel()
         await asyncio.wait([task], timeout=CLOSE_TIMEOUT)
         task.cancel()
@@ -257,7 +219,7 @@ class PeerSession(RunListener):
                     ready.set_result(None)
                 await self._leaving.wait()
                 if not run.warm:
-                    # This process records the turn. A broker does it by itself.
+                    # This process records the turn. A broker does so itself.
                     with suppress(TimeoutError):
                         async with asyncio.timeout(TURN_TIMEOUT):
                             await self._idle.wait()
@@ -269,6 +231,12 @@ class PeerSession(RunListener):
             if not ready.done():
                 self._attach_stderr(error)
                 ready.set_exception(error)
+            else:
+                log.warning("the session with %s did not end properly: %s", self.name, error)
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(error)
+            raise
         finally:
             if not ready.done():
                 ready.cancel()
@@ -354,13 +322,14 @@ class PeerSession(RunListener):
 
     @contextmanager
     def _broker_named(self) -> Iterator[None]:
-        """Report a broker that is lost in between as a failure of the broker, not of the peer."""
+        """Context manager: report a broker that is lost in the meantime as a failure of the broker,
+        not of the peer."""
         try:
             yield
         except DragomanError as error:
             if not (self.warm and broker_ended(error)):
                 raise
-            lost = BrokerError(f"the broker has gone: {error}")
+            lost = BrokerError(f"the connection to the broker was lost: {error}")
             lost.may_have_run = error.may_have_run
             raise lost from error
 
@@ -387,7 +356,7 @@ class PeerSession(RunListener):
                 turn.denied(Denial("", question.title, question.kind))
             raise prompt_responses.refusal(error) from error
         finally:
-            # No effect on commands that have run.
+            # Does not apply to commands that have already run.
             served.close()
 
     # -- turns
@@ -433,8 +402,8 @@ class PeerSession(RunListener):
             error.data = with_stderr(error.data, tail)
 
     def _taken(self, block: Block) -> Block:
-        """Convert a block to a form that the peer accepts. A text stays a text, wherever it is
-        embedded."""
+        """Convert a block to a form that the peer accepts. Text stays text, even if it is an
+        embedded resource."""
         if isinstance(block, Resource) and block.text is not None:
             if self.peer.capabilities.embedded is False:
                 return Text(f"{block.uri}:\n{block.text}")
@@ -442,7 +411,7 @@ class PeerSession(RunListener):
 
 
 def _question(name: str, params: Any) -> Question | None:
-    """The permission that a service request needs; None if it was already granted."""
+    """Return the permission that a service request needs, or None if it was already granted."""
     if name == acp.FS_READ_TEXT_FILE.name:
         return reading(params.session_id, params.path)
     if name == acp.FS_WRITE_TEXT_FILE.name:

@@ -64,7 +64,7 @@ CLOSE_TIMEOUT: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """What all clients of one server share: environment, defaults, settings."""
+    """State that all clients of one server share: environment, defaults, settings."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     peer: str = AUTO
@@ -77,11 +77,11 @@ class ServerContext:
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
     def load_context(self, cwd: Path) -> RunContext:
-        """The settings and peers of a directory."""
+        """Return the settings and peers of a directory."""
         return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
-        """Reject a default that no session could have. Raises `UsageError`."""
+        """Raise `UsageError` for a default that no session could have."""
         if self.dialect is not None:
             served_dialect(self.dialect)
         place = self.load_context(cwd)
@@ -94,7 +94,7 @@ class ServerContext:
 
 
 def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Wrap a handler: its errors become protocol errors."""
+    """Wrap a handler so that its errors become protocol errors."""
 
     @functools.wraps(handler)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -132,7 +132,7 @@ class AcpServer:
     async def serve(
         self, stream: Stream, *, greeting_timeout: float | None = None
     ) -> ConnectionLost:
-        """Serve the client until it disconnects; returns why its connection ended.
+        """Serve the client until it disconnects. Returns why its connection ended.
 
         A client that sends no request within `greeting_timeout` seconds is disconnected.
         """

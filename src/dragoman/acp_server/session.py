@@ -1,8 +1,8 @@
 """One session of an ACP client: chosen peer, prompts, slash commands, delegation.
 
-A prompt is a command of ours, a delegation (peer `auto`) or a turn of the chosen peer. A peer that
-has not seen the whole conversation first gets a brief (`runs.brief`). The connection to the peer is
-in `acp_server.peer_session`, the updates to the client are in `acp_server.updates`.
+A prompt is one of our commands, a delegation (peer `auto`) or a turn of the chosen peer. A peer
+that has not seen the whole conversation first gets a brief (`runs.brief`). The connection to the
+peer is in `acp_server.peer_session`, the updates to the client are in `acp_server.updates`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.words import Outcome
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
 from dragoman.runs.session_lock import begun_once
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
-"""Notices that are queued for the next turn."""
+"""Maximum number of notices to queue for the next turn."""
 
 
 class EditorSession:
@@ -99,7 +100,7 @@ class EditorSession:
     # -- life
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
-        """Load a stored session; with `replay`, send its history to the client."""
+        """Load a stored session. With `replay`, its history is sent to the client."""
         self._known = True
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
@@ -124,7 +125,7 @@ class EditorSession:
             try:
                 await self.worker()
             except DragomanError as error:
-                # The session is usable all the same, and the next prompt tries again.
+                # The session is still usable, and the next prompt tries again.
                 log.warning("cannot connect to %s yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
@@ -149,7 +150,7 @@ class EditorSession:
             return
         if self.session.turn is not None:
             raise RemoteError(
-                codes.INVALID_REQUEST, "a turn is running; choose another peer after it"
+                codes.INVALID_REQUEST, "a turn is running; choose another peer when it has ended"
             )
         self.choices.peer = name
         try:
@@ -180,7 +181,7 @@ class EditorSession:
         self._remember(worker)
 
     async def worker(self) -> PeerSession:
-        """The session with the chosen peer; connect to it if needed."""
+        """Return the session with the chosen peer; connect to it if needed."""
         async with self._lock:
             name = self.peer
             if name == AUTO:
@@ -221,7 +222,7 @@ class EditorSession:
         self._worker = worker
         opened = worker.opened
         if opened.context != RESTORED:
-            # It has a new session, which is still empty.
+            # The peer has a new session, which is still empty.
             self.memory.forgot(name)
         self._remember(worker)
         # The adapter controls the settings of the session that it opens for a prompt.
@@ -289,17 +290,19 @@ class EditorSession:
         return await self._turn(turn, blocks, is_command=command is not None)
 
     async def _command(self, turn: Turn, name: str, text: str) -> Any:
-        place = self._place
+        place, where = self._place, str(self.session.cwd)
         if name == commands.DELEGATE:
             role, work = commands.role_and_work(text, place.role_catalogue().roles)
             return await self._delegate(turn, role, work, [translate.block(b) for b in turn.prompt])
         if name == commands.PEERS:
             # Off the loop: it searches for programs along the whole PATH.
-            told = await asyncio.to_thread(commands.peers_text, place)
+            told = await in_thread(where, lambda _: commands.peers_text(place))
         elif name == commands.EXPLAIN:
-            told = await asyncio.to_thread(commands.explain_text, place, text, self.session.cwd)
+            told = await in_thread(
+                where, lambda _: commands.explain_text(place, text, self.session.cwd)
+            )
         else:
-            told = await asyncio.to_thread(commands.stats_text, place)
+            told = await in_thread(where, lambda _: commands.stats_text(place))
         await turn.say(f"{told}\n")
         return None
 
@@ -396,7 +399,7 @@ class EditorSession:
         return None
 
     def _tell_folders(self) -> None:
-        """Notice, once, that a delegation uses only the working directory of the session."""
+        """Notify the client, once, that a delegation uses only the session's working directory."""
         others = self.session.additional_directories
         if others and not self._told_folders:
             self._told_folders = True
@@ -410,7 +413,7 @@ class EditorSession:
             await turn.notice(self._notices.pop(0), severity="warning")
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
-        """Store the start of a turn; also the title, if the session gets one from it."""
+        """Store the start of a turn, and the title if the session gets one from it."""
         title = None if self.titled else title_of(text) or None
         self.titled = self.titled or title is not None
         self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)

@@ -30,13 +30,13 @@ CHOICE: Final = "door-choice"
 THREAD: Final = "door-thread"
 TURN: Final = "door-turn"
 ANSWER: Final = "door-answer"
-"""Kinds of notes, in the spelling that stored sessions have."""
+"""Kinds of notes, as spelled in stored sessions."""
 
 MAX_LISTED: Final = 200
-"""Maximum sessions in one list, the most recently used first."""
+"""Maximum number of sessions in one list, most recently used first."""
 
 MAX_KEPT_TEXT: Final = 64 * 1024
-"""Characters of a prompt or of our own text that are stored in a note."""
+"""Maximum number of characters of a prompt, or of our own text, to store in a note."""
 
 TITLE_SIZE: Final = 80
 
@@ -63,7 +63,7 @@ class StoredConversation:
     """The chosen peer; None if no choice was stored."""
     role: str | None = None
     threads: dict[str, str] = field(default_factory=dict)
-    """By peer, the keys of the stored sessions that this one continues."""
+    """The keys of the stored sessions that this one continues, by peer."""
     turns: list[StoredTurnNote] = field(default_factory=list)
 
 
@@ -135,7 +135,7 @@ class SessionStore:
 
     def _note(self, id: str, kind: str, data: dict[str, Any], *, title: str | None = None) -> None:
         def write(store: Store) -> None:
-            # All at event 0: then they are read in the order in which they were written.
+            # All at event 0, so that they are read in the order in which they were written.
             store.note(id, 0, kind, data)
             fields: dict[str, Any] = {"updated_at": time.time(), "closed_at": None}
             store.update_session(id, **fields | ({} if title is None else {"title": title}))
@@ -149,7 +149,7 @@ class SessionStore:
                     self._on_trouble(f"{store.path}: {store.replaced}")
                 write(store)
         except UnknownSession:
-            # Another process has deleted it: the session continues unstored.
+            # Another process has deleted it; the session continues without being stored.
             return
         except StoreError as error:
             if not self._told:
@@ -159,10 +159,10 @@ class SessionStore:
     # -- reading
 
     def sessions(self, cwd: Path | None) -> list[SessionRecord]:
-        """Sessions that can be loaded, of one directory or all, the last used first.
+        """Return the sessions that can be loaded, of one directory or all, last used first.
 
-        Left out are sessions of peers that are part of one of ours, and closed sessions of peers,
-        such as those of a delegation.
+        Sessions of peers that are part of one of ours are left out, and so are closed sessions of
+        peers, such as those of a delegation.
         """
         with open_store(read_only=True, paths=self._paths) as store:
             root = None if cwd is None else str(root_of(cwd))
@@ -184,7 +184,7 @@ class SessionStore:
             ]
 
     async def take(self, id: str) -> StoredConversation:
-        """A stored session with its turns. Raises `UnknownSession`, and `StoreError`."""
+        """Return a stored session with its turns. Raises `UnknownSession`, and `StoreError`."""
         kept = self._read(id)
         if kept is None:
             raise UnknownSession(f"there is no session {id!r}")
@@ -192,12 +192,12 @@ class SessionStore:
         return kept
 
     def threads(self, id: str) -> dict[str, str]:
-        """By peer, the keys of the stored sessions that a session continues."""
+        """Return the keys of the stored sessions that a session continues, by peer."""
         kept = self._read(id)
         return {} if kept is None else kept.threads
 
     def thread_record(self, key: str) -> SessionRecord | None:
-        """The stored session of a peer."""
+        """Return the stored session of a peer."""
         with open_store(read_only=True, paths=self._paths) as store:
             return store.session(key)
 
@@ -239,7 +239,7 @@ class SessionStore:
             return kept
 
     def _complete(self, turn: StoredTurnNote) -> StoredTurnNote:
-        """A turn with the peer's output in it."""
+        """Return a turn with the peer's output in it."""
         if turn.said:
             return turn
         with open_store(read_only=True, paths=self._paths) as store:
@@ -256,11 +256,11 @@ def _lines(store: Store, job: JobRecord) -> tuple[bytes, ...]:
 
 
 def title_of(prompt: str) -> str:
-    """A title for a session that has none: the start of its first prompt."""
+    """Return a title for a session that has none: the start of its first prompt."""
     line = " ".join(prompt.split())
     return line if len(line) <= TITLE_SIZE else f"{line[: TITLE_SIZE - 1]}…"
 
 
 def instant(at: float) -> str:
-    """A time in the protocol's format."""
+    """Return a time in the protocol's format."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -28,6 +28,7 @@ from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.session import GatewaySession
 from dragoman.wire import messages
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.agent.client_side import ClientSide
@@ -124,7 +125,7 @@ class UpdateSender:
     async def turn(
         self, running: ConversationTurn, taken: Callable[[model.Event], None]
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, also after the client cancelled."""
+        """Send the events of a turn until it ends, even after the client cancelled."""
         gateway_session = self._gateway_session
         assert gateway_session is not None
         gateway_session.turning, gateway_session.running = True, running
@@ -169,7 +170,7 @@ class UpdateSender:
                 await self.update(update)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Forward the update as the peer sent it, once for all events of its line."""
+        """Forward the peer's update unchanged, once for all events of its line."""
         raw = event.raw
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
@@ -188,7 +189,7 @@ class UpdateSender:
     def _post(self, params: Raw | bytes) -> None:
         try:
             told = _decode(params)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             log.warning("cannot forward an update of the peer: %s", error)
             return
         meta = b"" if isinstance(told.meta, UnsetType) else b',"_meta":' + bytes(told.meta)
@@ -198,7 +199,7 @@ class UpdateSender:
     # -- what was stored
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
-        """Send a stored update of a peer again; `events` are its events."""
+        """Send a peer's stored update again; `events` are its events."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)

@@ -1,7 +1,7 @@
 """Write an agent that any ACP client can drive.
 
-The author's side of the protocol: `Agent` collects handlers, a `Turn` answers a prompt. The other
-side, driving agents, is `dragoman.client`.
+The author's side of the protocol: `Agent` collects handlers, a `Turn` answers a prompt. For driving
+agents, see `dragoman.client`.
 """
 
 from dragoman.agent.agent import Agent

@@ -67,9 +67,9 @@ class Agent:
     The switches say what a prompt may contain (`image`, `audio`, `embedded_context`) and which MCP
     servers the agent can reach; all other capabilities follow from the handlers.
 
-    `dialect` names what clients speak: ``acp``, ``oneshot``, ``threads``, ``tagged``, ``keyed`` or
-    ``chained``. Without it, it is detected from a client's first request. `versions` are the
-    protocol versions that a client of the dialect ``tagged`` may request; empty means any.
+    `dialect` names the dialect that clients speak: ``acp``, ``oneshot``, ``threads``, ``tagged``,
+    ``keyed`` or ``chained``. Without it, the dialect is detected from a client's first request.
+    `versions` are the protocol versions that a ``tagged`` client may request; empty means any.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class Agent:
         self.dialect = None if dialect is None else served_dialect(dialect)
         """The clients' dialect; None to detect it from their first request."""
         self.versions = tuple(versions)
-        """The protocol versions that a client of the dialect tagged may request."""
+        """The protocol versions that a `tagged` client may request."""
         self.choices = Choices(modes, options)
         """The modes and config options of its sessions."""
         self.auth_methods = tuple(auth_methods)
         self.secret_methods: tuple[acp.AuthMethod, ...] = ()
-        """Login methods with a secret, which only a client of the dialect keyed can send."""
+        """Login methods with a secret, which only a `keyed` client can send."""
         self._prompt_capabilities = acp.PromptCapabilities(
             image=image, audio=audio, embedded_context=embedded_context
         )
@@ -135,7 +135,7 @@ class Agent:
                 list=mark(handlers.list_sessions),
                 delete=mark(handlers.delete_session),
                 resume=mark(handlers.resume_session),
-                # Closing needs no handler of the author: the session is cancelled and forgotten.
+                # Closing needs no handler: the session is cancelled and forgotten.
                 close=acp.Supported(),
                 additional_directories=mark(self._additional_directories),
             ),
@@ -152,54 +152,68 @@ class Agent:
         return handler
 
     def prompt(self, handler: F) -> F:
-        """``handler(turn)`` answers a prompt. It may return a stop reason; None is ``end_turn``."""
+        """Register ``handler(turn)``, which answers a prompt.
+
+        It may return a stop reason; None means ``end_turn``.
+        """
         return self._register("prompt", handler, "turn")
 
     def new_session(self, handler: F) -> F:
-        """``handler(session)`` prepares a new session. Raise `AuthRequired` to ask for a login."""
+        """Register ``handler(session)``, which prepares a new session.
+
+        Raise `AuthRequired` to ask for a login.
+        """
         return self._register("new_session", handler, "session")
 
     def load_session(self, handler: F) -> F:
-        """``handler(session, replay)`` restores a session and replays its history: `replay` has
-        the methods of a turn. Raise `RemoteError` with NOT_FOUND if it does not exist."""
+        """Register ``handler(session, replay)``, which restores a session and replays its history;
+        `replay` has the methods of a turn.
+
+        Raise `RemoteError` with NOT_FOUND if it does not exist.
+        """
         return self._register("load_session", handler, "session", "replay")
 
     def resume_session(self, handler: F) -> F:
-        """``handler(session)`` restores a session without a replay."""
+        """Register ``handler(session)``, which restores a session without a replay."""
         return self._register("resume_session", handler, "session")
 
     def list_sessions(self, handler: F) -> F:
-        """``handler(request)`` returns `SessionInfo` values, or a whole `ListSessionsResponse`."""
+        """Register ``handler(request)``, which returns `SessionInfo` values or a whole
+        `ListSessionsResponse`."""
         return self._register("list_sessions", handler, "request")
 
     def close_session(self, handler: F) -> F:
-        """``handler(session)`` frees the session's resources, after its turn was cancelled."""
+        """Register ``handler(session)``, which frees the session's resources after its turn was
+        cancelled."""
         return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
-        """``handler(session_id)`` deletes a session; a missing one is not an error."""
+        """Register ``handler(session_id)``, which deletes a session; a missing one is not an
+        error."""
         return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:
-        """``handler(session, mode_id)`` is called when the client switched to a known mode."""
+        """Register ``handler(session, mode_id)``, called when the client has switched to a known
+        mode."""
         return self._register("set_mode", handler, "session", "mode_id")
 
     def set_option(self, handler: F) -> F:
-        """``handler(session, option_id, value)`` is called when an option got a valid value."""
+        """Register ``handler(session, option_id, value)``, called when an option got a valid
+        value."""
         return self._register("set_option", handler, "session", "option_id", "value")
 
     def authenticate(self, handler: F) -> F:
-        """``handler(method_id)`` logs in by one of the agent's own methods."""
+        """Register ``handler(method_id)``, which logs in with one of the agent's own methods."""
         return self._register("authenticate", handler, "method_id")
 
     def logout(self, handler: F) -> F:
-        """``handler()`` forgets the login."""
+        """Register ``handler()``, which logs out."""
         return self._register("logout", handler)
 
     def command(
         self, name: str, description: str = "", *, hint: str | None = None
     ) -> Callable[[F], F]:
-        """``handler(turn, input)`` runs the slash command ``/name input``."""
+        """Register ``handler(turn, input)``, which runs the slash command ``/name input``."""
 
         _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
@@ -217,12 +231,15 @@ class Agent:
         return register
 
     def extension(self, method: str) -> Callable[[F], F]:
-        """``handler(params)`` answers one of the agent's own methods, such as ``_name/verb``."""
+        """Register ``handler(params)``, which answers one of the agent's own methods, such as
+        ``_name/verb``."""
         return self._extension(self.handlers.extensions, method)
 
     def extension_notification(self, method: str) -> Callable[[F], F]:
-        """``handler(params)`` receives one of the agent's own notifications. Calls are serial,
-        in the order of arrival."""
+        """Register ``handler(params)``, which receives one of the agent's own notifications.
+
+        Calls are serial, in the order of arrival.
+        """
         return self._extension(self.handlers.extension_notifications, method)
 
     def _extension(self, table: dict[str, Callable[..., Any]], method: str) -> Callable[[F], F]:
@@ -253,7 +270,7 @@ class Agent:
         await self.serve(await open_stdio())
 
     async def serve(self, stream: Stream) -> ConnectionLost:
-        """Serve one client on a stream until it ends; returns why it ended."""
+        """Serve one client on a stream until it ends. Returns the reason why it ended."""
         try:
             self._require_prompt()
             connection = Connection(stream, End.AGENT, Server(self), settings=self._settings)
@@ -287,6 +304,6 @@ class Agent:
 
 
 def _require_name(name: object, use: str) -> None:
-    """Raise `UsageError` for a decorator that was used without its name argument."""
+    """Raise `UsageError` if a decorator was used without its name argument."""
     if not isinstance(name, str):
         raise UsageError(f"the name is missing: write {use}")

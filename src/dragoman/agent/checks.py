@@ -1,4 +1,4 @@
-"""Check what an author passes before it is sent, so that errors are raised in the author's own
+"""Validate an author's arguments before they are sent, so that errors are raised in the author's
 code.
 
 Checks updates, blocks, plans and enumerated values. Streamed text is not checked here: `turn`
@@ -16,9 +16,10 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.codec import UNDECODABLE, convert
+from dragoman.dialects.acp.v1.codec import convert
 from dragoman.dialects.acp.v1.shape import EXTRA, Unknown
 from dragoman.errors import UsageError
+from dragoman.wire.messages import UNDECODABLE
 
 _UPDATES: Final[tuple[type, ...]] = get_args(acp.SessionUpdate)
 _BLOCKS: Final[tuple[type, ...]] = get_args(acp.ContentBlock)
@@ -37,7 +38,7 @@ _decoders: Final[dict[type, Any]] = {}
 
 
 def block(content: object, method: str) -> acp.ContentBlock:
-    """The content of a message chunk that is not plain text. Raises `TypeError`."""
+    """Return the content of a message chunk that is not plain text. Raises `TypeError`."""
     if isinstance(content, str):
         return acp.TextContent(text=str(content))
     if isinstance(content, _BLOCKS):
@@ -50,7 +51,7 @@ def update(value: object) -> None:
     """Raise `TypeError` for a value that is not a complete, valid update of the protocol."""
     if not isinstance(value, _UPDATES):
         hint = ": text is sent with turn.say()" if isinstance(value, str) else ""
-        raise TypeError(f"turn.update() takes an update of ACP, not {_named(value)}{hint}")
+        raise TypeError(f"turn.update() takes an ACP update, not {_named(value)}{hint}")
     if isinstance(value, _CHUNKS):
         text = value.content
         if type(text) is acp.TextContent and type(text.text) is str and text.annotations is None:
@@ -83,7 +84,7 @@ def _marked(entry: acp.PlanEntry) -> None:
         if value not in known:
             there_are = ", ".join(sorted(known))
             raise UsageError(
-                f"there is no {name} {value!r} of a plan's entry; there are {there_are}"
+                f"a plan entry cannot have the {name} {value!r}; use one of {there_are}"
             )
 
 
@@ -98,7 +99,9 @@ def tool(*, title: object = None, kind: object = None, status: object = None) ->
             raise TypeError(f"the {what} of a tool call must be text, not {_named(value)}")
         if value not in known:
             there_are = ", ".join(sorted(known))
-            raise UsageError(f"there is no {what} {value!r} of a tool call; there are {there_are}")
+            raise UsageError(
+                f"a tool call cannot have the {what} {value!r}; use one of {there_are}"
+            )
 
 
 def permission(tool_call: object, options: object) -> None:
@@ -112,6 +115,12 @@ def permission(tool_call: object, options: object) -> None:
     for option in options:  # type: ignore[attr-defined]
         if not isinstance(option, acp.PermissionOption):
             raise TypeError(f"an option must be a PermissionOption, not {_named(option)}")
+    id, title, kind = tool_call.tool_call_id, tool_call.title, tool_call.kind
+    if type(id) is type(title) is str and (kind is None or isinstance(kind, str)):
+        # Most questions have nothing else that could be invalid. This saves a tenth of the agent's
+        # time for a question.
+        if tool_call == acp.ToolCallUpdate(tool_call_id=id, title=title, kind=kind):
+            return
     _require(tool_call)
 
 
@@ -133,7 +142,7 @@ def tokens(input: object, output: object) -> tuple[int, int]:
 
 
 def file_path(value: object) -> None:
-    """Raise for an invalid path of a client's file: it must be absolute on the client's system."""
+    """Raise for an invalid file path: it must be absolute on the client's system."""
     text(value, "the path of a file")
     path = str(value)
     if not path.startswith("/") and not PureWindowsPath(path).is_absolute():
@@ -147,7 +156,7 @@ _NO_YIELD: Final = "a handler must not `yield`: send each piece with `await turn
 
 
 def handler(value: object, name: str, *arguments: str) -> None:
-    """Raise `UsageError` for a value that cannot be called as a handler with these arguments."""
+    """Raise `UsageError` if the value cannot be called as a handler with these arguments."""
     if not callable(value):
         raise UsageError(
             f"a handler must be a function, not {_named(value)}: decorate one with @{name}"
@@ -172,13 +181,15 @@ def handler(value: object, name: str, *arguments: str) -> None:
 
 
 def listed(values: object, what: str) -> None:
-    """Raise `TypeError` for text in place of a list: it would be split into letters."""
+    """Raise `TypeError` for text instead of a list, because it would be split into letters."""
+    if type(values) is list or type(values) is tuple:
+        return
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise TypeError(f"{what} must be a list, not {_named(values)}")
 
 
 def end(answer: Any) -> acp.PromptResponse:
-    """The response to a prompt from the handler's return value. Raises `UsageError`."""
+    """Return the response to a prompt from the handler's return value. Raises `UsageError`."""
     if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
         return answer
     if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
@@ -187,7 +198,7 @@ def end(answer: Any) -> acp.PromptResponse:
 
 
 def _not_an_end(answer: object) -> UsageError:
-    """The error for an invalid return value of a prompt handler."""
+    """Return the error for an invalid return value of a prompt handler."""
     known = ", ".join(sorted(_STOP_REASONS))
     if isinstance(answer, acp.PromptResponse):
         return UsageError(

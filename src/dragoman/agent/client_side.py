@@ -1,4 +1,4 @@
-"""What an agent may request from its client: files, terminals, permission, user input.
+"""Requests of an agent to its client: files, terminals, permission, user input.
 
 Sends the agent's outbound requests and checks their gates: a service that the client did not
 advertise is not requested. May be used from any thread.
@@ -21,6 +21,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Gate, Method
 from dragoman.errors import InvalidAnswer, Unsupported, UsageError
 from dragoman.rpc import Connection
+from dragoman.wire.messages import UNDECODABLE
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -80,7 +81,7 @@ class ClientSide:
         return self._capabilities
 
     def can(self, capability: str) -> bool:
-        """Whether the client advertised a capability, by its dotted wire name."""
+        """Return whether the client advertised a capability, by its dotted wire name."""
         return Gate("client", (capability,)).is_open(self._capabilities)
 
     def _require(self, capability: str, what: str) -> None:
@@ -105,7 +106,7 @@ class ClientSide:
         tool_call: acp.ToolCallUpdate,
         options: Sequence[acp.PermissionOption] = DEFAULT_OPTIONS,
     ) -> acp.PermissionOption | None:
-        """Ask whether a tool call may run. Returns the chosen option, None if it was cancelled.
+        """Ask whether a tool call may run. Returns the chosen option, or None if it was cancelled.
 
         The result is truthy only if the option allows the call. An answer that is not one of the
         options counts as a refusal, never as consent.
@@ -131,7 +132,7 @@ class ClientSide:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """The text of a file as the client sees it, including unsaved changes."""
+        """Return the text of a file as the client sees it, including unsaved changes."""
         self._require("fs.readTextFile", "read files for its agent")
         checks.file_path(path)
         response = await self._ask(
@@ -163,7 +164,7 @@ class ClientSide:
         env: Mapping[str, str] | None = None,
         output_byte_limit: int | None = None,
     ) -> Terminal:
-        """Run a command through the client. Release it when done: use it with ``async with``."""
+        """Run a command through the client. It must be released: use it with ``async with``."""
         self._require("terminal", "run commands for its agent")
         checks.text(command, "the command of a terminal")
         checks.listed(args, "the arguments of a command")
@@ -188,7 +189,7 @@ class ClientSide:
     async def ask_form(
         self, message: str, schema: acp.ElicitationSchema, *, tool_call_id: str | None = None
     ) -> acp.CreateElicitationResponse:
-        """Ask the user to fill in a form. Never for secrets."""
+        """Ask the user to fill in a form. Never use it for secrets."""
         self._require("elicitation.form", "ask its user with forms")
         return await self._elicit(
             acp.ElicitationForm(
@@ -233,7 +234,7 @@ class ClientSide:
         raw = await self._home.run(lambda: self._connection.call(name, params))
         try:
             return msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     @awaited("client.notify_extension(…)")
@@ -271,7 +272,7 @@ class Terminal:
 
     @awaited("terminal.output(…)")
     async def output(self) -> acp.TerminalOutputResponse:
-        """Its output so far."""
+        """Return its output so far."""
         return await self._client._ask(
             acp.TERMINAL_OUTPUT,
             acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),

@@ -1,8 +1,8 @@
 """Slash commands: find one at the beginning of a prompt.
 
-The syntax is a slash, a name, and the text after it. The list of commands is not known here. A path
-such as ``/usr/bin`` is not a command. A sentence that begins with a path, ``/etc is broken``, looks
-like one, so the caller checks it against the commands that exist.
+The syntax is a slash, a name, and the text after it. A path such as ``/usr/bin`` is not a command.
+A sentence that begins with a path, ``/etc is broken``, looks like one, so the caller compares it
+with the existing commands.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ class Command(Struct, frozen=True):
 
 
 def is_name(name: str) -> bool:
-    """Whether this is a valid name for a command."""
+    """Return whether this is a valid name for a command."""
     return re.fullmatch(_NAME, name) is not None
 
 
 def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
-    """The command at the beginning of a prompt, if any: only the first block can hold one."""
+    """Return the command at the beginning of a prompt, if any. Only the first block can contain
+    one."""
     if not prompt or not isinstance(prompt[0], acp.TextContent):
         return None
     match = _COMMAND.match(prompt[0].text.strip())
@@ -40,14 +41,17 @@ def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
 
 
 def missing(name: str, known: Iterable[str]) -> str:
-    """The message to the user for a command that does not exist."""
+    """Return the message to the user for a command that does not exist."""
     names = ", ".join(f"/{each}" for each in known)
     return f"There is no command /{name}. The commands are: {names}."
 
 
 def is_meant(command: Command, known: Iterable[str]) -> bool:
-    """Whether a user who typed a command that does not exist most likely meant one: it stands
-    alone, or is similar to the name of an existing one. Anything else is an ordinary prompt."""
+    """Return whether a user who typed an unknown command most likely meant a command: it is the
+    whole prompt, or similar to the name of an existing command.
+
+    Anything else is an ordinary prompt.
+    """
     if not command.input:
         return True
     # Not at the top: few prompts get here.

@@ -28,15 +28,15 @@ class LoopAccess:
         self._left = False
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run in the connection's loop and await the result, from that loop or another one."""
+        """Run work in the connection's loop and await the result, from that loop or another one."""
         if threading.get_ident() == self.thread:
             return await work()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     def wait(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
-        """Run in the connection's loop and block for the result, from a thread without a loop.
+        """Run work in the connection's loop and block for the result, from a thread without a loop.
 
-        Raises `asyncio.CancelledError` if `call_off` was or is called, or the loop is closed.
+        Raises `asyncio.CancelledError` if `call_off` was or is called, or if the loop is closed.
         With `last`, the work still runs after `call_off`.
         """
         try:

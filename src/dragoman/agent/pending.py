@@ -1,7 +1,7 @@
-"""The awaitables that the methods of a turn return: they detect a missing `await`.
+"""Awaitables returned by the methods of a turn, which detect a missing `await`.
 
 They have no truth value, so that `if turn.ask_permission(…)` without `await` raises instead of
-reading as consent, and they report themselves if dropped without having been awaited. The turn
+reading as consent, and those that were not awaited are reported at the end of the turn. The turn
 decides what happens with such a report.
 """
 
@@ -18,23 +18,31 @@ T = TypeVar("T")
 
 
 class AwaitedCalls:
-    """The calls of one turn that must be awaited, and those that never will be."""
+    """The calls of one turn that must be awaited."""
 
-    __slots__ = ("dropped", "waiting")
+    __slots__ = ("unused", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: dict[int, tuple[str, str, int]] = {}
-        """The call and its source location, by the identity of the returned object."""
-        self.dropped: list[str] = []
+        self.waiting: dict[int, Pending[Any]] = {}
+        """The calls that were not awaited yet, by identity. The reference keeps a call that its
+        author drops, so that it is still reported at the end of the turn."""
+        self.unused: list[str] = []
+        """Other objects that were created and not used, as the author wrote them."""
 
     def unawaited(self) -> list[str]:
-        """Every call that was not awaited, as the author wrote it."""
-        return [*self.dropped, *map(_shown, tuple(self.waiting.values()))]
+        """Return every call that was not awaited, as the author wrote it, and forget them."""
+        calls = self._close()
+        return [*self.unused, *(call.place() for call in calls)]
 
+    def _close(self) -> tuple[Pending[Any], ...]:
+        """Close the calls: otherwise Python would warn and name an internal method."""
+        calls = tuple(self.waiting.values())
+        for call in calls:
+            call.close()
+        return calls
 
-def _shown(call: tuple[str, str, int]) -> str:
-    what, file, line = call
-    return f"{what} at {file}:{line}"
+    def __del__(self) -> None:
+        self._close()
 
 
 class Owner(Protocol):
@@ -47,23 +55,30 @@ class Owner(Protocol):
 class Pending(Coroutine[Any, Any, T]):
     """A coroutine that reports a missing `await`."""
 
-    __slots__ = ("_begun", "_inner", "_owner", "_what")
+    __slots__ = ("_begun", "_code", "_inner", "_line", "_waiting", "_what")
 
     def __init__(self, inner: Coroutine[Any, Any, T], owner: Owner, what: str) -> None:
         caller = sys._getframe(2)
         self._begun = False
         self._inner = inner
-        self._owner = owner
         self._what = what
-        owner._calls.waiting[id(self)] = (what, caller.f_code.co_filename, caller.f_lineno)
+        self._code = caller.f_code
+        self._line = caller.f_lineno
+        self._waiting = owner._calls.waiting
+        self._waiting[id(self)] = self
+
+    def place(self) -> str:
+        """Return the call and its source location."""
+        return f"{self._what} at {self._code.co_filename}:{self._line}"
 
     def _begin(self) -> None:
-        """Stop tracking it."""
+        """Stop tracking the call."""
         self._begun = True
-        self._owner._calls.waiting.pop(id(self), None)
+        self._waiting.pop(id(self), None)
 
     def __await__(self) -> Generator[Any, Any, T]:
-        self._begin()
+        self._begun = True
+        self._waiting.pop(id(self), None)
         return self._inner.__await__()
 
     def send(self, value: Any) -> Any:
@@ -87,7 +102,7 @@ class Pending(Coroutine[Any, Any, T]):
         self._inner.close()
 
     def _misused(self) -> str:
-        """Raise the error for using it without `await`."""
+        """Raise the error for using the call without `await`."""
         self.close()
         return f"{self._what} must be awaited: write `await {self._what}`"
 
@@ -114,13 +129,6 @@ class Pending(Coroutine[Any, Any, T]):
 
     def __repr__(self) -> str:
         return f"<{self._what}, {'awaited' if self._begun else 'not awaited'}>"
-
-    def __del__(self) -> None:
-        if not self._begun:
-            # Otherwise Python would warn and name an internal method.
-            self._inner.close()
-            calls = self._owner._calls
-            calls.dropped.append(_shown(calls.waiting.pop(id(self))))
 
 
 def awaited(what: str) -> Callable[[F], F]:

@@ -1,8 +1,8 @@
 """Serve one client: the protocol side of an agent.
 
-Holds the state of one connection: the handshake, its sessions, the turn of each. Requests of other
-sessions, and cancels, are read while a prompt runs. The agent's work is done by the handlers of an
-`Agent`.
+Holds the state of one connection: the handshake, its sessions, the turn of each. Cancels and
+requests for other sessions are read while a prompt runs. The agent's work is done by the handlers
+of an `Agent`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dragoman.dialects.acp.v1.shape import ours_in
 from dragoman.errors import ConnectionLost, RemoteError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
-from dragoman.wire.messages import Notification, Request
+from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.agent")
 
 CANCEL_GRACE: Final = 5.0
-"""How long a cancelled handler may take to end before its prompt gets a response without it."""
+"""Seconds that a cancelled handler may take to end before its prompt is answered without it."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -175,17 +175,15 @@ class Server:
     def notification(self, notification: Notification) -> None:
         if self._document is not None:
             self._document.notification(notification)
-        elif notification.method == acp.SESSION_CANCEL.name:
+        elif notification.method in (acp.SESSION_CANCEL.name, acp.CANCEL_REQUEST.name):
             self._cancel(notification)
-        elif notification.method == acp.CANCEL_REQUEST.name:
-            self._cancel_request(notification)
         else:
             handler = self._handlers.extension_notifications.get(notification.method)
             if handler is not None:
                 self._hear(handler, notification)
 
     def _hear(self, handler: Callable[..., Any], notification: Notification) -> None:
-        """Call an author's handler with a notification, after those before it."""
+        """Call an author's handler with a notification, after those for earlier ones."""
         if self._told is None:
             connection = self.connection
             self._told = HandlerLane(
@@ -203,15 +201,15 @@ class Server:
         return self._agent
 
     def greet(self, client: acp.InitializeRequest) -> None:
-        """Record the client's introduction; only the first one counts."""
+        """Record the client's introduction. Only the first one counts."""
         self._client = self._client or client
 
     def can(self, method: Method[Any, Any]) -> bool:
-        """Whether the agent has a handler for this."""
+        """Return whether the agent has a handler for this."""
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Run what an ACP client would request."""
+        """Run a method as if an ACP client had requested it."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
@@ -339,8 +337,8 @@ class Server:
         )
 
     def _require_idle(self, session_id: str) -> None:
-        """Reopening a session creates a new object: a turn of the old one would continue where
-        neither a cancel nor a second prompt finds it."""
+        """Raise if the turn of a session to be reopened is running: reopening creates a new object,
+        and neither a cancel nor a second prompt would find the old turn."""
         session = self._sessions.get(session_id)
         if session is not None and session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -370,6 +368,7 @@ class Server:
         if session is not None and session.turn is not None:
             turn = session.turn
             turn.stop()
+            # `_run_turn` ends after `CANCEL_GRACE`, whatever the handler does.
             await turn.ended.wait()
 
     def _announce_commands(self, session: Session) -> None:
@@ -447,8 +446,8 @@ class Server:
     # -- turns
 
     def _prompt(self, params: acp.PromptRequest) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn. Now and not in the coroutine, which starts after everything that
-        arrived together: a cancel right after its prompt would find no turn."""
+        """Begin a turn. This happens now and not in the coroutine, which starts after everything
+        that arrived with it: a cancel right after its prompt would find no turn."""
         session = self._session(params.session_id)
         if session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -484,7 +483,7 @@ class Server:
         return turn.with_tokens(checks.end(answer))
 
     async def _answer(self, turn: Turn) -> Any:
-        """The result of the author's handler, or its exception as a value, which the caller
+        """Return the result of the author's handler, or its exception as a value, which the caller
         raises."""
         known = self._handlers.commands
         command = commands.parse(turn.prompt) if known else None
@@ -498,30 +497,26 @@ class Server:
             return _uncaught(error) if _came_from_client(error) else error
         except Exception as error:
             if turn.cancelled:
-                # The response then is "cancelled", and this error would be lost.
+                # The response will be "cancelled", so this error would be lost otherwise.
                 log.exception("a prompt handler failed while it was cancelled")
                 return None
             return error.with_traceback(_of_author(error.__traceback__))
         await turn.say(commands.missing(command.name, known))
-        # Nothing was done, and the caller must not take it for success.
+        # Nothing was done, and the caller must not mistake it for success.
         return acp.StopReason.REFUSAL
 
     def _cancel(self, notification: Notification) -> None:
+        """Cancel a turn, or a request."""
         try:
-            message = acp.SESSION_CANCEL.decode_params(notification.params)
+            if notification.method == acp.SESSION_CANCEL.name:
+                self.stop(acp.SESSION_CANCEL.decode_params(notification.params).session_id)
+                return
+            id = acp.CANCEL_REQUEST.decode_params(notification.params).request_id
         except msgspec.ValidationError as error:
-            log.warning("a session/cancel could not be decoded: %s", error)
+            log.warning("a %s could not be decoded: %s", notification.method, error)
             return
-        self.stop(message.session_id)
-
-    def _cancel_request(self, notification: Notification) -> None:
-        try:
-            message = acp.CANCEL_REQUEST.decode_params(notification.params)
-        except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request could not be decoded: %s", error)
-            return
-        if message.request_id is not None:
-            self.connection.cancel_inbound(message.request_id)
+        if id is not None:
+            self.connection.cancel_inbound(id)
 
 
 async def _just(answer: Any) -> Any:
@@ -529,7 +524,8 @@ async def _just(answer: Any) -> Any:
 
 
 def _of_author(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without dragoman's frames at its beginning: only a part of it is shown."""
+    """Return a traceback without dragoman's frames at its beginning, because only part of it is
+    shown."""
     rest = traceback
     while rest is not None and rest.tb_frame.f_globals.get("__name__") in (__name__, _THREADS):
         rest = rest.tb_next
@@ -540,8 +536,8 @@ _THREADS: Final = run_in_thread.__module__
 
 
 def _came_from_client(error: RemoteError) -> bool:
-    """Whether this error is the client's response to a request of ours, and not the author's
-    own: then it was raised in `rpc`."""
+    """Return whether this error is the client's response to one of our requests, rather than the
+    author's own: then it was raised in `rpc`."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -550,9 +546,9 @@ def _came_from_client(error: RemoteError) -> bool:
 
 
 def _uncaught(error: RemoteError) -> Exception:
-    """The error for a handler that does not catch a client's refusal. As a response to the
-    client its code would mean something else: that the session is unknown, or that the prompt
-    method does not exist, so that the client might send the prompt again."""
+    """Return the error for a handler that does not catch a client's refusal. The client's own code
+    would mislead the client: it could mean that the session is unknown, or that the prompt method
+    does not exist, so that the client sends the prompt again."""
     failure = RuntimeError(f"a handler did not catch an error from its client: {error}")
     failure.__cause__ = error
     return failure
@@ -571,5 +567,5 @@ def _invalid(message: str) -> RemoteError:
 def _plain(raw: Raw) -> Any:
     try:
         return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error

@@ -23,16 +23,16 @@ class Session:
     """One conversation with a client."""
 
     __slots__ = (
+        "_meta",
+        "_options",
+        "_state",
         "additional_directories",
         "choices",
         "client",
         "cwd",
         "id",
         "mcp_servers",
-        "meta",
         "mode",
-        "options",
-        "state",
         "turn",
     )
 
@@ -51,20 +51,45 @@ class Session:
         self.cwd = cwd
         self.additional_directories = tuple(additional_directories)
         self.mcp_servers = tuple(mcp_servers)
-        self.meta = dict(meta or {})
-        """What the client sent in `_meta` when it opened the session."""
+        # Created on first use: most sessions need none of them, and they take a third of a
+        # session's memory.
+        self._meta = dict(meta) if meta else None
+        self._options: dict[str, str | bool] | None = None
+        self._state: Any = None
         self.client = client
         """The client's own description from the handshake."""
         self.choices = settings or SessionSettings((), ())
         """The choices that the client has in this session."""
         self.mode = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
-        self.options = self.choices.first_values
-        """The current values of the agent's config options. `Turn.option` changes one."""
-        self.state = SimpleNamespace()
-        """Anything the author wants to keep with the session."""
         self.turn: Turn | None = None
         """The running turn, if any."""
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The `_meta` that the client sent when it opened the session."""
+        if self._meta is None:
+            self._meta = {}
+        return self._meta
+
+    @property
+    def options(self) -> dict[str, str | bool]:
+        """The current values of the agent's config options. `Turn.option` changes one."""
+        if self._options is None:
+            self._options = self.choices.first_values
+        return self._options
+
+    @property
+    def state(self) -> Any:
+        """Anything the author wants to keep with the session: attributes can be set on it, and it
+        can be replaced."""
+        if self._state is None:
+            self._state = SimpleNamespace()
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r} in {str(self.cwd)!r}>"
@@ -77,10 +102,10 @@ class Session:
     # -- modes and options
 
     def choose_from(self, settings: SessionSettings) -> None:
-        """Give this session other choices than the agent's other sessions."""
+        """Give this session choices that differ from those of the agent's other sessions."""
         self.choices = settings
         self.mode = settings.first_mode
-        self.options = settings.first_values
+        self._options = None
 
     def switch_mode(self, mode_id: str) -> None:
         """Change the mode without notifying the client."""
@@ -95,9 +120,10 @@ class Session:
         self.options[option_id] = value
 
     def mode_state(self) -> acp.SessionModeState | None:
-        """The modes as the client sees them."""
+        """Return the modes as the client sees them."""
         return self.choices.mode_state(self.mode)
 
     def config_options(self) -> list[acp.SessionConfigOption]:
-        """The config options as the client sees them, including the mode."""
-        return self.choices.config_options(self.mode, self.options, self.client.client_capabilities)
+        """Return the config options as the client sees them, including the mode."""
+        values = self.options if self.choices.options else {}
+        return self.choices.config_options(self.mode, values, self.client.client_capabilities)

@@ -1,9 +1,9 @@
-"""What a client may choose in a session: modes, and config options.
+"""The choices that a client has in a session: modes and config options.
 
 Defines the choices, their allowed values, and how they look to one client. The protocol offers
-modes in two ways, as modes and as an option of the category ``mode``; both are made here from the
-same value, so that they cannot differ. `server` and `turn` change a choice; the author decides what
-it means.
+modes in two ways, as modes and as an option of the category ``mode``; both are derived here from
+the same value, so that they cannot differ. `server` and `turn` change a choice; the author decides
+what it means.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class SessionSettings:
             names.append(MODE_OPTION)
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(f"there are two options {name!r}; modes are offered as one")
+                raise UsageError(
+                    f"two options are named {name!r}: modes are also offered as an option"
+                )
 
     @property
     def first_mode(self) -> str | None:
@@ -51,7 +53,7 @@ class SessionSettings:
         return mode_id in self._mode_ids
 
     def allows(self, option_id: str, value: object) -> bool:
-        """Whether this option exists and accepts this value."""
+        """Return whether this option exists and accepts this value."""
         option = next((each for each in self.options if each.id == option_id), None)
         if option is None:
             return False
@@ -60,7 +62,7 @@ class SessionSettings:
         return value in listed_values(option)
 
     def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
-        """The modes as a client sees them; None if there are none."""
+        """Return the modes as a client sees them, or None if there are none."""
         if mode_id is None:
             return None
         return acp.SessionModeState(current_mode_id=mode_id, available_modes=self.modes)
@@ -68,7 +70,7 @@ class SessionSettings:
     def config_options(
         self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
     ) -> list[acp.SessionConfigOption]:
-        """The options as this client may see them, the mode first."""
+        """Return the options as this client may see them, the mode first."""
         options: list[acp.SessionConfigOption] = []
         if mode_id is not None:
             options.append(

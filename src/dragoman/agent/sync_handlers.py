@@ -1,4 +1,4 @@
-"""Call the handlers of an agent: coroutines here, and plain functions each in its own thread.
+"""Call an agent's handlers: coroutines directly, and plain functions each in its own thread.
 
 `BlockingTurn` is the blocking version of `turn.Turn` that such a handler gets. When the client
 cancels, the pending and the next call on it raise `asyncio.CancelledError`. A thread that makes no
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether it is an `async` function, or an object with an `async` `__call__`."""
+    """Return whether it is an `async` function, or an object with an `async` `__call__`."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
@@ -38,11 +38,10 @@ def is_async(handler: Callable[..., Any]) -> bool:
 async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = False) -> T:
     """Run a function in a new thread and wait for it.
 
-    One thread for each, not a pool: a handler may take hours, and a full pool would stall every
-    other session.
-
-    Cancelling this does not affect the thread. With `patient`, the thread learns of it in other
-    ways, and only a second cancel stops the wait for its end.
+    Each call gets its own thread instead of one from a pool: a handler may take hours, and a full
+    pool would stall every other session. Cancelling this does not affect the thread. With
+    `patient`, the thread is notified in other ways, and only a second cancel stops the wait for its
+    end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -78,7 +77,7 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
 
 
 class BlockingTurn:
-    """A `Turn` for plain functions: the same names, every method returns when it is done."""
+    """A `Turn` for plain functions, with the same methods; each returns when it is done."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
@@ -263,14 +262,14 @@ def run_with_turn(
 async def run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
-    """The same, and an error if the handler did not await its updates."""
+    """Call a handler that gets a turn, and raise an error if it did not await its updates."""
     assert handler is not None
     # A plain function cannot forget an `await`, and may have made its updates in several threads.
     counted = is_async(handler)
     try:
         answer = await run_with_turn(handler, turn, *before, after=after)
     except SystemExit as error:
-        # It would end the loop, and the client would see its request as cancelled.
+        # The exception would end the loop, and the client would see its request as cancelled.
         failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
         raise failure.with_traceback(error.__traceback__) from None
     except Exception as error:

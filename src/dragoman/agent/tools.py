@@ -1,7 +1,7 @@
 """A tool call that an agent reports while it runs, as a context manager.
 
-Handles the life of one reported call: announced on entering, completed on leaving, failed if the
-block raises. It runs nothing and does not decide whether the tool may run.
+Handles the lifecycle of one reported call: announced on entering, completed on leaving, failed if
+the block raises. It runs nothing and does not decide whether the tool may run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ToolCall:
     def __del__(self) -> None:
         if not self._announced:
             use = "async with" if self._async else "with"
-            self._calls.dropped.append(f"turn.tool({self._first.title!r}), use it as `{use}`")
+            self._calls.unused.append(f"turn.tool({self._first.title!r}), use it with `{use}`")
 
     async def __aexit__(
         self,
@@ -83,7 +83,7 @@ class ToolCall:
         raw_input: Any = None,
         raw_output: Any = None,
     ) -> None:
-        """Report what changed. `content` and `locations` replace what was reported before."""
+        """Report changes. `content` and `locations` replace what was reported before."""
         checks.tool(title=title, kind=kind, status=status)
         if content is not None:
             self._content = list(content)
@@ -116,7 +116,7 @@ class ToolCall:
 
     @awaited("tool.diff(…)")
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
-        """Add a change of a file; without `old_text` the file is new."""
+        """Add a change to a file; without `old_text` the file is new."""
         await self.add(acp.Diff(path=path, new_text=new_text, old_text=old_text))
 
     @awaited("tool.fail(…)")

@@ -32,7 +32,7 @@ from dragoman.rpc import Connection
 T = TypeVar("T")
 
 UPDATES_PER_BREATH: Final = 128
-"""After this many updates the loop runs other tasks, so that a cancel is read while an agent
+"""Number of updates after which the loop runs other tasks, so that a cancel is read while an agent
 streams."""
 
 
@@ -57,7 +57,7 @@ class Turn:
         """Number of updates created; awaiting an update sends it."""
         self._sent = 0
         self._elsewhere = False
-        """Whether another thread took part: then these counts are meaningless."""
+        """Whether another thread took part. Then these counts are meaningless."""
         self._calls = AwaitedCalls()
         """The calls of the handler on this turn that are not awaited yet."""
         self.session = session
@@ -74,7 +74,7 @@ class Turn:
         self.cancelled = False
         """Whether the client cancelled the turn."""
         self.over = False
-        """Whether the prompt was answered: nothing more can be sent in this turn."""
+        """Whether the prompt was answered. Then nothing more can be sent in this turn."""
         self._work: asyncio.Task[Any] | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the client has cancelled the turn."""
@@ -99,7 +99,7 @@ class Turn:
         return commands.parse(self.prompt)
 
     def blocks(self, kind: type[T]) -> list[T]:
-        """The blocks of the prompt of one kind, such as `ImageContent`."""
+        """Return the blocks of one type in the prompt, such as `ImageContent`."""
         return [block for block in self.prompt if isinstance(block, kind)]
 
     # -- output
@@ -152,7 +152,7 @@ class Turn:
     def echo(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Stream a chunk of a user message: for replaying a history."""
+        """Stream a chunk of a user message, to replay a history."""
         block = _block(content, "echo")
         self._made += 1
         return self._send(acp.UserMessageChunk(content=block, message_id=message_id))
@@ -178,7 +178,7 @@ class Turn:
 
     @awaited("turn.mode(…)")
     async def mode(self, mode_id: str) -> None:
-        """Change the session's mode, and notify the client in both forms that it may know."""
+        """Change the session's mode, and notify the client in both forms that it may support."""
         self.session.switch_mode(mode_id)
         await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
@@ -251,7 +251,10 @@ class Turn:
         tool: ToolCall | acp.ToolCallUpdate | str,
         options: Sequence[acp.PermissionOption] | None = None,
     ) -> bool:
-        """Ask whether something may be done. Truthy only for an option that allows it."""
+        """Ask whether something may be done.
+
+        The result is truthy only for an option that allows it.
+        """
         if isinstance(tool, ToolCall):
             chosen = await tool.permission(options)
         else:
@@ -270,7 +273,7 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """The text of a file as the client sees it, including unsaved changes."""
+        """Return the text of a file as the client sees it, including unsaved changes."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     @awaited("turn.write_file(…)")
@@ -286,13 +289,13 @@ class Turn:
     # -- for the server
 
     def begin(self, work: asyncio.Task[Any]) -> None:
-        """Set `work`, the task that answers the prompt."""
+        """Set the task that answers the prompt."""
         self._work = work
         if self.cancelled:
             work.cancel()
 
     def stop(self) -> None:
-        """The client cancelled or disconnected: cancel the handler, once."""
+        """Cancel the handler, once, because the client cancelled or disconnected."""
         if not self.cancelled and not self.over:
             self.cancelled = True
             self.stopped.set_result(None)
@@ -301,9 +304,9 @@ class Turn:
                 self._work.cancel()
 
     def unsent(self, *, counted: bool = True) -> str | None:
-        """The error for a handler that has ended without awaiting its calls.
+        """Return the error for a handler that has ended without awaiting its calls.
 
-        Message chunks are `counted`, which is correct only if one thread makes them all.
+        Message chunks are `counted`, which is correct only if a single thread creates them.
         """
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
@@ -316,7 +319,7 @@ class Turn:
         return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
 
     def with_tokens(self, response: acp.PromptResponse) -> acp.PromptResponse:
-        """The response to the prompt, with the tokens that the turn used."""
+        """Return the response to the prompt, with the tokens that the turn used."""
         if self._tokens is None or "usage" in (response.extra or {}):
             return response
         input, output = self._tokens
@@ -330,7 +333,7 @@ class Turn:
     # -- for a thread without a loop
 
     def wait_for(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
-        """Run in the connection's loop and wait for it; see `LoopAccess.wait`."""
+        """Run work in the connection's loop and wait for the result; see `LoopAccess.wait`."""
         return self._home.wait(work, last=last)
 
 

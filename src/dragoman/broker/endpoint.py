@@ -1,7 +1,8 @@
 """Paths of a broker's socket, lock, record and log files.
 
-Creates the directory for them with mode 0700 and refuses one of another user. Opens no socket and
-takes no lock; `broker.client.find_or_start` and `broker.server.process` do.
+Creates the directory for them with mode 0700, and refuses one that belongs to another user. Opens
+no socket and takes no lock; `broker.client.find_or_start` and `broker.server.process` do. Also says
+whether a console is open.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ LOCK: Final = ".lock"
 STARTING: Final = ".starting"
 RECORD: Final = ".json"
 
+MAX_CONSOLES: Final = 100
+"""Maximum number of console locks to look at."""
+
 SHORT_FOLDER: Final = "/tmp/dragoman-{user}"
-"""For sockets whose path would otherwise be too long. Not TMPDIR: all callers of a user have to
-find the same directory."""
+"""Directory for sockets whose path would otherwise be too long. Not TMPDIR: all callers of a user
+have to find the same directory."""
 
 PIPE: Final = "\\\\.\\pipe\\dragoman-{name}-{key}"
 
@@ -70,7 +74,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.logs / f"broker-{self.name}.log"
 
     def record(self, pid: int) -> Path:
-        """What to clean up if the broker with this pid is killed."""
+        """Return the path of the record of what to clean up if the broker with this pid is
+        killed."""
         return self.runtime / f"{self.name}.{pid}{RECORD}"
 
     def make_safe(self) -> None:
@@ -83,15 +88,39 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 def endpoint_of(name: str, folders: Folders) -> Endpoint:
-    """The paths of the broker with this name."""
+    """Return the paths of the broker with this name."""
     return Endpoint(
         name=name, runtime=brokers_folder(folders.runtime), logs=logs_folder(folders.state)
     )
 
 
 def brokers_folder(runtime: str | os.PathLike[str]) -> Path:
-    """Directory of locks, records and sockets."""
+    """Return the directory of locks, records and sockets."""
     return Path(runtime) / "brokers"
+
+
+def consoles_folder(runtime: str | os.PathLike[str]) -> Path:
+    """Return the directory of the locks that consoles hold while they can answer questions."""
+    return Path(runtime) / "consoles"
+
+
+def console_is_open(runtime: str | os.PathLike[str]) -> bool:
+    """Return whether a console is open in which a person can answer questions."""
+    folder = consoles_folder(runtime)
+    try:
+        names = os.listdir(folder)[:MAX_CONSOLES]
+    except OSError:
+        return False
+    for name in names:
+        # Not at the top: usually no console is open.
+        from dragoman.broker.lock import is_held
+
+        with contextlib.suppress(OSError):
+            if is_held(folder / name):
+                return True
+            # The console of this lock was killed.
+            os.unlink(folder / name)
+    return False
 
 
 def logs_folder(state: str | os.PathLike[str]) -> Path:
@@ -99,7 +128,7 @@ def logs_folder(state: str | os.PathLike[str]) -> Path:
 
 
 def short_folder() -> Path:
-    """The replacement for a directory with too long a path."""
+    """Return the replacement for a directory whose path is too long."""
     user = os.getuid() if sys.platform != "win32" else 0
     return Path(SHORT_FOLDER.format(user=user))
 
@@ -115,14 +144,16 @@ def make_private(folder: Path, *, follow: bool = True) -> None:
             folders.make_private(folder)
         found = folder.stat() if follow else folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise BrokerUnavailable(f"not a folder, but needed for the broker's socket: {folder}")
+            raise BrokerUnavailable(
+                f"not a directory, but needed for the broker's socket: {folder}"
+            )
         if sys.platform == "win32":
-            # A user's directories are private there; modes say nothing.
+            # On Windows a user's directories are private, and modes mean nothing.
             return
         if found.st_uid != os.geteuid():
             raise BrokerUnavailable(
                 f"{folder} belongs to another user (uid {found.st_uid}): "
-                "set DRAGOMAN_RUNTIME_DIR to a folder of your own"
+                "set DRAGOMAN_RUNTIME_DIR to a directory that you own"
             )
         if found.st_mode & 0o077:
             folder.chmod(0o700)

@@ -17,18 +17,18 @@ from dragoman.errors import BrokerBusy, CallError, DragomanError, RemoteError, U
 from dragoman.wire import codes
 
 KEY: Final = "dragoman"
-"""Key of our part in the data of an error; other members are the peer's own."""
+"""Key of our part of an error's data; other members are the peer's own."""
 
 BUSY: Final = -32050
 """The code of `BrokerBusy` on the wire."""
 
 MAX_TEXT_SIZE: Final = 16 * 1024
-"""Maximum characters of a text field, taken from its end: the last output of a peer matters
-most."""
+"""Maximum number of characters in a text field, taken from its end: the last output of a peer
+matters most."""
 
 
 def describe(error: DragomanError) -> dict[str, Any]:
-    """JSON-RPC error data for this error."""
+    """Return the JSON-RPC error data for this error."""
     details = {name: told for name, value in vars(error).items() if (told := _plain(value))}
     return {
         KEY: {
@@ -41,7 +41,7 @@ def describe(error: DragomanError) -> dict[str, Any]:
 
 
 def revive(data: Any, message: str = "") -> DragomanError | None:
-    """The error described by such data; None if it has no part of ours."""
+    """Return the error described by such data, or None if it contains no error of ours."""
     told = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("errorClass"), str):
         return None
@@ -61,7 +61,8 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """The JSON-RPC error for a caller: the peer's own unchanged, ours with its class added."""
+    """Return the JSON-RPC error for a caller: the peer's own unchanged, or ours with its class
+    added."""
     if isinstance(error, RemoteError):
         data = with_stderr(error.data, stderr_of(error))
         return RemoteError(error.code, error.message, data)
@@ -77,12 +78,15 @@ def refusal(error: DragomanError) -> RemoteError:
 
 
 def busy(limit: int) -> BrokerBusy:
-    """The error for exceeding the limit of requests."""
-    return BrokerBusy(f"{limit} requests already wait at this broker; try again when some are done")
+    """Return the error for exceeding the limit of requests."""
+    return BrokerBusy(
+        f"{limit} requests are already waiting at this broker; try again when some are done"
+    )
 
 
 def _plain(value: Any) -> tuple[Any] | None:
-    """A value as JSON, in a tuple because it may be None; empty if JSON cannot represent it."""
+    """Return a value as JSON, wrapped in a tuple because it may be None; None if JSON cannot
+    represent it."""
     if isinstance(value, str):
         return (value[-MAX_TEXT_SIZE:],)
     try:
@@ -103,7 +107,7 @@ def _kinds() -> dict[str, type[DragomanError]]:
 
 
 def _classes() -> dict[str, type[DragomanError]]:
-    """The base class of each stable name: subclasses share their parent's."""
+    """Return the base class for each stable name, which subclasses share."""
     found: dict[str, type[DragomanError]] = {}
     for kind in _all(DragomanError):
         found.setdefault(kind.error_class, kind)

@@ -4,6 +4,8 @@ The operating system holds the lock (flock, msvcrt), so it is released however t
 file without a holder means nothing. The text in the file identifies the last holder. A file is
 removed only while its lock is held, and `try_lock` checks afterwards that the path still names the
 locked file: otherwise two processes could hold "the same" lock on two files.
+
+An open console that can answer questions is also marked by a lock that it holds.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import msgspec
 
 from dragoman.transports.file_lock import take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.endpoint import Endpoint
+    from dragoman.paths import Paths
 
 MAX_TEXT_SIZE: Final = 4096
-"""Maximum bytes read of a holder's text."""
+"""Maximum number of bytes read from the text that the lock's holder wrote."""
 
 
 class HeldLock:
@@ -39,8 +43,8 @@ class HeldLock:
 
     @property
     def in_place(self) -> bool:
-        """Whether the path still names the file: otherwise other processes cannot see that the
-        lock is held."""
+        """Whether the path still names the file. Otherwise other processes cannot see that the lock
+        is held."""
         return self._fd >= 0 and _is_file(self._fd, self.path)
 
     def write(self, text: bytes) -> None:
@@ -50,7 +54,7 @@ class HeldLock:
         os.write(self._fd, text)
 
     def release(self, *, remove: bool = True) -> None:
-        """Release it and remove the file, if it is still ours. Idempotent."""
+        """Release the lock and remove the file, if it is still ours. Idempotent."""
         if self._fd < 0:
             return
         remove = remove and self.in_place
@@ -63,7 +67,8 @@ class HeldLock:
             # Closing releases the lock too.
             os.close(fd)
         if remove and sys.platform == "win32":
-            # An open file cannot be removed there; one that another process has locked since stays.
+            # On Windows an open file cannot be removed. A file that another process has locked
+            # since then stays.
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
 
@@ -75,7 +80,8 @@ class HeldLock:
 
 
 def try_lock(path: Path) -> HeldLock | None:
-    """Take the lock now; None if it is held. Raises `OSError` if the file cannot be created."""
+    """Take the lock without waiting, or return None if it is held. Raises `OSError` if the file
+    cannot be created."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
@@ -93,7 +99,7 @@ def try_lock(path: Path) -> HeldLock | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock."""
+    """Return whether a living process holds the lock."""
     try:
         fd = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
@@ -105,7 +111,7 @@ def is_held(path: Path) -> bool:
 
 
 def read_text(path: Path) -> bytes:
-    """What the last holder wrote; empty if there is no file."""
+    """Return the text that the last holder wrote; empty if there is no file."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_TEXT_SIZE)
@@ -125,16 +131,31 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def holder_of(text: bytes) -> ProcessIdentity | None:
-    """The process that wrote its identity into a lock."""
+    """Return the process that wrote its identity into a lock."""
     try:
         return msgspec.json.decode(text, type=ProcessIdentity)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
 def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
-    """Take the name for this process and write that to the lock; None if it is held."""
+    """Take the name for this process and write its identity to the lock.
+
+    Returns None if it is held.
+    """
     lock = try_lock(endpoint.lock)
     if lock is not None:
         lock.write(msgspec.json.encode(own_identity()))
     return lock
+
+
+# -- consoles
+
+
+def mark_console(paths: Paths) -> HeldLock | None:
+    """Mark this process as a console that answers questions. Release the result at the end."""
+    from dragoman.broker.endpoint import consoles_folder, make_private
+
+    folder = consoles_folder(paths.runtime)
+    make_private(folder)
+    return try_lock(folder / f"{os.getpid()}-{os.urandom(4).hex()}.lock")

@@ -1,5 +1,4 @@
-"""The messages of a broker beyond ACP: method names ``_dragoman/…``, shapes of parameters and
-results, and `_meta.dragoman`.
+"""Messages of a broker beyond ACP: ``_dragoman/…`` methods, their schemas, and `_meta.dragoman`.
 
 `error_codec` encodes errors.
 """
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.dialects.acp.v1 import shape
-from dragoman.errors import ConfigInvalid, RemoteError
+from dragoman.errors import ConfigInvalid, InvalidAnswer, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
 from dragoman.wire.messages import UNDECODABLE
@@ -24,54 +23,60 @@ PREFIX: Final = "_dragoman/"
 
 HELLO: Final = "_dragoman/hello"
 PING: Final = "_dragoman/ping"
-"""A method that no agent implements: it costs nothing, and its error is a sign of life."""
+"""A method that no agent implements. It has no side effects, and the error response proves that the
+peer is alive."""
 STATUS: Final = "_dragoman/status"
 STOP: Final = "_dragoman/stop"
 SUBMIT: Final = "_dragoman/submit"
 ATTACH: Final = "_dragoman/attach"
 POSITION: Final = "_dragoman/position"
-"""A notification: the number of a session's next event, for an attached caller. The caller
-counts from the start and is notified where numbers are skipped."""
+"""Notification with the number of a session's next event, for an attached caller. The caller counts
+from the start and is notified when numbers are skipped."""
 DETACH: Final = "_dragoman/detach"
 RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
 RELEASE: Final = "_dragoman/release"
+RELEASED: Final = "_dragoman/released"
+"""Notification for an attached caller: the session was released, and another process may continue
+it. All its events so far are in the store."""
 TERMS: Final = "_dragoman/terms"
 TRACE: Final = "_dragoman/trace"
-"""A notification: a line between the broker and the peer, for callers that requested a trace."""
+"""Notification with a line between the broker and the peer, for callers that requested a trace."""
 WATCH: Final = "_dragoman/watch"
 """Follow the open questions of all sessions: the current ones, then `QUESTION` and `SETTLED`."""
 QUESTION: Final = "_dragoman/question"
-"""A notification: the peer asks a question that a person has to answer, for watching callers."""
+"""Notification that the peer asks a question that a person has to answer, for watching callers."""
 SETTLED: Final = "_dragoman/settled"
-"""A notification: such a question no longer waits for an answer."""
+"""Notification that such a question no longer waits for an answer."""
 ANSWER: Final = "_dragoman/answer"
-"""Answer an open question in place of the caller whose turn it is."""
+"""Answer an open question on behalf of the caller whose turn it is."""
 ANSWERED: Final = "_dragoman/answered"
-"""A notification: a permission request sent to this caller was decided by another one."""
+"""Notification that another caller decided a permission request sent to this one."""
 STDERR: Final = "_dragoman/stderr"
-"""A notification: the peer's stderr, for callers that requested it."""
+"""Notification with the peer's stderr, for callers that requested it."""
 
 META: Final = shape.META
 """Our key in a `_meta`."""
 
 LINEAGE: Final = ("depth", "lineage")
-"""The members of it that the peer gets: the lineage of a delegation."""
+"""Members of it that are passed to the peer: the lineage of a delegation."""
 
 PolicyTerms: TypeAlias = PolicyName | Policy
 """Who decides after a caller has disconnected: a preset by name, or a whole policy."""
 
 
 class Stop(Struct, rename="camel"):
-    """`_dragoman/stop`: end; with `drain` after the turns, with `if_idle` only if nothing runs."""
+    """`_dragoman/stop`: end; with `drain` after all turns have ended, with `if_idle` only if
+    nothing runs."""
 
     drain: bool = True
     if_idle: bool = False
 
 
 class CallerTerms(Struct, rename="camel"):
-    """`_dragoman/terms`, a notification: what is allowed in the turns of this caller. Callers
-    of one broker differ here, and the broker does what a caller does not offer."""
+    """`_dragoman/terms`, a notification: what is allowed in the turns of this caller. Callers of
+    one broker may have different terms. The broker itself provides services that a caller does not
+    offer."""
 
     write_files: bool = True
     agent_stderr: bool = False
@@ -93,10 +98,17 @@ class TracedLine(Struct):
 
 
 class Attach(Struct, rename="camel"):
-    """`_dragoman/attach`: follow a session from an event on; None means from now on."""
+    """`_dragoman/attach`: follow a session starting at an event; None means from now on."""
 
     session_id: str
     start: int | None = None
+
+
+class Attached(Struct):
+    """The response to `_dragoman/attach`: the numbers of the next event and of the oldest one."""
+
+    next: int
+    first: int = 0
 
 
 class Position(Struct, rename="camel"):
@@ -107,38 +119,40 @@ class Position(Struct, rename="camel"):
 
 
 class SessionParams(Struct, rename="camel"):
-    """Parameters of which only the session matters."""
+    """Parameters of which only the session id matters."""
 
     session_id: str
 
 
 class JobWanted(Struct, rename="camel"):
-    """`_dragoman/result` and `_dragoman/cancel`."""
+    """Parameters of `_dragoman/result` and `_dragoman/cancel`."""
 
     job: str
     wait: bool = False
 
 
 class Watch(Struct):
-    """`_dragoman/watch`: follow the open questions. With `answers`, a question that no caller
-    can be asked waits for an answer of this one."""
+    """`_dragoman/watch`: follow the open questions, or those of one job. With `answers`, a question
+    that no caller can answer waits for this watcher."""
 
     answers: bool = False
+    job: str | None = None
 
 
 class ShownQuestion(Struct, rename="camel", kw_only=True):
-    """`_dragoman/question`, and in the response to `_dragoman/watch`: a question for a person."""
+    """A question for a person, in `_dragoman/question` and in the response to `_dragoman/watch`."""
 
     id: str
     digest: str
-    """Digest of `method` and `params`: an answer names the question it is for."""
+    """Digest of `method` and `params`, which an answer has to repeat."""
     session_id: str
     key: str
     """Id of the session in the store."""
     job: str | None
     method: str
     params: Raw
-    """As the peer asked; for a permission, with what it reported about the tool call before."""
+    """The peer's params. Those of a permission request include what the peer reported earlier about
+    the tool call."""
     asked_at: float
 
 
@@ -150,7 +164,8 @@ class Settled(Struct):
 
 
 class QuestionAnswer(Struct):
-    """`_dragoman/answer`: the result for the peer. `digest` is that of the question as shown."""
+    """`_dragoman/answer`: the result for the peer. `digest` identifies the question in the form it
+    was shown."""
 
     id: str
     digest: str
@@ -158,7 +173,7 @@ class QuestionAnswer(Struct):
 
 
 class AnsweredElsewhere(Struct, rename="camel"):
-    """`_dragoman/answered`: which permission, and the kind of the chosen option."""
+    """`_dragoman/answered`: the permission request, and the kind of the chosen option."""
 
     session_id: str
     tool_call_id: str
@@ -185,7 +200,7 @@ class TurnBudgets(Struct, rename="camel"):
     def __post_init__(self) -> None:
         for budget in (self.first_event, self.silence, self.total):
             if budget is not None and not budget > 0:
-                raise ValueError("a budget is a time in seconds")
+                raise ValueError("a budget must be a time in seconds")
 
 
 class PromptMeta(Struct):
@@ -194,7 +209,7 @@ class PromptMeta(Struct):
     job: str | None = None
     policy: PolicyTerms | None = None
     asks: bool = False
-    """Whether a watching person is asked before a refusal by the preset alone counts."""
+    """Whether to ask a watching person before the preset alone refuses the request."""
     fresh: bool = False
     budgets: TurnBudgets | None = None
 
@@ -223,6 +238,8 @@ class Submit(Struct, rename="camel"):
     job: str
     policy: PolicyTerms | None = None
     asks: bool = False
+    wait: float = 0.0
+    """Seconds that a question waits while no person can answer it."""
     fresh: bool = False
     budgets: TurnBudgets | None = None
 
@@ -252,15 +269,16 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
     next_event: int | None = None
     """The number after the last event of the turn."""
     context: str | None = None
-    """With both: the peer's context of the session: `live`, `restored` or `fresh`."""
+    """With an opened session and with the end of a turn: the state of the peer's context, which is
+    `live`, `restored` or `fresh`."""
     unstored: str | None = None
-    """Why nothing of the turn is stored."""
+    """Why the turn is not stored."""
     notice: str | None = None
     """A notice for the user of the next turn, sent once."""
 
 
 def added_to(meta: Mapping[str, Any] | None) -> Added:
-    """What a broker added to the response with this `_meta`; empty without a broker."""
+    """Return what a broker added to the response with this `_meta`; empty without a broker."""
     try:
         return msgspec.convert((meta or {}).get(META, {}), Added)
     except msgspec.ValidationError:
@@ -268,7 +286,7 @@ def added_to(meta: Mapping[str, Any] | None) -> Added:
 
 
 def _check(policy: PolicyTerms | None) -> None:
-    """Refuse invalid rules before anything runs under them."""
+    """Reject invalid rules before anything runs under them."""
     if not isinstance(policy, Policy):
         return
     from dragoman.policy.validate import check_policy
@@ -283,21 +301,30 @@ def _check(policy: PolicyTerms | None) -> None:
 
 
 def read(params: Raw, shape: type[T]) -> T:
-    """Decode parameters into a shape of this module. Raises an invalid-params error."""
+    """Decode parameters into a schema of this module. Raises an invalid-params error."""
     try:
         return msgspec.json.decode(params if memoryview(params).nbytes else b"{}", type=shape)
     except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
 
 
+def decode_as(body: Raw, shape: type[T], what: str) -> T:
+    """Decode what the other side sent; `what` names it, like "response to _dragoman/watch". Raises
+    `InvalidAnswer`: a request may have run."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except UNDECODABLE as error:
+        raise InvalidAnswer(f"invalid {what}: {error}") from error
+
+
 def members(params: Raw) -> dict[str, Raw]:
-    """Parameters or a result as a dict of undecoded members."""
+    """Return parameters, or a result, as a dict of undecoded members."""
     found: dict[str, Raw] = read(params, dict[str, Raw])
     return found
 
 
 def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
-    """Our part of the `_meta`."""
+    """Return our part of the `_meta`."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return shape()
@@ -311,7 +338,7 @@ FOR_GATEWAY: Final = frozenset({"model", shape.METADATA})
 
 
 def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:
-    """The members as the peer gets them, without our part."""
+    """Return the members without our part, as they are sent to the peer."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return body
@@ -331,14 +358,14 @@ def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> 
 
 
 def with_added(result: Raw, added: Added) -> Raw:
-    """A result with our additions in its `_meta`, beside the peer's own."""
+    """Return a result with our additions in its `_meta`, next to the peer's own."""
     ours: dict[str, Any] = msgspec.to_builtins(added)
     try:
         body = members(result) if bytes(result) != b"null" else {}
         meta = body.get("_meta")
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
         before = theirs.get(META)
-        # A stop reason that was translated on the way keeps the peer's own word.
+        # Keep the peer's own word for a stop reason that was translated on the way.
         told = {} if before is None else members(before)
         for name in (shape.STOP, shape.OUTCOME):
             if (word := text(told.get(name))) is not None:
@@ -355,7 +382,7 @@ def pack(value: Any) -> Raw:
 
 
 def text(raw: Raw | None) -> str | None:
-    """A member that should be a string; None if it is not."""
+    """Return a member that should be a string, or None if it is not."""
     try:
         value = None if raw is None else msgspec.json.decode(raw)
     except UNDECODABLE:

@@ -18,9 +18,11 @@ from msgspec import Struct
 from dragoman.broker.endpoint import RECORD
 from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify
+from dragoman.wire.messages import UNDECODABLE
 
 MAX_SIZE: Final = 256 * 1024
-"""Maximum bytes of a record: it has a few hundred; a larger file is not one."""
+"""Maximum size of a record, in bytes: a record has a few hundred, so a larger file is not a
+record."""
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +36,26 @@ class BrokerRecord(Struct, frozen=True, kw_only=True):
     peer: str
     workspace: str
     version: str
-    """Of dragoman."""
+    """The version of dragoman."""
     broker: ProcessIdentity
     owner: str
-    """The name in the marks of its children, by which their descendants are found."""
+    """The name in the marks of its children; their descendants are found by it."""
     children: tuple[ProcessIdentity, ...] = ()
     """The peer's processes. Each leads a process group and a session with its pid."""
     started_at: float
     """Seconds since 1970, for people."""
     log: str = ""
     terms: dict[str, str] = {}
-    """What callers must have in common to share it (`spec.shared_terms`), as digests."""
+    """Digests of what callers must have in common to share it (`spec.shared_terms`)."""
     draining: bool = False
-    """Whether it accepts no new callers and only finishes its turns."""
+    """Whether it no longer accepts callers and only finishes its turns."""
 
 
 class RecordFile:
-    """The record of this process. A disk error is only logged: the warden of the process guards
-    its children too."""
+    """The record file of this process.
+
+    A disk error is only logged, because the process warden guards its children as well.
+    """
 
     def __init__(self, path: Path, record: BrokerRecord) -> None:
         self.path = path
@@ -65,17 +69,17 @@ class RecordFile:
             log.warning("cannot write the record of this broker: %s", error)
 
     def add(self, pid: int) -> None:
-        """A process of the peer was started."""
+        """Record that a process of the peer was started."""
         found = identify(pid)
         if found is not None:
             self._change(children=(*self.record.children, found))
 
     def drop(self, pid: int) -> None:
-        """A process of the peer has ended."""
+        """Record that a process of the peer has ended."""
         self._change(children=tuple(one for one in self.record.children if one.pid != pid))
 
     def drain(self) -> None:
-        """The name is released; the processes are not."""
+        """Record that the name is released but the processes still run."""
         self._change(draining=True)
 
     def remove(self) -> None:
@@ -88,16 +92,16 @@ class RecordFile:
 
 
 def read_record(path: Path) -> BrokerRecord | None:
-    """A record; None if the file is missing or invalid."""
+    """Return a record, or None if the file is missing or invalid."""
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(MAX_SIZE), type=BrokerRecord)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, BrokerRecord | None]]:
-    """Every record in a directory, with its file; None if a file is not a record."""
+    """Yield every record in a directory, with its file, or None if a file is not a record."""
     try:
         files = sorted(path for path in folder.iterdir() if path.name.endswith(RECORD))
     except OSError:

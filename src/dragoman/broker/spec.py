@@ -39,14 +39,14 @@ OF_THE_TERMINAL: Final = (
     "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
     "XDG_ACTIVATION_TOKEN", "LANG", "LANGUAGE", "LC_*",
 )  # fmt: skip
-"""Variables that differ between the terminals of a user and do not affect billing or
-permissions. They are not part of the name, so that a second terminal finds the broker. PATH
-counts by what can be found there (`search_path`)."""
+"""Variables that differ between the terminals of a user and do not affect billing or permissions.
+They are not part of the name, so that a second terminal finds the broker. Of PATH, only the
+directories that have files count (`search_path`)."""
 
 _UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
 
 MAX_PEER_SIZE: Final = 24
-"""Maximum characters of the peer in the name: a socket path is short."""
+"""Maximum length of the peer's part of the name: socket paths are short."""
 
 
 class Folders(Struct, frozen=True, kw_only=True):
@@ -58,11 +58,14 @@ class Folders(Struct, frozen=True, kw_only=True):
     config: str = ""
     """Directory of the user's settings, which say how long data is kept."""
     cache: str = ""
-    """Directory of the facts found out about the peer's program; empty if there is none."""
+    """Directory of the cached facts about the peer's program; empty if there is none."""
 
 
 class FileIdentity(Struct, frozen=True, kw_only=True):
-    """A file of the peer as it was at the start; a changed one is another version of the peer."""
+    """Identity of one of the peer's files when the broker started.
+
+    A difference means another version of the peer.
+    """
 
     path: str
     size: int
@@ -84,27 +87,28 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
     env: dict[str, str] = field(default_factory=dict)
     """The complete environment of the peer's process."""
     search_path: tuple[str, ...] = ()
-    """The directories of PATH that have files, sorted: the part of PATH that counts in the
-    name. Looked up by the caller, because a directory may get a file before the broker runs."""
+    """The directories of PATH that have files, sorted: the part of PATH that counts in the name.
+    The caller looks them up, because a directory may get a file before the broker runs."""
     workspace: str
     """The real path of the working directory of the peer's process. A session has its own
-    directory, which may be below."""
+    directory, which may be below it."""
     details: dict[str, Any] = field(default_factory=dict)
     """Options of its dialect's client."""
     budgets: Budgets = Budgets()
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
     loads_next_minute: bool = False
-    """Whether it loses a session that is loaded within the minute of its start."""
+    """Whether the peer loses a session that is loaded within the same minute it was started."""
     error_texts: tuple[str, ...] = ()
     notice_texts: tuple[str, ...] = ()
-    """Prefixes of texts that are its errors, and of remarks that may precede them."""
+    """Prefixes of texts that are the peer's error messages, and of remarks that may precede
+    them."""
     command_titles: bool = False
     """Whether its program uses a command as the title of a question."""
     login_hint: str = ""
     """Instructions for logging in."""
     surroundings: str = ""
-    """Which credential variables are set for it, see `catalogue.launch.surroundings_of`."""
+    """Which credential variables are set for the peer; see `catalogue.launch.surroundings_of`."""
     parallel: bool | None = None
     """Whether the peer's card says that it runs sessions in parallel; None if not measured."""
     identity: tuple[FileIdentity, ...] = ()
@@ -123,7 +127,7 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
         return _digest(self.identity)
 
     def encode(self) -> bytes:
-        """The spec as JSON, in one line."""
+        """Return the spec as JSON, in one line."""
         return msgspec.json.encode(self)
 
 
@@ -133,17 +137,19 @@ def decode(text: bytes) -> BrokerSpec:
 
 
 def endpoint_name(spec: BrokerSpec) -> str:
-    """The name of the endpoint: the peer and a digest of everything else that callers must share.
+    """Return the name of the endpoint: the peer and a digest of everything else that callers must
+    share.
 
-    What may differ between callers is left out: budgets, the idle timeout, the peer's files (a
-    changed one replaces the broker under the same name) and our own version (so does it).
+    What may differ between callers is left out: budgets, the idle timeout, the peer's files and our
+    own version. A change of the last two replaces the broker under the same name.
     """
     return f"{_fit(spec.peer)}-{_digest((spec.peer, _terms(spec), _variables(spec)))}"
 
 
 def shared_terms(spec: BrokerSpec) -> dict[str, str]:
-    """What callers must have in common to share the broker, each as a short digest: variables
-    by name, other terms in words. Two brokers of a peer differ in at least one."""
+    """Return short digests of what callers must have in common to share a broker. The keys are
+    names of environment variables and phrases such as "the command". Any two brokers of the same
+    peer differ in at least one digest."""
     words = {word: _digest(value)[:8] for word, value in _terms(spec).items()}
     return words | {name: _digest(value)[:8] for name, value in _variables(spec)}
 
@@ -175,8 +181,10 @@ def _variables(spec: BrokerSpec) -> list[tuple[str, Any]]:
 
 
 def search_path_of(path: str) -> tuple[str, ...]:
-    """The directories of a PATH that have files, sorted: another order, or a directory without
-    programs, does not make it another PATH."""
+    """Return the directories of a PATH that have files, sorted.
+
+    The order and directories without programs make no difference.
+    """
     return tuple(sorted({folder for folder in path.split(os.pathsep) if _has_files(folder)}))
 
 
@@ -189,11 +197,11 @@ def _has_files(folder: str) -> bool:
 
 
 def is_meant(word: str, name: str, peer: str | None = None) -> bool:
-    """Whether a user's word means the endpoint of this name: the whole name, the peer, or a prefix
-    of the name that reaches into its digest.
+    """Return whether a user's word means the endpoint with this name.
 
-    A prefix that ends within the peer's name does not count: `codex` is a peer of its own, and not
-    a prefix of `codex-acp`.
+    It may be the whole name, the peer, or a prefix of the name that reaches into its digest. A
+    prefix that ends within the peer's name does not count: `codex` is a separate peer, not a prefix
+    of `codex-acp`.
     """
     label = name.rpartition("-")[0]
     if word in (name, peer, label) or (peer is None and _fit(word) == label):
@@ -202,7 +210,7 @@ def is_meant(word: str, name: str, peer: str | None = None) -> bool:
 
 
 def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
-    """The files named in a command, each with its real path, as they are now."""
+    """Return the files named in a command, each with its real path, as they are now."""
     found: dict[str, FileIdentity] = {}
     for word in command:
         if not os.path.isabs(word):
@@ -218,7 +226,7 @@ def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
 
 
 def folders_of(paths: Paths) -> Folders:
-    """The directories of a broker among those of dragoman."""
+    """Return the directories that a broker uses, from those of dragoman."""
     return Folders(
         state=str(paths.state),
         runtime=str(paths.runtime),
@@ -229,7 +237,7 @@ def folders_of(paths: Paths) -> Folders:
 
 
 def real_workspace(folder: str | os.PathLike[str]) -> str:
-    """The real path of a directory, so that a symlink to it means the same broker."""
+    """Return the real path of a directory, so that a symlink to it leads to the same broker."""
     return str(Path(folder).expanduser().resolve())
 
 

@@ -27,7 +27,7 @@ OPT_OUT: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class DelegationTarget:
-    """What a value names."""
+    """The peer and role that a value names."""
 
     peer: str
     role: str
@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """One agent file as it is."""
+    """The current state of one agent file."""
 
     path: Path
     value: str | None = None
@@ -81,8 +81,9 @@ class AgentFileEdit:
 def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
     """Parse a value; None for `none`. Raises `DelegationInvalid`.
 
-    Names of peers and roles may both contain hyphens. The longest name of a peer that the value
-    starts with is the peer; if a shorter one claims the rest just as well, the value is ambiguous.
+    Names of peers and roles may both contain hyphens. The peer is the one with the longest name
+    that the value starts with. If a peer with a shorter name also claims the rest as a role, the
+    value is ambiguous.
     """
     if value == OPT_OUT:
         return None
@@ -94,7 +95,7 @@ def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
         pairs = " and ".join(f"{t.peer!r} with the role {t.role!r}" for t in claimed)
         raise DelegationInvalid(
             value,
-            f"it has two readings: {pairs}",
+            f"it is ambiguous: {pairs}",
             remedy="rename one of the peers or one of the roles",
         )
     if readings[0] in claimed:
@@ -106,7 +107,7 @@ def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
 
 
 def _readings(value: str, catalogue: Catalogue) -> list[DelegationTarget]:
-    """Every known peer that the value starts with, the longest name first."""
+    """Return every known peer that the value starts with, the longest name first."""
     cuts = [place for place, letter in enumerate(value) if letter == "-"]
     return [
         DelegationTarget(value[:cut], value[cut + 1 :])
@@ -164,10 +165,10 @@ def find_files(
     patterns: Sequence[str],
     cwd: Path | None = None,
 ) -> list[Path]:
-    """The selected files: by path or pattern from `cwd`, or by an agent's bare name.
+    """Return the selected files: by path or pattern from `cwd`, or by an agent's bare name.
 
     Without names, every file that `patterns` find in `folder`. A file is found once, however many
-    names it has. Files that a pattern finds but that really lie outside the directory are left out:
+    names it has. Files that a pattern finds but that are really outside the directory are left out:
     a link in a checkout must not redirect an edit.
     """
     cwd = folder if cwd is None else cwd
@@ -214,12 +215,12 @@ def _by_pattern(patterns: Sequence[str], folder: Path) -> Iterator[Path]:
 
 
 def list_files(paths: Iterable[Path], catalogue: Catalogue) -> list[AgentFile]:
-    """What each file delegates to."""
+    """Return the state of each file."""
     return [_look(path, catalogue) for path in paths]
 
 
 def validate(paths: Iterable[Path], catalogue: Catalogue) -> list[Problem]:
-    """All problems of the field in these files."""
+    """Return all problems with the field in these files."""
     return [file.problem for file in list_files(paths, catalogue) if file.problem is not None]
 
 
@@ -311,12 +312,12 @@ def _edit(
 
 
 def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
-    """Raise if there is a new problem. Old problems block no edit, or a second broken file
-    could never be fixed."""
+    """Raise if there is a new problem. Existing problems do not block an edit: otherwise two broken
+    files could never be fixed."""
     known = {(problem.path, problem.text) for problem in before}
     fresh = [problem for problem in after if (problem.path, problem.text) not in known]
     if fresh:
         raise UsageError(
-            "the change was undone, because it would have broken what worked: "
+            "the change was undone, because it would have introduced problems: "
             + "; ".join(str(problem) for problem in fresh)
         )

@@ -19,9 +19,10 @@ from msgspec import Struct, field
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
+from dragoman.wire.messages import UNDECODABLE
 
 CARD_FORMAT = 2
-"""Incremented when a field changes its meaning; a card of another format is measured again."""
+"""Incremented when a field changes its meaning. A card in another format is measured again."""
 
 
 class RungVerdict(enum.StrEnum):
@@ -29,7 +30,7 @@ class RungVerdict(enum.StrEnum):
 
     PASS = "pass"
     WARN = "warn"
-    """Works, but with something that its users have to know."""
+    """Works, but with something that users have to know."""
     FAIL = "fail"
     SKIPPED = "skipped"
     """Not tried; the evidence says why."""
@@ -47,19 +48,19 @@ class RungResult(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredFacts(Struct, frozen=True, kw_only=True):
-    """The measured facts. None: not measured."""
+    """The measured facts. None means not measured."""
 
     executable: str | None = None
     """The file that was started."""
     launch: tuple[str, ...] | None = None
     """The arguments of the command line, the program first."""
     handshake_seconds: float | None = None
-    """From the start of the program to its first response."""
+    """Seconds from the start of the program to its first response."""
     dialect: str | None = None
     """Its dialect, by dragoman's name for it."""
     dialect_shown: bool | None = None
-    """Whether its handshake proves that. An ACP agent without any capability may be a `keyed`
-    one."""
+    """Whether its handshake proves the dialect. An ACP agent without any capabilities may speak
+    `keyed`."""
     protocol_version: str | None = None
     """The version that both sides agreed on, if the dialect has one."""
     agent_name: str | None = None
@@ -71,13 +72,13 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     login: str | None = None
     """How to log in, if known and needed."""
     models: tuple[str, ...] | None = None
-    """As the peer names them."""
+    """The model names that the peer lists."""
     model: str | None = None
-    """The one it uses if none is requested."""
+    """The model that it uses if none is requested."""
     parent_models: tuple[str, ...] | None = None
-    """The same without ``-preview`` at the end."""
+    """The model names without a ``-preview`` suffix."""
     modes: tuple[str, ...] | None = None
-    """The modes of a session, by their ids."""
+    """The ids of the modes of a session."""
     sessions: bool | None = None
     """Whether a session could be opened."""
     echo: bool | None = None
@@ -87,31 +88,31 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     cancel: bool | None = None
     """Whether a cancelled turn ended as cancelled within the grace period."""
     asks_permission: bool | None = None
-    """Whether it asked before it wrote, if started under a restrictive policy."""
+    """Whether it asked before writing when started under a restrictive policy."""
     respects_refusal: bool | None = None
     """Whether nothing was written after a refusal."""
     refusal_ends_turn: bool | None = None
-    """Whether a turn ended because something was refused."""
+    """Whether a refusal ended the turn."""
     uses_files: bool | None = None
-    """Whether it read or wrote files through us."""
+    """Whether it read or wrote files through the client."""
     uses_terminals: bool | None = None
-    """Whether it ran a command through us."""
+    """Whether it ran a command through the client."""
     mcp: bool | None = None
     """Whether it started the MCP server that was passed to it."""
     parallel_sessions: bool | None = None
     """Whether two sessions ran at once."""
     lists_sessions: bool | None = None
-    """Whether another process of it lists the session."""
+    """Whether a new process of the peer lists the session."""
     loads_sessions: bool | None = None
-    """Whether another process of it opens the session with its history."""
+    """Whether a new process of the peer opens the session with its history."""
     resumes_sessions: bool | None = None
-    """Whether another process of it opens the session without its history."""
+    """Whether a new process of the peer opens the session without its history."""
     usage: bool | None = None
     """Whether a turn reported its tokens."""
     noise_lines: int | None = None
-    """Lines on its standard output that were not messages."""
+    """Number of lines on its stdout that were not messages."""
     survives_oversized_line: bool | None = None
-    """Whether it continues after a line that is longer than it expects."""
+    """Whether it keeps working after a line that is longer than it expects."""
     unknown_method_code: int | None = None
     """Its error code for an unknown method; 0 if it reported success."""
     unknown_session_code: int | None = None
@@ -119,9 +120,9 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     bad_params_code: int | None = None
     """Its error code for invalid params; 0 if it reported success."""
     required_params: dict[str, tuple[str, ...]] | None = None
-    """By method, the required params."""
+    """The required params of each method."""
     optional_params: dict[str, tuple[str, ...]] | None = None
-    """By method, the optional params."""
+    """The optional params of each method."""
     methods: dict[str, str] | None = None
     """The method names that it knows, by what they do: `create`, `list`, `load`, `prompt`."""
     notifications: dict[str, tuple[str, ...]] | None = None
@@ -133,13 +134,13 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     late_updates: bool | None = None
     """Whether updates came after the response that ends a turn."""
     duplicate_answers: int | None = None
-    """Responses that came twice, too late, or to no request."""
+    """Number of responses that were duplicates, too late, or did not match a request."""
     errors_as_text: bool | None = None
     """Whether a failed model call looked like a success."""
     clean_exit: bool | None = None
-    """Whether it exited by itself at the end of its input."""
+    """Whether it exited by itself when its input ended."""
     survivors: int | None = None
-    """Processes that it left behind and that had to be killed."""
+    """Number of processes that it left behind and that had to be killed."""
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -165,7 +166,7 @@ class Card(Struct, frozen=True, kw_only=True):
 
 
 def to_know(card: Card) -> list[str]:
-    """What a user of the peer has to know, one line each."""
+    """Return what a user of the peer should know, one line each."""
     bad = (RungVerdict.WARN, RungVerdict.FAIL)
     return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]
 
@@ -174,15 +175,15 @@ CARDS: Final = "cards"
 """Name of the directory, below dragoman's data."""
 
 UNKNOWN_VERSION: Final = "unknown"
-"""Stands for the version of a peer that does not report one."""
+"""Placeholder for the version of a peer that does not report one."""
 
 MAX_SIZE: Final = 4 * 1024 * 1024
-"""A card has a few kilobytes; a larger file is not one."""
+"""Maximum size of a card, in bytes. A card has a few kilobytes; a larger file is not a card."""
 
 MAX_WORD: Final = 100
-"""Characters of a version in a file name. Agents report it themselves, and some systems reject
-names of more than 255 bytes; two versions with the same beginning share a file, and only the
-last is kept."""
+"""Maximum length of a version in a file name, in characters. Agents report their version
+themselves, and some systems reject names of more than 255 bytes; two versions with the same
+beginning share a file, and only the last is kept."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -196,30 +197,30 @@ class CardStore:
         """Files that were found but are not valid cards, with the reason."""
 
     def path(self, peer: str, version: str | None, platform: str) -> Path:
-        """The path of a card."""
+        """Return the path of a card."""
         name = f"{_fit(version or UNKNOWN_VERSION)}-{_fit(platform)}.json"
         return self.folder / _fit(peer) / name
 
     def load(self, peer: str, version: str | None, platform: str) -> Card | None:
-        """The card of exactly this version; None if it has to be measured."""
+        """Return the card of exactly this version, or None if it has to be measured."""
         card = self._read(self.path(peer, version, platform))
-        # Two versions share a file if its name cannot hold the part that differs.
+        # Two versions share a file if the part that differs does not fit into its name.
         return card if card is not None and card.version == version else None
 
     def latest(self, peer: str) -> Card | None:
-        """The newest card of a peer, of any version."""
+        """Return the newest card of a peer, of any version."""
         cards = [card for file in self.files(peer) if (card := self._read(file))]
         return max(cards, key=lambda card: card.measured_at, default=None)
 
     def files(self, peer: str) -> list[Path]:
-        """The files of all cards of a peer."""
+        """Return the files of all cards of a peer."""
         folder = self.folder / _fit(peer)
         # A path that is too long makes `glob` fail.
         return sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
 
     def outdated(self, peer: str, version: str | None) -> str | None:
-        """The notice for a peer whose version differs from its newest card; None if it is the
-        same, has no card, or reports no version."""
+        """Return the notice for a peer whose version differs from its newest card, or None if it is
+        the same, has no card, or reports no version."""
         card = self.latest(peer) if os.path.isdir(self.folder / _fit(peer)) else None
         if card is None or version is None or card.version in (None, version):
             return None
@@ -229,8 +230,7 @@ class CardStore:
         )
 
     def save(self, card: Card) -> Path:
-        """Store a card in place of an earlier one, completely or not at all. Raises
-        `FileFailed`."""
+        """Store a card, replacing an earlier one, completely or not at all. Raises `FileFailed`."""
         path = self.path(card.peer, card.version, card.platform)
         text = msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
         try:
@@ -254,12 +254,12 @@ class CardStore:
             form = msgspec.json.decode(text, type=_Form).format
             if form != CARD_FORMAT:
                 raise ValueError(
-                    f"it has format {form}, and this dragoman reads format {CARD_FORMAT}"
+                    f"it has format {form}, and this version reads format {CARD_FORMAT}"
                 )
             card = msgspec.json.decode(text, type=Card)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        except (OSError, ValueError, *UNDECODABLE) as error:
             self.trouble[path] = f"{path}: {error}; `dragoman peers verify` measures it again"
             return None
         self.trouble.pop(path, None)

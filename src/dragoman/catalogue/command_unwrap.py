@@ -1,7 +1,7 @@
-"""Recognise a command line: which program it starts, which peer that is, and whether it is wrong.
+"""Analyse a command line: which program it starts, which peer that is, and whether it is wrong.
 
 Finds the program that ``npx``, ``env``, ``node`` or ``sh -c`` would start (`policy.shell_parser`
-reads the line for a shell) and refuses command lines that are known not to be an agent's
+parses the line for a shell) and refuses command lines that are known not to start an agent
 (`WrongLaunch`). Starts nothing. `catalogue.launch` resolves a peer by its name.
 """
 
@@ -47,7 +47,7 @@ VALUED: Final = frozenset(
         *("-u", "-g", "-C", "-s", "-k", "-n"),
     }
 )
-"""Options of all of these that take the next argument."""
+"""Options of any of these programs that take the next argument."""
 
 ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s"})}
 """Options that take no argument with this program."""
@@ -55,16 +55,17 @@ ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s
 NAMELESS: Final = frozenset(
     {"cargo", "dotnet", "escript", "go", "java", "just", "make", "mono", "wsl"}
 )
-"""Programs that run the code they are given, besides those that the policy knows."""
+"""Programs that run the code they are given, in addition to those that the policy knows."""
 
 MAX_DEPTH: Final = 8
-"""Limit for programs that start one another, so that the search ends."""
+"""Maximum depth of programs that start one another, so that the search ends."""
 
 
 def readings(argv: Sequence[str]) -> list[tuple[str, ...]]:
-    """The command lines that this one starts, the most likely first; at least itself.
+    """Return the command lines that this one starts, the most likely first; at least itself.
 
-    Several if a shell runs several. A package that is run becomes its bare name without a version.
+    There are several if a shell runs several. A package that is run becomes its bare name without a
+    version.
     """
     return list(dict.fromkeys(_readings(tuple(argv), MAX_DEPTH)))
 
@@ -77,9 +78,9 @@ def _readings(words: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
 
 
 def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """What a command line starts, if it only starts something else."""
+    """Return what a command line starts, if it only starts something else."""
     if words[0].endswith((".js", ".mjs", ".cjs")):
-        return []  # A program of its own, whatever it is called.
+        return []  # It is a separate program, whatever it is called.
     name, rest = program_name(words[0]).lower(), words[1:]
     if name in SHELLS:
         return _told_to_shell(rest)
@@ -101,7 +102,8 @@ def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _told_to_shell(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The commands that a shell is given, the last first; none if it is given a file."""
+    """Return the commands that a shell is given with ``-c``, last one first; empty without
+    ``-c``."""
     from dragoman.policy.shell_parser import find_commands
 
     for option, line in zip(words, words[1:], strict=False):
@@ -113,7 +115,7 @@ def _told_to_shell(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _behind_options(
     name: str, words: tuple[str, ...], *, settings: bool = False
 ) -> tuple[str, ...]:
-    """What follows the options, and with `settings` also ``A=1`` and numbers."""
+    """Return the words after the options; with `settings`, also skip ``A=1`` and numbers."""
     while words:
         word = words[0]
         if word == "--":
@@ -129,13 +131,17 @@ def _behind_options(
 
 
 def _bare(package: str) -> str:
-    """A package without its version: ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``."""
+    """Return a package without its version:
+
+    ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``.
+    """
     head, at, _ = package[1:].partition("@")
     return package[:1] + head if at else package
 
 
 def runs_anything(program: str) -> bool:
-    """Whether a program is known for what it runs, and not for itself."""
+    """Return whether a program runs other programs (env, npx, sh), so that its own name does
+    not say what is started."""
     from dragoman.policy.command_expansion import SUBRUNNERS, is_runner
 
     name = program_name(program).lower()
@@ -146,10 +152,10 @@ def runs_anything(program: str) -> bool:
 
 
 def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
-    """What is known about a command line that a user wrote.
+    """Return what is known about a command line that a user wrote.
 
     A program of a known peer gets that peer's environment and settings. A form that is known to be
-    wrong is refused with its effect and the fix; nothing is started, because some programs treat a
+    wrong is refused, with its effect and the fix. Nothing is started, because some programs treat a
     wrong form as a prompt.
     """
     argv = tuple(argv)
@@ -189,7 +195,7 @@ def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
 
 
 _Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
-"""Every reading of a command line, with the names that its program may be known by."""
+"""Every interpretation of a command line, with the names that its program may be known by."""
 
 
 def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
@@ -197,8 +203,10 @@ def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
 
 
 def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
-    """The form that one of the peers knows to be wrong and that a command line matches, or
-    None. A right form may contain the words of a wrong one."""
+    """Return the known wrong form that a command line matches, or None.
+
+    A right form may contain the words of a wrong one.
+    """
     return _wrong_form(_started(argv, peers), peers)
 
 
@@ -219,7 +227,7 @@ def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) 
 
 
 def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
-    """The names that the program of a command line may be known by, if there is one."""
+    """Return the names that a command line's program may be known by, if there is one."""
     names = _names(plain[0]) if plain and plain[0] else set()
     for peer in peers:
         if names & _programs(peer):
@@ -229,8 +237,8 @@ def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
 
 
 def _names(program: str) -> set[str]:
-    """The names that a program may be known by: its file name, also with links resolved and in
-    another case, and the package that it is or belongs to."""
+    """Return the names that a program may be known by: its file name (also in lower case, and with
+    links resolved), and the package that it is or belongs to."""
     names = {program_name(program), program_name(program).lower(), program}
     file = program if "/" in program or "\\" in program else which(program)
     if file is not None and not runs_anything(program):
@@ -244,7 +252,7 @@ def _names(program: str) -> set[str]:
 
 
 def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that exactly this command line starts."""
+    """Return the peer that exactly this command line starts."""
     for peer in catalogue:
         if any(launch.command and launch.command == argv for launch in peer.launch):
             return peer
@@ -252,17 +260,19 @@ def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
 
 
 def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that a program belongs to. Two peers may share one, so matching a whole launch
-    is better."""
+    """Return the peer that a program belongs to.
+
+    Two peers may share a program, so matching a whole launch is preferred.
+    """
     found = [peer for peer in catalogue if names & _programs(peer)]
     exact = [peer for peer in found if _is_launch(peer, names, plain[1:])]
     return next(iter([*exact, *found]), None)
 
 
 def _programs(peer: Descriptor) -> set[str]:
-    """The names of a peer's programs and of their package.
+    """Return the names of a peer's programs and of their package.
 
-    Interpreters are left out: other code that they run is unknown, and gets no credentials.
+    Interpreters are left out: the other code that they run is unknown and gets no credentials.
     """
     commands = (launch.command for launch in peer.launch if launch.command)
     programs = {
@@ -280,7 +290,7 @@ def _usual(peer: Descriptor) -> Launch:
 
 
 def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
-    """Whether these arguments are those of a launch of the peer, possibly with others in
+    """Return whether these arguments are those of a launch of the peer, possibly with others in
     between."""
     return bool(names & _programs(peer)) and any(
         launch.command and _within(launch.command[1:], args) for launch in peer.launch
@@ -288,6 +298,6 @@ def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
 
 
 def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether `words` contains all of `wanted`, in this order."""
+    """Return whether `words` contains all of `wanted`, in this order."""
     rest = iter(words)
     return all(word in rest for word in wanted)

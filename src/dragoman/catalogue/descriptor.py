@@ -1,7 +1,7 @@
 """Schema of a peer descriptor: every key of a peer's TOML file, its type and default.
 
-All of it is claimed, with its origin in `source`; measured facts are in `catalogue.card`.
-`catalogue.load` finds descriptors and `catalogue.validate` checks them.
+All of it is claimed, not measured, and `source` says where it comes from; measured facts are in
+`catalogue.card`. `catalogue.load` finds descriptors and `catalogue.validate` checks them.
 
 The annotations are values, not text (no `from __future__ import annotations`), as in
 `config.schema`.
@@ -27,22 +27,23 @@ class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     address: str | None = None
     """``unix:/path``, ``ws://…`` or ``wss://…`` of a peer that is already running."""
     platforms: tuple[Platform, ...] = ()
-    """Where this way works; empty means everywhere."""
+    """The platforms on which this works; empty means all."""
     deprecated: bool = False
-    """Works, but deprecated by its vendor: never chosen while another way works."""
+    """Whether the vendor has deprecated it; it is used only if nothing else works."""
 
 
 class WrongForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command line that people try and that does not work."""
 
     command: tuple[str, ...]
-    """The words that occur in it, in this order; others may come between them."""
+    """Words that it contains, in this order; other words may come between them."""
     effect: str
     """What happens, as a user would see it."""
     remedy: str
     """What to write instead, phrased to follow the word "use"."""
     dangerous: bool = False
-    """It may send our input to a model as a prompt: never start it, not even to inspect it."""
+    """Whether it may send its input to a model as a prompt; it is never started, not even to
+    inspect it."""
 
 
 class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,9 +52,9 @@ class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     how: Literal["package", "flag", "handshake", "ours"] = "handshake"
     """From its package, from a flag, only from the handshake, or dragoman's own."""
     package: str | None = None
-    """The npm package whose package.json has it, found from the program's real path."""
+    """The npm package whose package.json has the version, found from the program's real path."""
     flag: str | None = None
-    """The argument that prints it, such as ``--version``, if it is known to be safe."""
+    """The argument that prints the version, such as ``--version``, if it is known to be safe."""
 
 
 class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,91 +65,96 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()
     """The command that lists them."""
     flag: str | None = None
-    """The launch argument that chooses one, for peers that cannot switch in a session."""
+    """The command-line argument that chooses a model, for peers that cannot switch in a session."""
 
 
 class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of the variables with credentials. Never values."""
+    """Names of the variables that contain credentials, never values."""
 
     env: tuple[str, ...] = ()
     """Variables that the peer reads, passed to it if they are set."""
     endpoints: tuple[str, ...] = ()
-    """Variables that say where the model is. Passed too; removed by a careful probe."""
+    """Variables that contain the address of the model; they are passed as well, but removed by a
+    careful probe."""
     login: str = ""
-    """What a user does to log in."""
+    """How a user logs in."""
 
 
 class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the peer is installed, and what it needs."""
+    """How to install the peer, and what it needs."""
 
     hint: str = ""
     """The command that installs it."""
     node: int | None = None
-    """The lowest major version of Node.js that it runs with."""
+    """The lowest major version of Node.js that it supports."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Deviations of the peer that the code handles. All false: none."""
+    """Deviations of the peer that dragoman works around."""
 
     missing_file_is_empty: bool = False
-    """A read of a missing file must be answered with empty content, or the write after it fails."""
+    """Whether reading a missing file must return empty content, because the write that follows
+    fails otherwise."""
     error_texts: tuple[str, ...] = ()
-    """Prefixes of message texts that are errors of the peer: such a turn is not a success."""
+    """Prefixes of messages that report an error: such a turn has failed."""
     notice_texts: tuple[str, ...] = ()
-    """Message texts that are remarks of the program and not part of an answer."""
+    """Prefixes of messages that come from the program and are not part of an answer."""
     late_replay: bool = False
-    """A loaded session's history arrives after the response to the load."""
+    """Whether a loaded session's history arrives after the response to the load."""
     loads_next_minute: bool = False
-    """A session that is loaded within the clock minute in which it was created is lost for good."""
+    """Whether a session is lost if it is loaded within the clock minute in which it was created."""
     reject_ends_turn: bool = False
-    """A refused permission ends the turn."""
+    """Whether a refused permission ends the turn."""
     mode_after_open: str | None = None
-    """The mode to set after new, load and resume, because the one it starts in never asks."""
+    """The mode to set after new, load and resume, because it never asks in its initial mode."""
     login_shown_in: Literal["session", "prompt", "account"] = "session"
-    """Where a missing login shows."""
+    """Where a missing login is reported."""
     silent_retries: bool = False
-    """While its model fails it retries silently for more than 25 s."""
+    """Whether it retries silently for more than 25 s if its model fails."""
     stays_after_eof: bool = False
-    """Does not exit when its input ends."""
+    """Whether it keeps running when its input ends."""
     leaves_daemon: bool = False
-    """Leaves a process behind, in a session of its own."""
+    """Whether it leaves a process behind that has its own session."""
     terminals: bool = False
-    """Runs commands through our terminals if we offer them."""
+    """Whether it runs commands in the client's terminals if the client offers them."""
     command_titles: bool = False
-    """Its program, not its model, writes the command to approve, as the title only."""
+    """Whether permission requests contain the command only as a title, which its program writes and
+    not its model."""
 
 
 class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the peer is made to ask for permission. Applied unless the policy allows everything."""
+    """How to make the peer ask for permission. Applied unless the policy allows everything."""
 
     env: dict[str, str] = field(default_factory=dict)
     """Variables that make it ask. No secrets."""
     arguments: tuple[str, ...] = ()
     """Arguments added to its command line."""
     modes: tuple[str, ...] = ()
-    """The modes in which it asks. The first is set when a session is opened."""
+    """Modes in which it asks. The first is set when a session is opened."""
     options: dict[str, str | bool] = field(default_factory=dict)
-    """Session options in which it asks, by id. They are set when a session is opened."""
+    """Values of session options, by id, with which it asks. They are set when a session is
+    opened."""
     files: bool = False
-    """It writes files through us, where each write is checked, and does not ask first."""
+    """Whether it writes files through the client, which checks each write, instead of asking
+    first."""
     possible: bool = True
-    """False if it cannot be made to ask: it is not started under a restrictive policy."""
+    """Whether it can be made to ask; if not, it is not started under a restrictive policy."""
 
 
 class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the peer does with the MCP servers of a session."""
+    """What the peer does with a session's MCP servers."""
 
     ignored: tuple[McpKind, ...] = ()
     """The kinds of servers that it silently ignores."""
     env: dict[str, str] = field(default_factory=dict)
-    """Variables without which it starts none of them. Set only if there are some."""
+    """Variables that it needs to start any of them. Set only if there are some."""
     trusts: tuple[str, ...] = ()
-    """Entries of the workspace that would take effect because of ``env``. If one exists,
+    """Files and directories in the workspace that take effect if ``env`` is set. If one exists,
     ``env`` is not set, because the directory would decide what runs."""
 
 
 class SettingWay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a session setting is passed to the peer: by an option, or by its command line."""
+    """How a session setting is passed to the peer: as an option, or on its command line."""
 
     detail: str = ""
     """The option of its dialect's client (`details`); dots separate nested tables."""
@@ -168,14 +174,14 @@ class SessionSupport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the ladder prompts a peer that has no model to understand its sentences.
+    """Prompts for verifying a peer that has no model to understand the default ones.
 
-    A prompt that is not set is the usual one; an empty text says that the peer has nothing of the
-    kind, so it is not prompted.
+    A prompt that is not set is the default one. An empty text means that the peer has no such
+    feature, so it is not prompted.
     """
 
     echo: str | None = None
-    """A prompt that is answered in words. ``{token}`` stands for a word that may come back."""
+    """A prompt that gets a text answer. ``{token}`` stands for a word that may come back."""
     slow: str | None = None
     """A prompt that takes long enough to be cancelled."""
     write: str | None = None
@@ -187,57 +193,72 @@ class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One peer, as claimed."""
+    """One peer, as its descriptor describes it."""
 
     name: str
-    """Its id: lower case letters, digits and hyphens, unique."""
+    """Its unique name: lower-case letters, digits and hyphens."""
     title: str
     """Its display name."""
     protocol: str = "auto"
     """A dialect's name (see `dragoman.dialects.discovery`), or ``auto``."""
     launch: tuple[Launch, ...]
-    """The ways to start or reach it, the best first; at least one."""
+    """The ways to start or reach it, in order of preference; at least one."""
     roles: tuple[str, ...] = ()
     """The roles that it claims."""
     role_prefixes: dict[str, str] = field(default_factory=dict)
-    """By role, a prefix for the prompt: usually a slash command of the peer."""
+    """Prefixes for the prompt by role, usually a slash command of the peer."""
     tiers: dict[Tier, str] = field(default_factory=dict)
-    """The model for each tier by its parent name, without a ``-preview`` suffix."""
+    """The model for each tier, without a ``-preview`` suffix."""
     wrong_forms: tuple[WrongForm, ...] = ()
-    """Command lines that people try in vain: refused before anything is started."""
+    """Command lines that do not work; they are refused, and nothing is started."""
     version: VersionSource = VersionSource()
-    """How its version is found."""
+    """How to find its version."""
     models: Models = Models()
     """How its models are listed and chosen."""
     credentials: Credentials = Credentials()
-    """What it may see of our environment, and how to log in."""
+    """The environment variables that it may see, and how to log in."""
     install: Install = Install()
     """What to do if it is not installed."""
     env: dict[str, str] = field(default_factory=dict)
-    """Environment that makes it behave. No secrets."""
+    """Environment variables that it needs to work correctly. No secrets."""
     details: dict[str, str | int | bool] = field(default_factory=dict)
     """Options of its dialect (`connect(details=…)`)."""
     quirks: Quirks = Quirks()
     """What it does differently."""
     enforcement: Enforcement = Enforcement()
-    """How it is made to ask for permission."""
+    """How to make it ask for permission."""
     mcp: McpServers = McpServers()
-    """What it does with the MCP servers of a session."""
+    """What it does with a session's MCP servers."""
     session: SessionSupport = SessionSupport()
-    """Which settings of a session it takes."""
+    """Which session settings it supports."""
+    free: bool = False
+    """Whether its turns cost nothing, because it calls no model."""
     canaries: CanaryPrompts = CanaryPrompts()
-    """The ladder's prompts for it, if the usual sentences mean nothing to it."""
+    """Prompts for its verification, if it does not understand the default ones."""
     max_line_size: int | None = None
-    """The longest message in bytes that it may send."""
+    """The maximum size of a message from it, in bytes."""
     handshake_timeout: float | None = None
-    """Seconds until its first response, if the usual 30 are not enough."""
+    """Seconds to wait for its first response, if the default of 30 is not enough."""
     adapter: str | None = None
-    """A Python adapter that implements the peer if this data is not enough:
-    ``module:attribute`` of an installed module, or a file beside the descriptor, ``file.py`` or
-    ``file.py:attribute``."""
+    """A Python adapter that implements the peer if this data is not enough: ``module:attribute`` of
+    an installed module, or a file next to the descriptor, ``file.py`` or ``file.py:attribute``."""
     source: str = ""
     """Where these facts come from, with a date."""
     verified: bool = False
     """Whether these facts were confirmed by running the peer."""
     notes: str = ""
-    """What else a user should know."""
+    """Anything else that a user should know."""
+
+
+MINUTE: Final = 60.0
+
+LOAD_MARGIN: Final = 0.5
+"""Seconds after the minute: the peer reads its own clock, and starts after us."""
+
+
+def load_delay(began_at: float, now: float) -> float:
+    """Return the seconds until a session can be loaded at a peer with the quirk
+    `loads_next_minute`: until the clock minute in which it began is over, plus a margin."""
+    over_at = (began_at + LOAD_MARGIN) // MINUTE * MINUTE + MINUTE + LOAD_MARGIN
+    # A clock that was set back gives no information.
+    return max(0.0, over_at - now) if began_at <= now else 0.0

@@ -1,8 +1,8 @@
-"""Cache on disk what was discovered about a program: its dialect and its method names.
+"""Disk cache of what was discovered about a program: its dialect and its method names.
 
-A `dialects.discovery.Cache` in dragoman's cache directory, one small JSON file per program. Another
-file at the same path is another program, of which nothing is known. What cannot be read or written
-is discovered again at the next start, so no failure here is an error.
+Implements `dialects.discovery.Cache` in dragoman's cache directory, with one small JSON file per
+program. Another file at the same path is another program, of which nothing is known. What cannot be
+read or written is discovered again at the next start, so no failure here is an error.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ FOLDER: Final = "discovery"
 FORMAT: Final = 1
 
 MAX_SIZE: Final = 256 * 1024
-"""Maximum bytes read from a file; one has a few hundred."""
+"""Maximum number of bytes read from a file. A valid one has a few hundred."""
 
 MAX_PROGRAMS: Final = 200
 """Maximum number of files; the least recently changed are deleted first."""
 
 MAX_KNOWN: Final = 64
-"""Facts kept per program, the newest: each of its launches has a few."""
+"""Maximum number of facts to keep per program, newest first. Each of its launches has a few."""
 
 FAILURE_LIFETIME: Final = 24 * 3600.0
-"""Seconds for which the fact "no method name known" is valid. The program may learn one without
-a change of its file, as a module of an interpreter does."""
+"""Seconds for which the fact "no method name known" is valid. The program may gain one without a
+change to its file, for example a module of an interpreter."""
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class DiscoveryStore:
         return self.folder / f"{name}.json"
 
     def _load(self, program: Program) -> _Known | None:
-        """What is known of exactly this program."""
+        """Return the facts known about exactly this program."""
         path = self._path(program)
         if path not in self._read:
             self._read[path] = _decode(path)

@@ -1,9 +1,9 @@
 """Make a peer ask for permission as the policy requires, and detect when it did not.
 
 Applies the environment, arguments, mode and options from the descriptor, and raises
-`PolicyNotEnforced` for a peer that does not ask. `unapproved` finds files that changed without an
-allowed request. `policy` decides what is allowed; `catalogue.open` and `broker.client.connect`
-connect to the peer.
+`PolicyNotEnforced` for a peer that does not ask for permission. `unapproved` finds files that
+changed without an allowed request. `policy` decides what is allowed; `catalogue.open` and
+`broker.client.connect` connect to the peer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from dragoman.catalogue.descriptor import Descriptor, Enforcement
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import DragomanError, PolicyNotEnforced
+from dragoman.errors.usage import nearest
 
 if TYPE_CHECKING:
     from dragoman.catalogue.card import Card
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from dragoman.policy.approver import Ruling
 
 NOT_ENFORCED: Final = "permissions not enforced"
-"""What results, the ledger and lists show for work under a policy that was not enforced."""
+"""The label in results, the ledger and lists for work under a policy that was not enforced."""
 
 SHOWN_FILES: Final = 5
 """Maximum number of files that a violation names."""
 
 WRITES: Final = frozenset({"edit", "delete", "move"})
-"""Kinds of permissions that concern the files they name."""
+"""Permission kinds that concern only the files they name."""
 
 
 class Enforced(Struct, frozen=True, kw_only=True):
@@ -45,30 +46,31 @@ class Enforced(Struct, frozen=True, kw_only=True):
     gap: str = ""
     """Why the policy cannot be enforced; empty if it can."""
     mode: str | None = None
-    """The mode that the user wants; kept if the gap is allowed."""
+    """The mode that the user wants; used if the gap is allowed."""
     allow_unenforced: bool = False
     """Whether the peer is prompted even if the policy is not enforced."""
 
     def check_mode(self, mode: str) -> None:
-        """Raise `PolicyNotEnforced` for a mode in which the peer does not ask."""
+        """Raise `PolicyNotEnforced` if the peer does not ask for permission in this mode."""
         if self.restricts and not self.allow_unenforced:
             if why := _silent_mode(_table(self.way.descriptor), mode):
                 raise PolicyNotEnforced(self.way.name, why)
 
     def check_option(self, name: str, value: str | bool) -> None:
-        """Raise `PolicyNotEnforced` for an option with which the peer does not ask."""
+        """Raise `PolicyNotEnforced` if the peer does not ask for permission with this value."""
         asking = _table(self.way.descriptor).options.get(name, value)
         if self.restricts and not self.allow_unenforced and asking != value:
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
 
     def unkept(self, view: View) -> str:
-        """Why the policy is not enforced in a session with these settings; empty if it is."""
+        """Return why the policy is not enforced in a session with these settings, or an empty
+        string if it is."""
         if not self.restricts:
             return ""
         return self.gap or _told_otherwise(_table(self.way.descriptor), view)
 
     async def hold(self, conversation: Conversation, view: View) -> str:
-        """Set mode and options in which the peer asks, and read them back before any prompt.
+        """Set a mode and options in which the peer asks, and read them back before any prompt.
 
         Call it before each prompt: agents also change their mode during a turn. Returns why the
         policy is not enforced; empty if it is. Raises `PolicyNotEnforced` if the session reports
@@ -116,9 +118,10 @@ def enforce(
 
 
 def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
-    """Why a policy that restricts a peer cannot be enforced; empty if no reason is known.
+    """Return why a policy that restricts a peer cannot be enforced, or an empty string if no reason
+    is known.
 
-    What was not measured is not a known gap.
+    An unmeasured fact is not a known gap.
     """
     table = _table(descriptor)
     if not table.possible:
@@ -135,7 +138,7 @@ def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | 
 
 
 def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
-    """The launch spec with the environment, arguments and mode that make the peer ask."""
+    """Return the launch spec with the environment, arguments and mode that make the peer ask."""
     table = _table(spec.descriptor)
     quirks = spec.quirks
     # Codex starts in its narrowest sandbox, and only ACP has a mode to start in.
@@ -161,10 +164,12 @@ def _told_otherwise(table: Enforcement, view: View) -> str:
 
 
 def _silent_mode(table: Enforcement, mode: str) -> str:
-    """Why a mode is not one in which the peer asks; empty if it asks in it."""
+    """Return why the peer does not ask in a mode, or an empty string if it does."""
     if not table.modes or mode in table.modes:
         return ""
-    return f"it does not ask in the mode {mode}; it asks in {' and '.join(table.modes)}"
+    close = nearest(mode, table.modes)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return f"it does not ask in the mode {mode}{meant}; it asks in {' and '.join(table.modes)}"
 
 
 def _silent_option(name: str, value: str | bool, asking: str | bool) -> str:
@@ -176,7 +181,7 @@ def _word(value: str | bool) -> str:
 
 
 async def _try(change: object) -> None:
-    """A session that rejects a setting is judged by what it then reports."""
+    """Try a setting. If the session rejects it, its later reports decide."""
     try:
         await change  # type: ignore[misc]
     except DragomanError:
@@ -193,7 +198,7 @@ def unapproved(
     workspace: str | os.PathLike[str],
     earlier: Iterable[Ruling] = (),
 ) -> tuple[str, ...]:
-    """The changed files, relative to the workspace, that no allowed request explains.
+    """Return the changed files, relative to the workspace, that no allowed request explains.
 
     An allowed command may have changed anything, and so may a request that names no file. A file
     that was allowed in an `earlier` turn may be written again; a command of that turn is over.
@@ -216,7 +221,7 @@ def unapproved(
         if not ruling.allowed or kinds <= {"read", "search", "think", "fetch"}:
             continue
         if ruling.verdict.by == "preset" and ruling.verdict.rule == "approve-reads":
-            # It was allowed because it only reads, also if it is a command.
+            # It was allowed because it only reads, even if it is a command.
             continue
         if act.runs or not act.paths or not kinds & WRITES:
             return ()
@@ -233,8 +238,10 @@ def _places(ruling: Ruling, folder: str) -> set[str]:
 
 
 def violated(files: Sequence[str]) -> str:
-    """A violation in words. The disk does not show who changed the files: the user of an editor
-    may have saved them."""
+    """Describe a violation.
+
+    The disk does not show who changed the files: the user may have saved them in an editor.
+    """
     shown = ", ".join(files[:SHOWN_FILES])
     more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
     return f"{shown}{more} changed during the turn without an allowed request"

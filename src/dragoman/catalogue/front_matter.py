@@ -1,7 +1,7 @@
 """Read, set or remove one field of a file's YAML front matter, leaving all other bytes unchanged.
 
 Works on bytes; `catalogue.agent_files` finds the files and interprets the value. The YAML parser
-only locates the field and checks the result: writing with a YAML library would reflow the rest.
+only locates the field and checks the result: a YAML library would reformat the rest.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dragoman.errors import FrontMatterInvalid
 BOM = "\ufeff"
 SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 WORDS_WITH_MEANING = frozenset(("false", "n", "no", "null", "off", "on", "true", "y", "yes"))
-"""Plain words that some version of YAML does not parse as text."""
+"""Plain words that some YAML version does not parse as text."""
 
 PARSER_ERRORS = (ValueError, OverflowError, IndexError, AssertionError, RecursionError)
-"""What the parser raises for some broken YAML instead of its own error: an escape for a
+"""Exceptions that the parser raises for some broken YAML instead of its own: an escape for a
 character that does not exist, or a thousand brackets."""
 
 # YAML 1.1 ends a line at these three, YAML 1.2 does not, and neither do tools that read front
@@ -49,7 +49,7 @@ class FrontMatterField:
 
 
 def read(data: bytes, key: str) -> FrontMatterField | None:
-    """The value of a top-level field, or None if there is no such field.
+    """Return the value of a top-level field, or None if there is no such field.
 
     An empty value is an empty text. Raises FrontMatterInvalid if it is ambiguous.
     """
@@ -61,7 +61,7 @@ def read(data: bytes, key: str) -> FrontMatterField | None:
 
 
 def put(data: bytes, key: str, value: str) -> bytes:
-    """The same file with the field set to `value`: added, or changed in place."""
+    """Return the same file with the field set to `value`: added, or changed in place."""
     if not value.isprintable() or not value:
         raise FrontMatterInvalid(f"{value!r} cannot be the value of a field: it must be one line")
     parts = _split(data)
@@ -75,7 +75,7 @@ def put(data: bytes, key: str, value: str) -> bytes:
 
 
 def drop(data: bytes, key: str) -> bytes:
-    """The same file without the field; exactly the same bytes if there is none."""
+    """Return the same file without the field, or exactly the same bytes if there is none."""
     parts = _split(data)
     yaml = _Yaml(parts)
     found = _find(yaml, key)
@@ -111,7 +111,8 @@ def _split(data: bytes) -> _Parts:
             f"the file is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}"
         ) from error
     bom = BOM if text.startswith(BOM) else ""
-    # An old Macintosh file has no other line ends. Beside others a lone \r does not end a line.
+    # An old Macintosh file has no other line ends. If there are others, a lone \r does not end a
+    # line.
     end = "\r" if "\n" not in text and "\r" in text else "\n"
     lines = list(_lines(text[len(bom) :], end))
     first = lines[0] if lines else ""
@@ -231,7 +232,7 @@ class _Yaml:
             self.indent = " " * (len(self.text[start:]) - len(self.text[start:].lstrip(" ")))
 
     def shape(self, without: str | None = None) -> list[tuple[object, ...]]:
-        """The parsed top level without one field, ignoring positions."""
+        """Return the parsed top level without one field, ignoring positions."""
         return [
             (
                 type(event),
@@ -280,7 +281,7 @@ class _Pair:
         return str(self.value.value)
 
     def replaced(self, written: str) -> str:
-        """The text with another value."""
+        """Return the text with another value."""
         text = self.yaml.text
         start, end = self._span()
         if start == end:
@@ -295,7 +296,7 @@ class _Pair:
         return text[:start] + written + text[end:]
 
     def removed(self) -> str:
-        """The text without the field's lines."""
+        """Return the text without the field's lines."""
         text = self.yaml.text
         start, end = self.line_start, self._span()[1]
         before = text[start : int(self.key.start_mark.index)]
@@ -306,7 +307,8 @@ class _Pair:
         return text[:start] + text[end if text[end - 1 : end] in "\r\n" else _line_end(text, end) :]
 
     def _span(self) -> tuple[int, int]:
-        """The value as written, with its quotes, and with an anchor or tag before it."""
+        """Return the span of the value as written, including its quotes and an anchor or tag before
+        it."""
         text = self.yaml.text
         start, end = int(self.value.start_mark.index), int(self.value.end_mark.index)
         if isinstance(self.value, AliasEvent):
@@ -325,8 +327,8 @@ class _Pair:
         return start, end
 
     def _end_of_block(self, start: int) -> int:
-        """The end of the last line of a block value; empty lines and comments below it are not
-        part of it."""
+        """Return the end of the last line of a block value; empty lines and comments below it are
+        not part of it."""
         text = self.yaml.text
         first = re.compile(r" *([^ \r\n])?")
         end = place = _line_end(text, start)
@@ -370,7 +372,7 @@ def _find(yaml: _Yaml, key: str) -> _Pair | None:
 
 
 def _written(value: str, style: str | None) -> str:
-    """The value in the quotes it had before, or in those it needs."""
+    """Return the value in the quotes it had before, or in those that it needs."""
     if style == '"':
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
@@ -401,7 +403,8 @@ def _line_end(text: str, start: int) -> int:
 
 
 def _checked(before: _Parts, old: _Yaml, edited: str, key: str, value: str | None) -> bytes:
-    """The edited file, parsed again to verify that no other field and not the body has changed."""
+    """Return the edited file, parsed again to verify that neither another field nor the body has
+    changed."""
     try:
         data = edited.encode("utf-8")
         parts = _split(data)

@@ -1,7 +1,7 @@
 """Resolve a peer's name to a `LaunchSpec`: command or address, and environment.
 
-Chooses the first launch that is installed on this machine (else `NotInstalled`). Looks at files and
-starts nothing. `command_unwrap` recognises command lines, `node_runtime` checks the version of
+Chooses the first launch that is installed on this machine (else `NotInstalled`). Examines files and
+starts nothing. `command_unwrap` analyses command lines, `node_runtime` checks the version of
 Node.js; `catalogue.open` connects.
 """
 
@@ -40,11 +40,12 @@ SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
 """Suffixes of program files that are not part of the usual name."""
 
 MARK_SIZE: Final = 16
-"""Characters of the hash of `surroundings_of`: it distinguishes a handful of shells of one user."""
+"""Length of the hash from `surroundings_of`: it only has to distinguish a handful of shells of one
+user."""
 
 
 def current_platform() -> Platform:
-    """The name of this platform in descriptors."""
+    """Return the name of this platform in descriptors."""
     return PLATFORMS.get(sys.platform, "linux")
 
 
@@ -55,9 +56,9 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
     """The command line, with the program as a path. None if there is an address."""
     address: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    """Set for the program."""
+    """Environment variables to set for the program."""
     inherit: tuple[str, ...] = ()
-    """Names of our variables that the program may see besides the usual ones."""
+    """Names of variables of this process that the program also gets, besides the usual ones."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Options of its dialect."""
     quirks: Quirks = Quirks()
@@ -84,7 +85,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
         return shlex.join(self.command) if self.command else str(self.address)
 
     def budgets(self) -> Budgets:
-        """The default budgets for this peer, with its handshake timeout."""
+        """Return the default budgets for this peer, with its handshake timeout."""
         timeout = None if self.descriptor is None else self.descriptor.handshake_timeout
         return Budgets() if timeout is None else Budgets(initialize=timeout)
 
@@ -96,8 +97,8 @@ def resolve(
     platform: Platform | None = None,
     which: Which = find_on_path,
 ) -> LaunchSpec:
-    """The first launch of a peer that is installed on this platform. Raises `NotInstalled` with
-    the programs that were searched for. Looks at files and starts nothing."""
+    """Return the first launch of a peer that is installed on this platform. Raises `NotInstalled`
+    with the programs that were searched for. Examines files and starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
@@ -130,7 +131,8 @@ def way_to(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LaunchSpec:
-    """The launch spec of a peer by its name, with the variables that the settings let it see.
+    """Return the launch spec of a peer by its name, with the variables that the settings allow it
+    to see.
 
     Raises `WrongLaunch` if the descriptor has a launch that is known to be wrong.
     """
@@ -144,7 +146,7 @@ def way_to(
 
 
 def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
-    """The launch spec with more of our environment variables passed to the program."""
+    """Return the launch spec with more of our environment variables passed to the program."""
     return structs.replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
 
 
@@ -154,8 +156,9 @@ def surroundings_of(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Hash of the credential variables that are set for a peer: those that its descriptor
-    names, and those that the user lets through (`env`). Only names count, never values."""
+    """Return the hash of the credential variables that are set for a peer: those that its
+    descriptor names, and those that the user lets through (`env`). Only names count, never
+    values."""
     environ = os.environ if environ is None else environ
     if descriptor is None:
         return ""
@@ -170,7 +173,7 @@ def surroundings_of(
 
 
 def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
-    """The launch spec of a peer that is started with this command line, or reached at its
+    """Return the launch spec of a peer that is started with this command line, or reached at its
     address."""
     env = dict(descriptor.env)
     if launch.command and launch.command[0] == PYTHON:
@@ -189,7 +192,8 @@ def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | 
 
 
 def _own_python() -> dict[str, str]:
-    """Environment that lets another interpreter find this dragoman if it is not installed there."""
+    """Return the environment variables that let another interpreter import this copy of dragoman if
+    it is not installed for that interpreter."""
     home = str(Path(__file__).resolve().parents[2])
     installed = any(part in ("site-packages", "dist-packages") for part in Path(home).parts)
     return {} if installed else {"PYTHONPATH": home}
@@ -205,7 +209,7 @@ def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
 
 
 def program_name(program: str) -> str:
-    """The usual name of a program: its file name without directory and suffix."""
+    """Return the usual name of a program: its file name without directory and suffix."""
     name = PurePath(program.replace("\\", "/")).name
     lower = name.lower()
     for suffix in SUFFIXES:

@@ -1,7 +1,7 @@
 """Load the catalogue: the peers of dragoman, of installed packages, of the user and of the project.
 
-A name is unique: two peers with one name are an error that names both. A broken descriptor is left
-out and listed in `Catalogue.problems`, so that one bad file does not stop the others. Packages
+Names are unique: two peers with the same name are an error that names both. A broken descriptor is
+left out and listed in `Catalogue.problems`, so that one bad file does not stop the others. Packages
 register peers as ``dragoman.peers`` entry points; loading one runs code, so those inside an
 untrusted checkout are skipped.
 """
@@ -28,15 +28,15 @@ from dragoman.errors.usage import BROKEN_CODE, nearest
 GROUP: Final = "dragoman.peers"
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Directories into which packages are installed, also inside a project."""
+"""Names of directories into which packages are installed, even inside a project."""
 
 
 def find_entry_points(config: Config) -> list[Any]:
-    """The entry points of installed packages.
+    """Return the entry points of installed packages.
 
     A directory named ``x.dist-info`` in a checkout provides them too, if the checkout is on
-    Python's path, as the working directory is under ``python -m``: those inside the project are
-    left out unless the user has trusted it.
+    Python's path, as the working directory is under ``python -m``: entry points inside the project
+    are left out unless the user has trusted it.
     """
     if not _is_mentioned():
         return []
@@ -48,7 +48,7 @@ def find_entry_points(config: Config) -> list[Any]:
 
 
 def _is_mentioned() -> bool:
-    """Whether any package could have such an entry point.
+    """Return whether any package could have such an entry point.
 
     Reading the metadata of every package costs more than the rest of the catalogue, and most
     machines have no such package.
@@ -88,8 +88,8 @@ def _lies_in(entry: Any, roots: Iterable[str]) -> bool:
 
 
 def read_entry(entry: Any) -> tuple[Descriptor, str]:
-    """What a package registers, and its origin: a descriptor, a table, the path of a TOML file,
-    or a function that returns one of these."""
+    """Return what a package registers, and its origin: a descriptor, a table, the path of a TOML
+    file, or a function that returns one of these."""
     from dragoman.catalogue.validate import check, describe
 
     dist = getattr(entry, "dist", None)
@@ -151,12 +151,12 @@ class Catalogue:
         self._untrusted = dict(untrusted or {})
         """The peers of a project that the user has not trusted."""
         self._roles = dict(roles or {})
-        """The roles that the user gives to peers, replacing their own."""
+        """The roles that the user assigns to peers, replacing their own."""
         self._peers: dict[str, KnownPeer] = {}
         # Loaded on demand: most commands need one peer of many.
         self._waiting = dict(waiting or {})
         self.problems: list[ConfigInvalid] = list(problems)
-        """What was left out, and why."""
+        """Problems because of which peers were left out."""
         for known in peers:
             try:
                 self.add(known)
@@ -164,7 +164,7 @@ class Catalogue:
                 self.problems.append(error)
 
     def add(self, known: KnownPeer) -> None:
-        """Add a peer; a name that is taken is an error."""
+        """Add a peer. Raises if the name is taken."""
         name = known.descriptor.name
         if name in self:
             raise ConfigInvalid(
@@ -182,11 +182,11 @@ class Catalogue:
         return replace(known, descriptor=replace(known.descriptor, roles=roles))
 
     def get(self, name: str) -> Descriptor:
-        """A peer by its name; `UnknownPeer` names the nearest."""
+        """Return a peer by its name. Raises `UnknownPeer`, which suggests similar names."""
         return self.known(name).descriptor
 
     def known(self, name: str) -> KnownPeer:
-        """The same with its origin."""
+        """Return a peer with its origin, by its name."""
         known = self._peers.get(name)
         if known is None:
             if name not in self._waiting:
@@ -198,7 +198,8 @@ class Catalogue:
         return known
 
     def problem_of(self, name: str) -> str:
-        """Why a peer that is described somewhere was left out; empty if it was not."""
+        """Return why a peer that is described somewhere was left out, or an empty string if it was
+        not."""
         if name in self:
             return ""
         if name in self._untrusted:
@@ -210,7 +211,7 @@ class Catalogue:
         return ""
 
     def origin(self, name: str) -> str:
-        """The origin of a peer: `BUILT_IN`, a file, or a package."""
+        """Return the origin of a peer: `BUILT_IN`, a file, or a package."""
         return self.known(name).origin
 
     @property
@@ -225,7 +226,7 @@ class Catalogue:
         )
 
     def with_roles(self, roles: Mapping[str, tuple[str, ...]]) -> Catalogue:
-        """A copy in which some peers have other roles."""
+        """Return a copy in which some peers have other roles."""
         return Catalogue(
             self._peers.values(),
             self.problems,
@@ -240,7 +241,7 @@ class Catalogue:
         return tuple(sorted({role for peer in self for role in peer.roles}))
 
     def claimants(self, role: str) -> tuple[str, ...]:
-        """The names of the peers that claim a role."""
+        """Return the names of the peers that claim a role."""
         return tuple(peer.name for peer in self if role in peer.roles)
 
     def __iter__(self) -> Iterator[Descriptor]:
@@ -261,7 +262,7 @@ def load_catalogue(
 ) -> Catalogue:
     """Load everything that is known under these settings.
 
-    With `strict`, the first problem is raised; else it is in `Catalogue.problems`.
+    With `strict`, the first problem is raised. Otherwise problems are in `Catalogue.problems`.
     """
     given = config.settings.peer.items()
     roles = {name: tuple(dict.fromkeys(own.roles)) for name, own in given if own.roles is not None}
@@ -278,7 +279,7 @@ def load_catalogue(
 
 
 def built_in() -> Iterator[KnownPeer]:
-    """The built-in peers. A mistake in one of them is a bug, and is raised."""
+    """Yield the built-in peers. A mistake in one of them is a bug, and is raised."""
     from dragoman.catalogue.validate import check
 
     for read in _built_in().values():
@@ -295,7 +296,7 @@ def _built_in() -> dict[str, Callable[[], KnownPeer]]:
 
 def _read_built_in(file: Path) -> KnownPeer:
     origin = f"{BUILT_IN}: {file.name}"
-    # Their keys are checked here, not their values: `built_in` checks those in our tests.
+    # Only their keys are checked here. `built_in` checks the values, in our tests.
     descriptor = convert(parse(file.read_bytes(), origin=origin), Descriptor, origin=origin)
     _check_file_name(descriptor, file.name, origin)
     return KnownPeer(descriptor, BUILT_IN)
@@ -305,7 +306,7 @@ def _check_file_name(descriptor: Descriptor, file: str, origin: str) -> None:
     name = descriptor.name
     if file != f"{name}.toml":
         raise ConfigInvalid(
-            origin, f"the file of the peer {name!r} must be {name}.toml", key="name"
+            origin, f"the file of the peer {name!r} must be named {name}.toml", key="name"
         )
 
 
@@ -316,7 +317,7 @@ def _place(origin: str) -> str:
 def _found(
     config: Config, entry_points: Callable[[], Iterable[Any]]
 ) -> Iterator[Callable[[], KnownPeer]]:
-    """The user's own peers first: those of packages must not shadow them."""
+    """Yield the user's peers before those of packages, which must not shadow them."""
     for peer in config.peers:
         yield functools.partial(_written, peer)
     for entry in entry_points():
@@ -324,14 +325,14 @@ def _found(
 
 
 def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
-    """The peers of an untrusted project, and what to do about it."""
+    """Return the peers of an untrusted project, and what to do about it."""
     found = {}
     for ignored in config.untrusted:
         table, _, name = ignored.key.partition(".")
         if table == "peers" and name:
             found[name] = ConfigInvalid(
                 str(ignored.file),
-                f"the project defines the peer {name} and is not trusted, so nothing of it is run: "
+                f"the project defines the peer {name} and is not trusted, so it is not run: "
                 "look at its files, then run `dragoman config trust`",
                 key=ignored.key,
             )
@@ -339,7 +340,7 @@ def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
 
 
 def _written(peer: PeerTable) -> KnownPeer:
-    """A peer in a file of the user or of a trusted project."""
+    """Load a peer from a file of the user or of a trusted project."""
     if peer.problem is not None:
         raise peer.problem
     from dragoman.catalogue.validate import describe
@@ -355,5 +356,5 @@ def _written(peer: PeerTable) -> KnownPeer:
 
 
 def _registered(entry: Any) -> KnownPeer:
-    """A peer of an installed package."""
+    """Load a peer from an installed package."""
     return KnownPeer(*read_entry(entry))

@@ -18,10 +18,11 @@ from dragoman.catalogue.roles import ROLES, is_generalist
 HEAD = """\
 # Peers
 
-The agents that dragoman knows, what each claims, and whether that was checked.
-`dragoman peers verify NAME` measures what a peer really does on your machine, per version, and
-writes its card. "Seen" means that the facts were confirmed by running this peer;
-"unverified" that they come from its vendor's documentation.
+The agents that dragoman knows by name: how to install, log in to and start each one, and the roles
+that it claims. Under "evidence", "seen" means that the facts were confirmed by running the peer,
+and "unverified" that they come from the vendor's documentation. `dragoman peers verify NAME`
+measures what a peer does on your machine and stores the result as its [card](peer-card.md). To use
+an agent that is not listed, [add a peer](../how-to/add-a-peer.md).
 
 This page is generated from the catalogue:
 
@@ -32,11 +33,11 @@ python -m dragoman.catalogue > docs/reference/peers.md
 
 
 def page(catalogue: Catalogue, cards: Mapping[str, Card] | None = None) -> str:
-    """The whole page in Markdown."""
+    """Return the whole page in Markdown."""
     cards = cards or {}
     peers = list(catalogue)
     roles = [*ROLES, *(role for role in catalogue.roles if role not in ROLES)]
-    lines = [HEAD, "## Who claims what", ""]
+    lines = [HEAD, "## Claimed roles", ""]
     lines += _table(
         ["peer", *roles, "protocol", "evidence"],
         (
@@ -49,7 +50,7 @@ def page(catalogue: Catalogue, cards: Mapping[str, Card] | None = None) -> str:
             for peer in peers
         ),
     )
-    lines += ["", "A generalist claims every role; how good it is at each is what measuring shows."]
+    lines += ["", "A peer that claims every role is marked as a generalist."]
     lines += ["", "## The roles", ""]
     lines += _table(
         ["role", "what it is for", "claimed by"],
@@ -79,16 +80,16 @@ def _section(peer: Descriptor, card: Card | None) -> Iterator[str]:
     for launch in peer.launch:
         way = f"`{shlex.join(launch.command)}`" if launch.command else f"`{launch.address}`"
         where = f" on {', '.join(launch.platforms)}" if launch.platforms else ""
-        last = " (deprecated by its maker)" if launch.deprecated else ""
-        yield f"- Started with {way}{where}{last}."
+        last = " (deprecated by its vendor)" if launch.deprecated else ""
+        yield f"- Command: {way}{where}{last}."
     if peer.install.hint:
-        node = f"; needs node {peer.install.node} or newer" if peer.install.node else ""
-        yield f"- Installed with `{peer.install.hint}`{node}."
+        node = f"; needs Node.js {peer.install.node} or newer" if peer.install.node else ""
+        yield f"- Install: `{peer.install.hint}`{node}."
     if peer.credentials.login:
         yield f"- Login: {peer.credentials.login}."
     names = (*peer.credentials.env, *peer.credentials.endpoints)
     if names:
-        yield f"- May see: {', '.join(f'`{name}`' for name in names)}."
+        yield f"- Environment variables: {', '.join(f'`{name}`' for name in names)}."
     if peer.tiers:
         tiers = ", ".join(f"{tier} `{model}`" for tier, model in peer.tiers.items())
         yield f"- Models: {tiers}."
@@ -96,7 +97,7 @@ def _section(peer: Descriptor, card: Card | None) -> Iterator[str]:
     if quirks:
         yield f"- Quirks: {', '.join(quirks)}."
     for form in peer.wrong_forms:
-        yield f"- Not `{shlex.join(form.command)}`: {form.effect}."
+        yield f"- Do not use `{shlex.join(form.command)}`: {form.effect}."
     yield f"- Source: {peer.source}{'' if peer.verified else ' (unverified)'}."
     if card is not None:
         failed = [rung.rung for rung in card.rungs if rung.verdict == "fail"]

@@ -41,7 +41,7 @@ class McpLaunch:
 def taken(
     spec: LaunchSpec, servers: Sequence[Any], *, workspace: Path, card: Card | None = None
 ) -> McpLaunch:
-    """Which of these servers a peer uses, and the launch spec that makes it use them."""
+    """Return which of these servers a peer uses, and the launch spec that makes it use them."""
     if not servers:
         return McpLaunch(spec)
     table = McpServers() if spec.descriptor is None else spec.descriptor.mcp
@@ -61,7 +61,7 @@ def taken(
 
 
 def kind_of(server: Any) -> McpKind:
-    """The transport of a server."""
+    """Return the transport of a server."""
     kind = getattr(type(server), "__struct_config__", None)
     tag = getattr(kind, "tag", None)
     return tag if tag in ("http", "sse") else "stdio"
@@ -72,8 +72,11 @@ def _name(server: Any) -> str:
 
 
 def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
-    """Entries of the workspace, or of a directory above it, that would take effect if it were
-    trusted. Entries in the home directory itself belong to the user."""
+    """Return an entry of the workspace, or of a directory above it, that would take effect if it
+    were trusted.
+
+    Entries in the home directory itself belong to the user.
+    """
     home = Path.home()
     for folder in (workspace, *workspace.parents):
         if folder == home or folder in home.parents:

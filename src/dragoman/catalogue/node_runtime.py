@@ -1,4 +1,4 @@
-"""Check that the Node.js version which a peer needs is installed.
+"""Check that the Node.js version that a peer needs is installed.
 
 Finds the interpreter from the first line of the peer's script and runs ``node --version``. Never
 starts the peer.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dragoman.catalogue.launch import LaunchSpec
 
 NODE_TIMEOUT: Final = 10.0
-"""Seconds for `node --version`, which takes a twentieth of one on an idle machine."""
+"""Timeout in seconds for `node --version`, which takes 50 ms on an idle machine."""
 
 FIRST_LINE_SIZE: Final = 256
-"""The kernel reads no more of a script's first line either."""
+"""Maximum number of bytes read from a script's first line; the kernel reads no more either."""
 
 VERSION: Final = re.compile(r"v?(\d+)\.\d+")
 
@@ -32,7 +32,7 @@ _known: dict[tuple[str, int, int], str] = {}
 
 
 def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | None:
-    """The node that runs a script; None if the program is not a node script.
+    """Return the node that runs a script, or None if the program is not a node script.
 
     An empty text means that the script needs node and it is not installed.
     """
@@ -60,7 +60,7 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
 
 
 async def node_version(node: str) -> str | None:
-    """The version of a node, such as ``22.11.0``; None if it cannot be determined."""
+    """Return the version of a node, such as ``22.11.0``, or None if it cannot be determined."""
     key = _file_key(node)
     if key is None:
         return None
@@ -82,9 +82,9 @@ def _file_key(file: str) -> tuple[str, int, int] | None:
 
 
 async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
-    """Raise `NotInstalled` if the program cannot run here; returns the version of its node.
+    """Raise `NotInstalled` if the program cannot run here.
 
-    None if it needs none, or the version is unknown.
+    Returns the version of its node, or None if it needs none or the version is unknown.
     """
     descriptor = spec.descriptor
     if descriptor is None or descriptor.install.node is None or not spec.command:

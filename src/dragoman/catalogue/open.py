@@ -30,7 +30,7 @@ ERROR_LOOKS: Final = (
     (r"\b401\b|\b403\b|authentication failed", ErrorKind.AUTH_REQUIRED),
     (r"\b429\b|rate limit|quota", ErrorKind.RATE_LIMITED),
 )
-"""Patterns of errors reported as text, by kind."""
+"""Patterns for errors reported as text, by kind."""
 
 
 @asynccontextmanager
@@ -42,9 +42,9 @@ async def open_peer(
 ) -> AsyncIterator[Peer]:
     """Start or connect to the agent for the duration of the block.
 
-    The descriptor's settings are added to the environment of the options, and apply where the
-    options do not set others. Discovered facts about its program are kept in dragoman's cache,
-    unless the options have one.
+    The descriptor's settings are added to the environment in the options, and apply unless the
+    options override them. Facts discovered about its program are kept in dragoman's cache, unless
+    the options have their own.
     """
     # Not at the top: a call through a broker starts nothing and needs none of them.
     from dragoman.catalogue.node_runtime import check_runtime
@@ -73,13 +73,13 @@ async def open_peer(
 
 
 def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
-    """The dialect that the options name, or else that of the launch."""
+    """Return the dialect that the options name, or else that of the launch."""
     return launch.protocol if options.dialect == AUTO else named_dialect(options.dialect)
 
 
 def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
-    """The cache of discovered facts, in dragoman's cache directory; None without a directory,
-    and for a dialect with nothing to discover."""
+    """Return the cache of discovered facts in dragoman's cache directory, or None without a
+    directory or for a dialect with nothing to discover."""
     if dialect in (ACP, CODEX) or not os.fspath(cache):
         return None
     from dragoman.catalogue.discovery_store import DiscoveryStore
@@ -88,14 +88,14 @@ def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
 
 
 def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
-    """The maximum message size from the options, or else from the descriptor."""
+    """Return the maximum message size from the options, or else from the descriptor."""
     known = None if launch.descriptor is None else launch.descriptor.max_line_size
     return options.max_line_size or known
 
 
 def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
-    """The options of the dialect's client that compensate for the peer's quirks."""
-    # If the user chose another dialect than the descriptor, its options do not apply.
+    """Return the options of the dialect's client that compensate for the peer's quirks."""
+    # If the user chose a dialect other than the descriptor's, its options do not apply.
     options: dict[str, Any] = dict(spec.details) if dialect == spec.protocol else {}
     if dialect == CODEX and is_unrestricted(permit):
         # In its narrow sandbox a writing command fails before it asks for permission.
@@ -113,12 +113,12 @@ def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dic
 
 
 def is_unrestricted(permit: Permit) -> bool:
-    """Whether this callback is known to allow every request."""
+    """Return whether this callback is known to allow every request."""
     return permit is approve_all or bool(getattr(permit, "unrestricted", False))
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
-    """The corrected result: errors that a peer reports only as text are failures, and a turn
+    """Return the corrected result: errors that a peer reports only as text are failures, and a turn
     with nothing but remarks after a refusal was denied."""
     if result.outcome not in (Outcome.OK, Outcome.DENIED):
         return result
@@ -138,7 +138,7 @@ def judge(result: Result, quirks: Quirks) -> Result:
 
 
 def _without_notices(text: str, notices: tuple[str, ...]) -> str:
-    """A text without the remarks at its start."""
+    """Return a text without the remarks at its start."""
     text = text.lstrip()
     while notice := next((one for one in notices if text.startswith(one)), ""):
         text = text[len(notice) :].lstrip()

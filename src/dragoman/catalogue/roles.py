@@ -10,15 +10,18 @@ from typing import Final
 
 ROLES: Final[Mapping[str, str]] = {
     "execute": "carry out a task: edit, run, repeat until it works",
-    "research": "find out what is known, in the code and outside of it",
-    "exploration": "look around in a repository and tell what is where",
+    "research": "find information, in the code and elsewhere",
+    "exploration": "explore a repository and report where things are",
     "debug": "find the cause of a failure",
-    "plan": "say how something should be done, without doing it",
-    "review": "judge a change",
+    "plan": "plan how to do something, without doing it",
+    "review": "review a change",
     "write": "write prose or code to a given outline",
 }
 
 
 def is_generalist(roles: Iterable[str]) -> bool:
-    """Whether the roles include every known one. Measuring shows how good the peer is at each."""
+    """Return whether the roles include every known one.
+
+    Measurements show how good the peer is at each.
+    """
     return set(ROLES) <= set(roles)

@@ -1,8 +1,8 @@
 """Session settings that not every peer supports: system prompt, tools, turns.
 
-The descriptor says how a peer gets each of them: by options of its dialect's client or by arguments
-of its command line. Both are part of the `LaunchSpec`, so a broker is shared only by callers with
-the same settings.
+The descriptor says how each of them is passed to a peer: as an option of its dialect's client, or
+as an argument on its command line. Both are part of the `LaunchSpec`, so a broker is shared only by
+callers with the same settings.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ VALUE: Final = "{value}"
 
 
 class WantedSettings(Struct, frozen=True, kw_only=True):
-    """The settings that a user requests. Empty: the peer's own default."""
+    """The settings that a user requests. An empty value means the peer's own default."""
 
     system_prompt: str = ""
     allow_tool: tuple[str, ...] = ()
     max_turns: int | None = None
 
     def given(self) -> Iterator[tuple[str, Any]]:
-        """The settings that are not empty, by name."""
+        """Yield the settings that are not empty, by name."""
         for name, value in structs.asdict(self).items():
             if value:
                 yield name, value
 
 
 def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
-    """The first option that a peer does not support, as the user writes it; empty if it
-    supports all of them."""
+    """Return the first option that a peer does not support, as the user writes it, or an empty
+    string if it supports all of them."""
     for name, _ in settings.given():
         if _way(descriptor, name) is None:
             return option(name)
@@ -44,22 +44,26 @@ def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
 
 
 def option(name: str) -> str:
-    """The option of the command line for a setting."""
+    """Return the command-line option for a setting."""
     return "--" + name.replace("_", "-")
 
 
 def with_settings(
     spec: LaunchSpec, settings: WantedSettings, *, others: Iterable[Descriptor] = ()
 ) -> LaunchSpec:
-    """The launch spec of a peer whose sessions have these settings.
+    """Return the launch spec of a peer whose sessions have these settings.
 
     Raises `Unsupported` for a peer that cannot; the error names those of the `others` that can.
     """
     missing = lacking(spec.descriptor, settings)
     if missing:
         able = [each.name for each in others if not lacking(each, settings)]
-        instead = f"{', '.join(able)} can" if able else "none of the enabled peers can"
-        raise Unsupported(f"{spec.name} cannot be given {missing}; {instead}")
+        instead = (
+            f"{', '.join(able)} {'do' if len(able) > 1 else 'does'}"
+            if able
+            else "none of the enabled peers does"
+        )
+        raise Unsupported(f"{spec.name} does not support {missing}; {instead}")
     details: dict[str, Any] = dict(spec.details)
     words: list[str] = []
     for name, value in settings.given():

@@ -1,7 +1,8 @@
 """Convert a TOML table to a peer descriptor and validate it.
 
-Checks what types cannot express: names, roles, launches, quirks that need a certain protocol, no
-secrets. `ConfigInvalid` names the file and the key. `catalogue.load` supplies the tables.
+Checks what types cannot express: names, roles, launches, quirks that need a certain protocol, and
+that there are no secrets. `ConfigInvalid` names the file and the key. `catalogue.load` supplies the
+tables.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from msgspec import structs
 
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch
 from dragoman.client.options import AUTO
-from dragoman.config.load import ROLE
-from dragoman.config.validate import VARIABLE, convert, refuse_secrets
+from dragoman.config.validate import ROLE, VARIABLE, convert, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS, dialect_named
 from dragoman.errors import ConfigInvalid, UsageError
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
-"""Names become names of files and directories."""
+"""Maximum length of a name: names become file and directory names."""
 
 RESERVED: Final = frozenset({"none", "all"})
-"""Words that mean something else where a peer is named."""
+"""Words that have another meaning in places that name a peer."""
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 
@@ -33,7 +33,7 @@ ADDRESSES: Final = ("unix:", "ws://", "wss://")
 def describe(
     table: Mapping[str, Any], *, origin: str, folder: Path | None = None, key: str = ""
 ) -> Descriptor:
-    """The descriptor in a table. Relative paths in it are relative to `folder`."""
+    """Convert a table to a descriptor. Relative paths in it are resolved against `folder`."""
     refuse_secrets(dict(table), origin=origin, base=key)
     descriptor = convert(dict(table), Descriptor, origin=origin, base=key)
     check(descriptor, origin=origin, key=key)
@@ -53,7 +53,7 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
             f"{name!r} is not a valid name: use lower case letters, digits, hyphens",
         )
     if name in RESERVED:
-        refuse("name", f"{name!r} means something else and cannot be a peer's name")
+        refuse("name", f"{name!r} is reserved and cannot be the name of a peer")
     if not descriptor.title.strip():
         refuse("title", "it is empty")
     if not descriptor.launch:
@@ -117,7 +117,7 @@ def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     ):
         for name in names:
             if VARIABLE.fullmatch(name) is None:
-                refuse(place, f"{name!r} is not the name of a variable")
+                refuse(place, f"{name!r} is not a valid name of an environment variable")
     version = descriptor.version
     for how, value in (("package", version.package), ("flag", version.flag)):
         if (version.how == how) != (value is not None):
@@ -163,7 +163,7 @@ def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
 
 
 def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:
-    """The same with absolute paths."""
+    """Return the descriptor with absolute paths."""
 
     def program(command: tuple[str, ...]) -> tuple[str, ...]:
         if not command or command[0] == PYTHON:

@@ -16,21 +16,21 @@ from dragoman.catalogue.npm_package import package_version
 from dragoman.transports.process.query import ask_program
 
 FLAG_TIMEOUT: Final = 15.0
-"""Seconds for a program to print its version: some load all their code first, and real ones
-take up to 12 s on a busy machine."""
+"""Seconds for a program to print its version. Some load all their code first, which takes up to 12
+s on a busy machine."""
 
 VERSION: Final = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]+)?")
 
 
 def own_version() -> str:
-    """The version of dragoman."""
+    """Return the version of dragoman."""
     from dragoman.version import __version__
 
     return __version__
 
 
 def installed_version(spec: LaunchSpec) -> str | None:
-    """The version from files; None if they do not have it. Nothing is started."""
+    """Return the version from files, or None if they do not have it. Nothing is started."""
     if spec.descriptor is None or not spec.command:
         return None
     source = spec.descriptor.version
@@ -42,7 +42,7 @@ def installed_version(spec: LaunchSpec) -> str | None:
 
 
 async def learn_version(spec: LaunchSpec) -> str | None:
-    """The version from files or a safe flag; None if only a handshake can tell."""
+    """Return the version from files or a safe flag, or None if only the handshake can show it."""
     known = installed_version(spec)
     if known is not None or spec.descriptor is None or not spec.command:
         return known

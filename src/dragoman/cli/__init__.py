@@ -12,8 +12,9 @@ from typing import Final
 
 COLLECT_AFTER: Final = 100_000
 """Garbage collection threshold. Importing modules allocates many objects and leaves no garbage;
-with Python's default a tenth of a command's startup is spent in the collector. One prompt
-through a broker allocates fifty thousand objects, so such a command ends without a collection."""
+with Python's default threshold, a tenth of a command's startup time is spent in the collector. One
+prompt through a broker allocates fifty thousand objects, so such a command ends without a
+collection."""
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
         prepare()
         run()
     except KeyboardInterrupt:
-        # Interrupted while modules were still loading: there is nothing to end or to show.
+        # Interrupted while modules were still loading: there is nothing to clean up or report.
         sys.exit(130)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):

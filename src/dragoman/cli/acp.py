@@ -112,7 +112,7 @@ def uninstall_command(
     """Show how the entry is removed from an editor's settings, or remove it with --write.
 
     Only the entry is removed, and its section if that becomes empty. An entry that starts another
-    program is kept. What you pasted into your Neovim or Emacs configuration you remove yourself.
+    program is kept. Remove what you pasted into your Neovim or Emacs configuration yourself.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def uninstall_command(
     if (script := SCRIPTED_EDITORS.get(chosen)) is not None:
         raise UsageError(
             f"{script.title} is configured by a program, which dragoman does not edit; "
-            f"take what you pasted out of {script.place}"
+            f"remove what you pasted from {script.place}"
         )
     uninstall(ACP_EDITORS[chosen], name=name, write=write, file=file, project=None)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,6 +14,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
+from dragoman.errors import DelegationInvalid
 
 if TYPE_CHECKING:
     from dragoman.catalogue.agent_files import AgentFile, AgentFileEdit, Problem
@@ -100,8 +102,8 @@ def set_command(
     """Set the peer that agent files delegate to: `<peer>-<role>`, or `none`.
 
     The value is checked before a file is changed, and all files are validated afterwards; if that
-    fails, the change is undone. You are asked before several files are changed. Files with a path
-    may also come first: `dragoman agents set agents/builder.md codex-execute`.
+    fails, the change is undone. You are asked before several files are changed. The files may also
+    come first: `dragoman agents set agents/builder.md codex-execute`.
 
     \b
     Examples:
@@ -111,9 +113,9 @@ def set_command(
     """
     from dragoman.catalogue.agent_files import parse_target, set_target
 
-    if files and ("/" in target or target.endswith(".md")):
-        target, files = files[-1], [target, *files[:-1]]
     place = _place(cwd)
+    if files and _is_file(target, files[-1], place):
+        target, files = files[-1], [target, *files[:-1]]
     named = parse_target(target, place.role_catalogue())
     paths = place.find_agent_files(tuple(files or ()))
     if _agreed(paths, target, place, yes=yes, dry_run=dry_run):
@@ -185,6 +187,23 @@ def validate_command(
         raise typer.Exit(ExitCode.FAILED)
 
 
+def _is_file(first: str, last: str, place: RunContext) -> bool:
+    """Return whether the first word names a file: only the last one is a target, or neither is one
+    and the first is an agent."""
+    from dragoman.catalogue.agent_files import parse_target
+
+    if "/" in first or first.endswith(".md"):
+        return True
+    try:
+        parse_target(first, place.role_catalogue())
+    except DelegationInvalid:
+        with contextlib.suppress(DelegationInvalid):
+            parse_target(last, place.role_catalogue())
+            return True
+        return any(file.stem == first for file in place.agent_files())
+    return False
+
+
 def _place(cwd: Path | None) -> RunContext:
     from dragoman.runs.context import load_context
 
@@ -194,8 +213,10 @@ def _place(cwd: Path | None) -> RunContext:
 def _agreed(
     paths: list[Path], value: str | None, place: RunContext, *, yes: bool, dry_run: bool
 ) -> bool:
-    """Whether to write the changes: not with --dry-run, and several files only after a
-    confirmation."""
+    """Return whether to write the changes.
+
+    With --dry-run they are not written, and several files need a confirmation.
+    """
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff
     from dragoman.cli.output.questions import confirm
@@ -223,7 +244,7 @@ def _tell(edit: AgentFileEdit, place: RunContext) -> None:
     if not edit.changes:
         put_err("Nothing to change.\n")
     if edit.problems:
-        put_err("These problems were there before the change:\n")
+        put_err("These problems existed before the change:\n")
         _complain(edit.problems, place)
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
-from dragoman.cli.command_module import HELP_NAMES, fold_help
+from dragoman.cli.command_module import HELP_NAMES, LazyGroup, fold_help
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.typer_without_pydantic import quicken
 
@@ -26,6 +24,7 @@ GROUPS: Final = {
         "delegate": "Delegate a task to a peer that claims the role.",
         "sessions": "List, continue and export conversations.",
         "jobs": "List, watch and cancel the jobs of agents.",
+        "fleet": "Share machines: submit jobs and have your team's workers run them.",
         "console": "Show all agents, and every open question, in a browser.",
     },
     "Set up agents": {
@@ -34,6 +33,7 @@ GROUPS: Final = {
         "login": "Log in to a peer, with a method that it offers.",
         "agents": "Set which peer each of your agent files delegates to.",
         "broker": "Manage the brokers that keep agents running between commands.",
+        "hosts": "Add, check and set up other machines that agents work on.",
     },
     "Follow delegated work": {
         "explain": "Show which peers would be used, in which order, and why others are not.",
@@ -89,7 +89,7 @@ OTHER_OPTIONS: Final = {
     **dict.fromkeys(("--cd", "-C", "--workspace"), "--cwd"),
     **dict.fromkeys(("--allowed-tools", "--allowedTools"), "--allow-tool"),
 }
-"""What similar programs call an option, and ours."""
+"""Options of similar programs, and the equivalent option here."""
 
 HELP: Final = """
 Drive any coding agent: Codex, Gemini, Qwen, Copilot, Cursor, or your own.
@@ -115,28 +115,18 @@ EPILOG: Final = (
 )
 
 
-class LazyGroup(TyperGroup):
-    """Loads the module of a command when it is called."""
+class MainGroup(LazyGroup):
+    """The commands, under headings."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+    lines = COMMANDS
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        if cmd_name not in self.commands:
-            # Imported here, not for the list of commands: it loads `logging`.
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            # Imported late: it loads `logging`, which the list of commands does not need.
             from dragoman.cli.output import terminal_log
 
             terminal_log.install()
-            module = import_module(f"dragoman.cli.{cmd_name}")
-            self.commands[cmd_name] = typer.main.get_command(module.app)
-            quicken(self.commands[cmd_name])
-            fold_help(self.commands[cmd_name])
-        command = self.commands[cmd_name]
-        # The list of commands shows this text without loading the command.
-        command.short_help = COMMANDS[cmd_name]
-        return command
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, COMMANDS))
@@ -147,7 +137,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from dragoman.cli.prompt_options import complete_peer
+            from dragoman.cli.completions import complete_peer
             from dragoman.errors.usage import nearest
 
             near = [OTHER_WORDS.get(args[0], ""), *nearest(args[0], COMMANDS)]
@@ -160,7 +150,7 @@ class LazyGroup(TyperGroup):
 
 app: Final = typer.Typer(
     name="dragoman",
-    cls=LazyGroup,
+    cls=MainGroup,
     help=HELP,
     epilog=EPILOG,
     rich_markup_mode=None,
@@ -191,7 +181,7 @@ def _dragoman(
 
 
 def new_command() -> Any:
-    """The command that `app` describes."""
+    """Build the command that `app` describes."""
     command = typer.main.get_command(app)
     quicken(command)
     fold_help(command)
@@ -221,7 +211,8 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _suggest_option(refused: Any) -> None:
-    """For an option of a similar program: ours instead of those that are spelled alike."""
+    """If the option is known from a similar program, suggest ours instead of one that is spelled
+    alike."""
     meant = OTHER_OPTIONS.get(getattr(refused, "option_name", ""))
     if meant is not None and refused.ctx is not None:
         known = {word for each in refused.ctx.command.params for word in each.opts}

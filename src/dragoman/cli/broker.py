@@ -5,6 +5,7 @@ Brokers are found and contacted by `broker.client`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,8 +19,9 @@ from dragoman.cli.command_module import (
     with_options,
     words_after_dashes,
 )
+from dragoman.cli.completions import complete_broker
 from dragoman.cli.output.terminal import put_data, put_err, put_out
-from dragoman.cli.prompt_options import ENV, PEER, TTL, complete_broker
+from dragoman.cli.prompt_options import ENV, PEER, TTL
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
@@ -80,19 +82,20 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
     from dragoman.paths import find_paths
 
     found = asyncio.run(statuses(find_paths()))
+    differing = broker_pages.differing([record for record, _ in found])
     now = time.time()
     write_list(
         found,
         format,
         head=broker_pages.HEAD,
         cells=lambda each: broker_pages.as_cells(*each, now),
-        as_json=lambda each: broker_pages.as_json(*each),
+        as_json=lambda each: broker_pages.as_json(*each, differing.get(each[0].name)),
         name=lambda each: each[0].name,
         empty="No broker is running. `dragoman run PEER PROMPT` starts one.",
         drop=broker_pages.DROP,
     )
     if format is ListFormat.TEXT:
-        put_err(*(f"{line}\n" for line in broker_pages.why_not_one([one for one, _ in found])))
+        put_err(*(f"{line}\n" for line in broker_pages.why_not_one(differing)))
 
 
 @app.command("status", context_settings=CONTEXT)
@@ -114,10 +117,12 @@ def status_command(
     from dragoman.paths import find_paths
 
     wanted = {record.name for record in _found(broker)}
-    found = [each for each in asyncio.run(statuses(find_paths())) if each[0].name in wanted]
+    running = asyncio.run(statuses(find_paths()))
+    found = [each for each in running if each[0].name in wanted]
     if format is ListFormat.JSON:
+        differing = broker_pages.differing([record for record, _ in running])
         for record, status in found:
-            write_json(broker_pages.as_json(record, status))
+            write_json(broker_pages.as_json(record, status, differing.get(record.name)))
     else:
         now = time.time()
         put_out("\n".join(broker_pages.page(*each, now) for each in found))
@@ -147,7 +152,7 @@ def logs_command(
     if broker is not None:
         files = [file for file in files if is_meant(broker, file.stem.removeprefix("broker-"))]
     if not files:
-        put_err("There is no log of this broker.\n")
+        put_err("This broker has no log.\n")
         raise typer.Exit(1)
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -183,19 +188,34 @@ def stop_command(
     import asyncio
 
     from dragoman.broker.client.brokers import stop_broker
-    from dragoman.errors import UsageError
+    from dragoman.cli.error_messages import message
+    from dragoman.errors import DragomanError, UsageError
+    from dragoman.rpc.tasks import together
 
     if (broker is None) != everything:
         raise UsageError("name a broker or a peer, or add --all")
 
-    async def stop(found: list[BrokerRecord]) -> list[bool]:
-        stopping = (stop_broker(record, drain=drain, if_idle=if_idle) for record in found)
-        return await asyncio.gather(*stopping)
+    async def stop(record: BrokerRecord) -> bool | DragomanError:
+        try:
+            return await stop_broker(record, drain=drain, if_idle=if_idle)
+        except DragomanError as error:
+            return error
+
+    async def stop_all(found: list[BrokerRecord]) -> tuple[bool | DragomanError, ...]:
+        return await together(*map(stop, found))
 
     found = _found(broker)
-    for record, stopped in zip(found, asyncio.run(stop(found)), strict=True):
+    failures: list[DragomanError] = []
+    for record, stopped in zip(found, asyncio.run(stop_all(found)), strict=True):
+        if isinstance(stopped, DragomanError):
+            failures.append(stopped)
+            continue
         how = ("drains" if drain else "stopped") if stopped else "still running: it is busy"
         put_out(f"{record.name}: {how}\n")
+    if failures:
+        for failure in failures[:-1]:
+            put_err(message(failure))
+        raise failures[-1]
 
 
 @app.command("reap", context_settings=CONTEXT)
@@ -240,10 +260,13 @@ def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: An
     import asyncio
 
     from dragoman.broker.client.attach import attach
+    from dragoman.cli.broker_stdio import use_lasting_runtime
     from dragoman.cli.run_plan import RunOptions, plan_of
     from dragoman.client.options import ConnectOptions
     from dragoman.policy import unattended
 
+    if "SSH_CONNECTION" in os.environ:
+        use_lasting_runtime()
     plan = plan_of(RunOptions(command=words_after_dashes(context), cwd=cwd, **given))
     options = ConnectOptions(
         budgets=plan.budgets,
@@ -262,8 +285,23 @@ def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: An
     asyncio.run(attached)
 
 
+@app.command("stdio", context_settings=CONTEXT)
+def stdio_command() -> None:
+    """Serve the `--host` commands of another machine on stdin and stdout. `ssh` starts this.
+
+    \b
+    Examples:
+      ssh -T box dragoman broker stdio
+    """
+    import asyncio
+
+    from dragoman.cli.broker_stdio import serve
+
+    asyncio.run(serve())
+
+
 def _found(word: str | None) -> list[BrokerRecord]:
-    """The brokers that a word names; all of them without a word."""
+    """Return the brokers that `word` matches, or all of them if there is no word."""
     from dragoman.broker.client.brokers import list_brokers
     from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dragoman.cli.chat_input import ChatInput
     from dragoman.cli.chat_session import Chat
     from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.host_chat import HostChat
     from dragoman.cli.output.renderer import Renderer
     from dragoman.cli.run_plan import RunOptions, RunPlan
 
@@ -57,8 +58,20 @@ app = new_app()
 
 @app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
 @with_options(*COMMANDS["chat"])
-def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **given: Any) -> None:
+def chat(
+    context: typer.Context,
+    *,
+    peer: str | None,
+    trace: Path | None,
+    host: str | None = None,
+    **given: Any,
+) -> None:
     command = words_after_dashes(context)
+    if host is not None:
+        from dragoman.cli import host_chat
+
+        code = host_chat.chat(host, peer=peer, trace=trace, command=command, **given)
+        raise typer.Exit(code)
     if peer is not None and command is not None:
         raise UsageError("name a peer or give a command line after --, but not both")
 
@@ -83,12 +96,15 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
     from dragoman.cli.chat_session import Chat
     from dragoman.cli.output.terminal import is_interactive
 
-    interactive = is_interactive()
+    async with Chat(plan, live, show, options, interactive=is_interactive()) as chat:
+        return await read_lines(chat)
+
+
+async def read_lines(chat: Chat | HostChat) -> int:
+    """Read lines and carry them out until the user leaves. Returns the exit code."""
+    live, interactive = chat.live, chat.interactive
     code = 0
-    async with (
-        Chat(plan, live, show, options, interactive=interactive) as chat,
-        _lines(chat) as read,
-    ):
+    async with _lines(chat) as read:
         if interactive:
             chat.show.notice(f"chatting with {chat.title}; /help lists the commands, Ctrl-D leaves")
         while (line := await read()) is not None:
@@ -121,8 +137,8 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
 
 
 @asynccontextmanager
-async def _lines(chat: Chat) -> AsyncIterator[LineReader]:
-    """The line reader of a chat, for the time of a block."""
+async def _lines(chat: Chat | HostChat) -> AsyncIterator[LineReader]:
+    """Context manager: the line reader of a chat."""
     if not chat.interactive:
         yield LineReader(chat)
         return
@@ -149,13 +165,13 @@ async def _lines(chat: Chat) -> AsyncIterator[LineReader]:
 class LineReader:
     """Reads the lines of a chat. On a terminal the first Ctrl-C only shows how to leave."""
 
-    def __init__(self, chat: Chat, editor: ChatInput | None = None) -> None:
+    def __init__(self, chat: Chat | HostChat, editor: ChatInput | None = None) -> None:
         self._chat = chat
         self._editor = editor
         chat.editor = editor
 
     async def __call__(self) -> str | None:
-        """The next line; None to leave the chat."""
+        """Return the next line, or None if the user leaves the chat."""
         from dragoman.cli.command_loop import Interrupted
 
         chat = self._chat

@@ -1,7 +1,7 @@
 """Slash commands of `dragoman chat`: their names, parsing and completion.
 
-`cli.chat_session` executes them. Commands of the agent are sent to the agent as prompts. A line
-that looks like a command but is not one is an error; ``//`` starts a prompt with a slash.
+`cli.chat_session` executes them. The agent's own commands are sent to it as prompts. A line that
+looks like a command but is not one is an error; ``//`` starts a prompt with a slash.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
 
 
 def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> str:
-    """Our commands, those of the agent, and the keys, in so many columns; 0 is no limit."""
+    """Return the help page: our commands, the agent's commands and the keys.
+
+    `width` is the number of columns; 0 means no limit.
+    """
     rows = [(f"  /{name} {hint}".rstrip(), about) for name, (hint, about) in COMMANDS.items()]
     for command in theirs:
         hint = f" {one_line(command.hint)}" if command.hint else ""
@@ -122,7 +125,7 @@ def suggestions(
     names: Callable[[str], Iterable[tuple[str, str]]],
     workspace: Path,
 ) -> Iterator[Suggestion]:
-    """The completions for the text before the cursor.
+    """Yield the completions for the text before the cursor.
 
     `names` lists the names, with descriptions, that can follow one of our commands.
     """
@@ -150,7 +153,7 @@ def _commands(word: str, theirs: Sequence[SlashCommand]) -> Iterator[Suggestion]
 
 
 def _can_be_typed(name: str) -> bool:
-    """Whether a name, which an agent may have chosen, can be typed in a line unchanged."""
+    """Return whether a name, which may come from an agent, can be typed on one line as it is."""
     return bool(name) and name.isprintable() and not any(map(str.isspace, name))
 
 
@@ -191,7 +194,7 @@ def _files(mention: re.Match[str], workspace: Path) -> Iterator[Suggestion]:
 def choice_page(
     what: str, choices: Sequence[tuple[str, str]], current: str | None, *, more: str = ""
 ) -> str:
-    """The values that a command can choose from, with the current one marked."""
+    """Return a page of the values a command can choose from, with the current one marked."""
     rows: list[tuple[str, str]] = [
         (f"{'*' if value == current else ' '} {one_line(value)}", one_line(about))
         for value, about in choices
@@ -204,8 +207,9 @@ def choice_page(
 
 
 def cost_page(used: Sequence[Usage | None]) -> str:
-    """The total usage of the turns of a chat, and for how many turns it is unknown."""
-    from dragoman.cli.output.turn_text import money, tokens
+    """Return a page with the total usage of a chat, and the number of turns whose usage is
+    unknown."""
+    from dragoman.cli.output.renderer import money, tokens
 
     if not used:
         return "no turns yet\n"

@@ -1,8 +1,9 @@
 """The line editor of `dragoman chat` on a terminal: keys, multi-line input, completion, history.
 
 Runs prompt_toolkit in the event loop. Output that arrives while the prompt is open is held back and
-then shown above it, and a question to the user replaces it on the screen (`suspended`). Lines are
-parsed by `cli.chat_commands`. Only a chat on a terminal imports this module.
+then shown above it. While a question to the user is open, the prompt is removed from the screen
+(`suspended`). Lines are parsed by `cli.chat_commands`. Only a chat on a terminal imports this
+module.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from dragoman.client.folders import make_private
 from dragoman.config.safe_files import locked, read_file, write_whole
 from dragoman.errors import DragomanError
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.wire.messages import UNDECODABLE
 
 PROMPT: Final = "> "
 
@@ -51,14 +53,16 @@ HISTORY_SIZE: Final = 1024 * 1024
 """Size of the history, in bytes, above which its older half is dropped."""
 
 ENTRY_SIZE: Final = 16 * 1024
-"""Maximum characters of a prompt in the history. A longer one was pasted."""
+"""Maximum length of a prompt in the history, in characters. Longer ones were pasted and are not
+kept."""
 
 ESCAPE_TIMEOUT: Final = 0.1
 """Seconds to distinguish the Escape key from Alt with another key, which sends Escape first."""
 
 
 STOP_TIMEOUT: Final = 0.2
-"""Seconds for a stop signal to reach all threads. Without a shell to return to it does nothing."""
+"""Seconds for a stop signal to reach all threads. It has no effect if there is no shell to return
+to."""
 
 SHOW_DELAY: Final = 0.2
 """Seconds to collect output before the prompt is redrawn below it: agents send small pieces."""
@@ -91,7 +95,10 @@ class ChatInput:
         self._tasks = TaskOwner("the prompt")
 
     async def read(self) -> str | None:
-        """The next prompt; None for Ctrl-D. Raises `Interrupted` for Ctrl-C at an empty prompt."""
+        """Return the next prompt, or None for Ctrl-D.
+
+        Raises `Interrupted` for Ctrl-C at an empty prompt.
+        """
         self._loop = asyncio.get_running_loop()
         sys.stdout.flush()
         self._open = True
@@ -111,7 +118,7 @@ class ChatInput:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Remove the prompt from the screen for the time of a block. The typed text is kept."""
+        """Take the prompt off the screen during the block. The typed text is kept."""
         if not self._open:
             yield
             return
@@ -147,7 +154,7 @@ class ChatInput:
 
 
 def _output() -> Output:
-    """The terminal on stderr: stdout may be redirected, and has only the answers."""
+    """Return the terminal on stderr: stdout may be redirected, and gets only the answers."""
     depth = None if wants_colour(sys.stderr) else ColorDepth.DEPTH_1_BIT
     if os.name == "nt":
         return create_output(sys.stderr)
@@ -179,7 +186,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("tab", filter=at_prompt)
     def complete(event: KeyPressEvent) -> None:
-        # Now, not in a task, which the next Enter could overtake.
+        # Synchronously: the next Enter could overtake a task.
         buffer = event.current_buffer
         if buffer.complete_state:
             buffer.complete_next()
@@ -210,7 +217,7 @@ def _keys() -> KeyBindings:
 
 
 def _stop_process() -> None:
-    """Return the terminal to the shell until it continues us."""
+    """Give the terminal back to the shell until it resumes this process."""
     os.kill(0, signal.SIGTSTP)
     # Another thread may get the signal, which stops this one a moment later. Until then it must not
     # change the terminal mode, which belongs to the shell.
@@ -227,7 +234,7 @@ class ChatCompleter(Completer):
         try:
             found = list(self._complete(document.text_before_cursor))
         except (DragomanError, OSError):
-            return  # The command itself says what is wrong with the store or the settings.
+            return  # The command itself reports errors in the store or the settings.
         for each in found:
             about = one_line(each.about, width=60)
             yield Completion(each.text, start_position=-each.replaces, display_meta=about)
@@ -247,7 +254,7 @@ class ChatHistory(History):
         self._failed = False
 
     def load_history_strings(self) -> Iterator[str]:
-        """The prompts in the file, newest first."""
+        """Yield the prompts in the file, newest first."""
         try:
             lines = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"").splitlines()
         except DragomanError as error:
@@ -256,8 +263,8 @@ class ChatHistory(History):
         for line in reversed(lines):
             try:
                 yield msgspec.json.decode(line, type=str)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue  # A line that was cut off by a full disk.
+            except UNDECODABLE:
+                continue  # The line was cut off by a full disk.
 
     def append_string(self, string: str) -> None:
         if not string[:1].isspace() and len(string) <= ENTRY_SIZE:
@@ -267,14 +274,14 @@ class ChatHistory(History):
         try:
             line = msgspec.json.encode(self._redact(string)) + b"\n"
         except UnicodeEncodeError:
-            return  # Typed as other bytes than UTF-8, which are not sent either.
+            return  # Not valid UTF-8: such prompts are not sent either.
         try:
             make_private(self._path.parent)
             with locked(self._path):
                 data = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"") + line
                 if len(data) > HISTORY_SIZE:
                     data = data[-HISTORY_SIZE // 2 :].partition(b"\n")[2]
-                # Replaced, not appended to: an existing file may have another mode.
+                # Replaced rather than appended to: an existing file may have a different mode.
                 write_whole(self._path, data)
         except (DragomanError, OSError) as error:
             self._fail(error)

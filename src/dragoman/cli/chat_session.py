@@ -1,7 +1,7 @@
 """The session of `dragoman chat`: its turns, and the commands that change or replace it.
 
 A session that replaces another one gets a summary of the conversation (`runs.brief`), unless it was
-started with /new or has a history of its own. Lines are parsed in `cli.chat_commands`; a single
+started with /new or already has a history. Lines are parsed in `cli.chat_commands`; a single
 session is in `cli.prompt_session`.
 """
 
@@ -64,7 +64,7 @@ class Chat:
         """Whether the user wants to leave."""
         self.editor: ChatInput | None = None
         if options.peer is None and options.command is None:
-            # The default peer stays the one chosen at the start.
+            # The default peer remains the one chosen at the start.
             options = structs.replace(options, peer=plan.name)
         self._options = options
         self._stack = AsyncExitStack()
@@ -96,7 +96,7 @@ class Chat:
     # -- prompts
 
     def content(self, text: str) -> list[Block]:
-        """The content of a prompt. Raises `UsageError` for one that cannot be sent."""
+        """Return the content blocks of a prompt. Raises `UsageError` if it cannot be sent."""
         made = blocks(
             text,
             typed=text,
@@ -129,7 +129,7 @@ class Chat:
         """Show why a line was rejected."""
         short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)
         if short and self.interactive and self.plan.format == "text":
-            # Its message says what to do; the advice for command lines does not apply here.
+            # The message says what to do; advice about the command line does not apply in a chat.
             self.show.notice(str(error))
         else:
             self.show.failed(error)
@@ -146,8 +146,10 @@ class Chat:
     # -- commands
 
     async def carry_out(self, line: str) -> str | None:
-        """Carry out a command. Returns the prompt that a line is; None if it was a command of
-        ours. Raises `UsageError` for a command that does not exist."""
+        """Execute a line if it is one of our commands; otherwise return it as a prompt.
+
+        Raises `UsageError` for a command that does not exist.
+        """
 
         if not self.interactive:
             # Piped lines are prompts, except for three commands.
@@ -212,7 +214,9 @@ class Chat:
             # The agent takes a model only from its command line.
             await self._move(model=name)
             return
-        await model_choice.use_model(conversation, view, name, peer=self.plan.name)
+        await model_choice.use_model(
+            conversation, view, name, peer=self.plan.name, on_notice=self.show.notice
+        )
         self._keep(model=name)
         self.show.notice(f"model {model_choice.model_in_use(view)}")
 
@@ -317,7 +321,7 @@ class Chat:
         )
 
     def _stored(self) -> list[SessionRecord]:
-        """The sessions of this project, last used first."""
+        """Return the sessions of this project, last used first."""
         with open_store(read_only=True) as store:
             root = str(root_of(self.plan.workspace))
             return list(store.sessions(root=root, limit=LISTED_SESSIONS))
@@ -337,12 +341,12 @@ class Chat:
         return plan_of(structs.replace(self._options, **changes))
 
     def _keep(self, **changes: Any) -> None:
-        """Use these options for later sessions, too."""
+        """Use these options for later sessions as well."""
         self._options = structs.replace(self._options, **changes)
 
     async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> None:
-        """Open the session of a plan and leave the current one. If it cannot be opened, the
-        chat stays in the current one."""
+        """Open the session of a plan and leave the current one. The chat stays in the current
+        session if that fails."""
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -383,13 +387,13 @@ class Chat:
     # -- the line editor
 
     def redacted(self, text: str) -> str:
-        """A redacted prompt, for the history."""
+        """Return a prompt with secrets redacted, for the history."""
         from dragoman.config.secrets import redactor
 
         return redactor((*self.plan.way.inherit, *self.plan.env)).text(text)
 
     def suggestions(self, text: str) -> Iterable[Suggestion]:
-        """The completions for the text before the cursor."""
+        """Return the completions for the text before the cursor."""
         return chat_commands.suggestions(
             text,
             theirs=self.session.run.seen.view.commands,
@@ -398,7 +402,7 @@ class Chat:
         )
 
     def _names(self, command: str) -> Iterable[tuple[str, str]]:
-        """The names that can follow a command."""
+        """Return the names that can follow a command."""
 
         run = self.session.run
         match command:

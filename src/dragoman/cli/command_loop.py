@@ -1,8 +1,8 @@
-"""Run the event loop in one thread while the main thread reads the keyboard and gets signals.
+"""Run the event loop in one thread while the main thread reads the keyboard and handles signals.
 
 Reading in the main thread lets Ctrl-C interrupt a waiting prompt while the agent is still served.
-The first and the second interrupt go to the callback of `listen`, in the loop. The third ends the
-process at once, even if the loop blocks on a full pipe; the process warden then ends the agent.
+The first and second interrupts go to the `listen` callback, in the loop. The third ends the process
+at once, even if the loop blocks on a full pipe; the process warden then ends the agent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dragoman.cli.output.escape import neutral
 from dragoman.cli.output.terminal import drop_typed, held, put_question
 
 LAST_INTERRUPT: Final = 3
-"""The number of the Ctrl-C that exits at once: the first cancels, the second closes the agent."""
+"""Which Ctrl-C exits at once: the first cancels, the second closes the agent."""
 
 
 WAKE_AGAIN: Final = 0.1
@@ -39,7 +39,7 @@ class Interrupted(Exception):
 
 
 class _Wanted(Struct, eq=False):
-    """A request of the loop for a line."""
+    """The loop's request for a line."""
 
     prompt: str
     answer: asyncio.Future[str | None]
@@ -68,7 +68,7 @@ class CommandLoop:
         self._wanted_now: _Wanted | None = None
         """The line that is being read."""
         self._waking = False
-        """Whether the next interrupt is our own, to end a question that is obsolete."""
+        """Whether the next interrupt is sent by us, to end an obsolete question."""
         self._heard_own = False
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,9 +80,9 @@ class CommandLoop:
     ) -> str | None:
         """Read the next line without its newline; None at the end of input.
 
-        `fresh` drops what was typed at a terminal before the prompt. `question` is shown when its
-        line is the next to be read; other output waits until it is answered, and earlier input is
-        dropped. Raises `Interrupted` if Ctrl-C is typed instead.
+        `fresh` discards what was typed at a terminal before the prompt. `question` is shown when
+        its turn comes; other output waits until it is answered, and earlier input is discarded.
+        Raises `Interrupted` if Ctrl-C is typed instead.
         """
         if not question or self.suspend_prompt is None:
             return await self._line(prompt, question, fresh=fresh)
@@ -110,7 +110,8 @@ class CommandLoop:
             on_interrupt(self.interrupts)
 
     def calm(self) -> None:
-        """The interrupted work is over: the next interrupt counts as the first again."""
+        """Reset the count after interrupted work has ended: the next interrupt is the first
+        again."""
         self.interrupts = 0
 
     # -- in the main thread
@@ -148,8 +149,8 @@ class CommandLoop:
 
     def _heard(self, told: int) -> None:
         """Wake the main thread for a signal. If it was just about to wait, a signal that came a
-        moment before does not wake it. So it is woken: at the queue by an empty request, at a
-        line by sending the same signal again."""
+        moment before does not wake it. So it is woken up: if it waits at the queue, by an empty
+        request; if it reads a line, by sending the same signal again."""
         loop = asyncio.get_running_loop()
         self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
         ours, self._heard_own = self._heard_own, False
@@ -157,7 +158,8 @@ class CommandLoop:
             loop.call_later(WAKE_AGAIN, self._wake, self._reading)
 
     def _drop(self, wanted: _Wanted) -> None:
-        """Stop reading an answer that is no longer needed, because all output waits for it."""
+        """Stop reading an answer that is no longer needed, so that output is no longer held back
+        for it."""
         if self._wanted_now is wanted:
             self._waking = self._heard_own = True
             self._wake(self._reading)
@@ -165,7 +167,7 @@ class CommandLoop:
                 self._loop.call_later(WAKE_AGAIN, self._drop, wanted)
 
     def _wake(self, reading: int) -> None:
-        """Interrupt the reading of this line if it is still in progress."""
+        """Interrupt the read of this line if it is still in progress."""
         if reading and self._reading == reading and hasattr(signal, "pthread_kill"):
             main_thread = threading.main_thread().ident
             assert main_thread is not None
@@ -220,7 +222,10 @@ class CommandLoop:
         self.press()
 
     def _is_own(self) -> bool:
-        """Whether an interrupt is our own. Raises it if it ends a question."""
+        """Return whether an interrupt was sent by us.
+
+        Raises `Interrupted` if it ends a question.
+        """
         ours, self._waking = self._waking, False
         reading = self._wanted_now
         if ours and reading is not None and reading.abandoned:
@@ -228,7 +233,7 @@ class CommandLoop:
         return ours and not self._over
 
     def _woken(self, number: int, frame: FrameType | None) -> None:
-        """The handler if interrupts are ignored: only our own counts."""
+        """Signal handler while interrupts are ignored: only our own count."""
         if not self._is_own() and self._reading and self._over:
             raise KeyboardInterrupt
 
@@ -237,8 +242,8 @@ class CommandLoop:
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:
-            held.erase_overlay()
-            os._exit(ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED)
+            code = ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED
+            held.erase_overlay(lambda: os._exit(code))
         self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
@@ -280,11 +285,11 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 class _signals:
-    """Installs two signal handlers for the time of a block."""
+    """Context manager that installs two signal handlers."""
 
     def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
-        # What the parent process ignores (nohup) stays ignored, except the interrupt, which wakes
-        # the main thread.
+        # Signals that the parent process ignores (nohup) stay ignored, except the interrupt, which
+        # wakes the main thread.
         ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         self._handlers: dict[int, Handler] = {signal.SIGINT: woken if ignored else interrupted}
         for name in ("SIGTERM", "SIGHUP"):
@@ -293,7 +298,8 @@ class _signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> int:
-        """A descriptor that receives signal numbers at once, whatever the main thread does."""
+        """Return a descriptor that receives signal numbers at once, whatever the main thread
+        does."""
         self._told, self._tell = os.pipe()
         for end in (self._told, self._tell):
             os.set_blocking(end, False)
@@ -320,7 +326,7 @@ def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> 
         except asyncio.CancelledError:
             if not live.interrupts:
                 raise
-            # The interrupt cancelled us; only the process itself waits for this task.
+            # The interrupt cancelled this task, and only the process itself waits for it.
             return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
     try:

@@ -5,8 +5,8 @@ Rules for a command module, so that only the command that runs is imported:
 - it defines `app`, made by `new_app`, with one function (the command) or several (subcommands);
 - at the top it imports only this module, other option modules, typer, `output.terminal`, `errors`
   and the standard library; everything else is imported inside the functions;
-- its functions raise `DragomanError` for failures (`entry` makes the message and the exit code) and
-  `typer.Exit(code)` with a code of `exit_codes` for results that are not a success;
+- its functions raise `DragomanError` for failures (`entry` turns them into messages and exit codes)
+  and `typer.Exit(code)` with a code of `exit_codes` for results that are not a success;
 - it prints only through `cli.output` (`terminal.put_out`, `put_err`, `put_data`) and asks only
   through `output.questions.confirm`;
 - its help text ends with examples, in a paragraph that starts with ``\\b`` to keep the lines.
@@ -20,14 +20,17 @@ import enum
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Annotated, Any, Final
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dragoman.cli import completions
 from dragoman.cli.prompt_options import CommandOption
+from dragoman.cli.typer_without_pydantic import quicken
 
 HELP_NAMES: Final = ("-h", "--help")
 
@@ -35,14 +38,14 @@ MARGIN: Final = 2
 """Columns that typer leaves empty beside a help page."""
 
 AFTER_DASHES: Final = "dragoman.words_after_dashes"
-"""The key under which a context stores the words after ``--``."""
+"""Key under which a context stores the words after ``--``."""
 
 
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
     default: str = ""
-    """The subcommand that runs if none is named, with the given options; none if empty."""
+    """The subcommand that runs if none is named, with the given options. Empty: show the help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (not args[0].startswith("-") or args[0] in HELP_NAMES)
@@ -54,12 +57,43 @@ class CommandGroup(TyperGroup):
         """List the subcommands with the first sentence of their help, uncut."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, self._summary(name, each)) for name, each in self.commands.items()]
+                [
+                    (name, self._summary(name, each))
+                    for name, each in self.commands.items()
+                    if not each.hidden
+                ]
             )
 
     def _summary(self, name: str, command: Any) -> str:
         default = " The default." if name == self.default else ""
         return _first_sentence(command.help) + default
+
+
+class LazyGroup(TyperGroup):
+    """Commands whose modules are loaded when they are called."""
+
+    lines: ClassVar[Mapping[str, str]] = {}
+    """Every command with its one-line help, which is shown without loading the command."""
+    prefix: ClassVar[str] = "dragoman.cli."
+    """The prefix of the module names of commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.lines)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.lines:
+            return None
+        if cmd_name not in self.commands:
+            module = import_module(self.prefix + cmd_name)
+            command = self.commands[cmd_name] = typer.main.get_command(module.app)
+            quicken(command)
+            fold_help(command)
+            command.short_help = self.lines[cmd_name]
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.lines.items()))
 
 
 def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:
@@ -84,9 +118,9 @@ CONTEXT: Final[dict[str, Any]] = {"help_option_names": list(HELP_NAMES)}
 
 
 def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: add the arguments and options of a table to a command, after its own.
+    """Decorator: append the arguments and options of a table to a command's own.
 
-    Put it below ``@app.command()``. The function gets every value as a keyword argument.
+    Put it below ``@app.command()``. The function receives every value as a keyword argument.
     """
     names = {option.name for option in options}
 
@@ -115,13 +149,14 @@ def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Cal
 
 
 def _parameter(option: CommandOption) -> inspect.Parameter:
-    """The option as a typer parameter."""
+    """Return the option as a typer parameter."""
     info = (
         typer.Argument(metavar=option.metavar, help=option.help, show_default=False)
         if option.argument
         else typer.Option(*option.words, metavar=option.metavar, help=option.help)
     )
-    info.autocompletion = option.complete
+    if option.complete:
+        info.autocompletion = getattr(completions, f"complete_{option.complete}")
     kind: Any = option.kind
     if option.choices:
         make: Any = enum.StrEnum
@@ -155,7 +190,7 @@ class WithCommandLine(TyperCommand):
 
 
 def words_after_dashes(context: typer.Context) -> tuple[str, ...] | None:
-    """The words after ``--``; None without ``--``."""
+    """Return the words after ``--``, or None without ``--``."""
     words: tuple[str, ...] | None = context.meta.get(AFTER_DASHES)
     return words
 

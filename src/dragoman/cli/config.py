@@ -14,6 +14,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
+from dragoman.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from dragoman.config import Project
@@ -49,7 +50,7 @@ app: Final = new_app(help=HELP, default="show")
 def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
     """Show every setting with its value and origin. Settings that are not set show their default.
 
-    JSON has the raw values: seconds, bytes, and null for what is not set.
+    JSON output has the raw values: seconds, bytes, and null for unset ones.
 
     \b
     Examples:
@@ -92,7 +93,7 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
 
 @app.command("init", context_settings=CONTEXT)
 def init_command() -> None:
-    """Write a commented config.toml, unless there is one.
+    """Write a commented config.toml, unless one exists.
 
     \b
     Examples:
@@ -126,7 +127,11 @@ def set_command(key: KeyArgument, value: ValueArgument) -> None:
     from dragoman.config.edit import set_value, value_of
 
     paths = find_paths()
-    set_value(paths, key, value_of(value))
+    try:
+        set_value(paths, key, value_of(value))
+    except ConfigInvalid as error:
+        error.hint = "nothing was changed; `dragoman config show` lists the settings"
+        raise
     put_err(f"{paths.config_file}: {key} is set.\n")
 
 
@@ -223,7 +228,7 @@ def trust_command(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FOLDER]", exists=True, file_okay=False, resolve_path=True, show_default=False
+            metavar="[DIR]", exists=True, file_okay=False, resolve_path=True, show_default=False
         ),
     ] = None,
     *,
@@ -235,7 +240,7 @@ def trust_command(
     """Trust the commands, addresses, variables and permissions in a project's dragoman.toml.
 
     You see what the file would do before you are asked. Trust applies to the current content: after
-    a change, the file must be trusted again. Be careful: a checkout from strangers can contain
+    a change, the file must be trusted again. Be careful: a checkout from a stranger can contain
     anything.
 
     \b
@@ -315,12 +320,12 @@ _UNSET: Final = {
     "policy.rules": "none",
     "enabled_peers": "none",
 }
-"""The description of the default, for settings without a value."""
+"""Descriptions of defaults for settings without a default value."""
 
 
 def _in_words(key: str, value: Any) -> str:
-    """Format a value for people: durations and sizes with units, and the default if it is not
-    set."""
+    """Format a value for people: durations and sizes with units, and the default for an unset
+    value."""
     from dragoman.cli.output.times import UNITS
     from dragoman.client.budgets import Budgets
     from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -335,14 +340,19 @@ def _in_words(key: str, value: Any) -> str:
     if value in (None, "", []):
         return "no limit" if table.endswith("limits") else _UNSET.get(key, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if table == "timeouts" or key == "ttl" or name.endswith("seconds") or name == "silence":
+        if (
+            table == "timeouts"
+            or key in ("ttl", "question_timeout")
+            or name.endswith("seconds")
+            or name == "silence"
+        ):
             return next(
                 f"{value / size:g} {word}"
                 for word, size in (("h", UNITS["h"]), ("min", UNITS["m"]), ("s", 1.0))
                 if value % size == 0 and value >= size or size == 1.0
             )
         if key == "keep_days":
-            return f"{value:g} days" if value else "for ever"
+            return f"{value:g} days" if value else "forever"
         if key in ("max_line_size", "max_store_size"):
             return (
                 next(

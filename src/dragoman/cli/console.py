@@ -1,11 +1,12 @@
-"""`dragoman console`: serve the web interface, make links to it, list and revoke tokens.
+"""`dragoman console`: serve the web interface, create login links, list and revoke tokens.
 
-`console` serves it.
+The package `dragoman.console` implements the server.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
 HELP: Final = """
 Show all agents, and every open question, in a browser.
 
-The page has an inbox of everything that waits for you, the sessions as they stream, and the work of
-all projects. It listens on this machine only. The printed link logs one browser in, once, within 5
-minutes; `dragoman console link` creates another one.
+The page has an inbox of everything that waits for you, live sessions, and the work of all projects.
+By default, only this machine can reach it. The printed link logs in one browser and is valid for 5
+minutes; `dragoman console link` prints another one.
 
 \b
 Examples:
-  dragoman console --open                  serve it, and open it in a browser
+  dragoman console --open                  serve it and open it in a browser
   dragoman console --read-only             browsers can view but not act
-  dragoman console link                    a link for another browser
-  dragoman console tokens                  which browsers are logged in
-  dragoman console tokens revoke 1f09c2aa  log one out
+  dragoman console link                    print a link for another browser
+  dragoman console tokens                  list the logged-in browsers
+  dragoman console tokens revoke 1f09c2aa  log one of them out
 """
 
 app: Final = new_app(help=HELP, default="serve")
 
-READ_ONLY = typer.Option("--read-only", help="Browsers can view, but not act.")
+READ_ONLY = typer.Option("--read-only", help="Browsers can view but not act.")
 
 
 def _require_extra() -> None:
@@ -69,23 +70,21 @@ def serve_command(
         typer.Option(
             "--name",
             metavar="HOST[:PORT]",
-            help="Another host name that browsers use, such as that of a tunnel. May be repeated.",
+            help="Additional host name for browsers, such as that of a tunnel. May be repeated.",
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(
-            "--tls-cert", metavar="FILE", help="The TLS certificate chain, in PEM format."
-        ),
+        typer.Option("--tls-cert", metavar="FILE", help="TLS certificate chain in PEM format."),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option("--tls-key", metavar="FILE", help="The private key of the certificate."),
+        typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate."),
     ] = None,
 ) -> None:
     """Serve the web interface until Ctrl-C.
 
-    An address that other machines reach needs --tls-cert and --tls-key.
+    Give --tls-cert and --tls-key for an address that other machines can reach.
 
     \b
     Examples:
@@ -95,12 +94,12 @@ def serve_command(
     """
     _require_extra()
     if (tls_cert is None) != (tls_key is None):
-        raise UsageError("--tls-cert and --tls-key go together")
+        raise UsageError("--tls-cert and --tls-key must be used together")
     from dragoman.cli.command_loop import CommandLoop
-    from dragoman.console.server import ConsoleOptions, parse_address, require_safe
-    from dragoman.transports.http_server import TlsFiles
+    from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
+    from dragoman.transports.tls import TlsFiles
 
-    host, port = parse_address(listen)
+    host, port = parse_listen(listen)
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = TlsFiles(certificate=tls_cert, key=tls_key)
@@ -123,15 +122,14 @@ async def _serve(options: ConsoleOptions, live: CommandLoop, *, open_browser: bo
     live.listen(lambda count: stop.set())
 
     def listening(url: str, link: str) -> None:
-        put_err(f"dragoman: the console is at {url}; this link logs in once, within 5 minutes:\n")
+        put_err(f"dragoman: console at {url}; log in with this link (once, within 5 minutes):\n")
         sys.stderr.flush()
         put_out(f"{link}\n")
         sys.stdout.flush()
         if open_browser:
-            import webbrowser
-
-            if not webbrowser.open(link):
-                put_err("dragoman: no browser can be opened here; open the link yourself\n")
+            # Not in this thread: some browsers run until the user ends them. Not awaited, so that
+            # the command can end before the browser.
+            threading.Thread(target=_open, args=(link,), daemon=True).start()
 
     await serve_console(options, paths=find_paths(), stop=stop, on_listening=listening)
     if not live.interrupts:
@@ -139,9 +137,16 @@ async def _serve(options: ConsoleOptions, live: CommandLoop, *, open_browser: bo
     return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
 
+def _open(link: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(link):
+        put_err("dragoman: cannot open a browser; open the link yourself\n")
+
+
 @app.command("link", context_settings=CONTEXT)
 def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
-    """Print a link that logs in another browser, once, within 5 minutes.
+    """Print a link that logs in another browser. It works once and is valid for 5 minutes.
 
     \b
     Examples:
@@ -153,7 +158,7 @@ def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
 
     access = _access()
     if not access.record.url:
-        raise UsageError("no console has been started yet; `dragoman console` starts one")
+        raise UsageError("no console was started yet", remedy="start one with `dragoman console`")
     put_out(new_link(access, "read" if read_only else "act") + "\n")
 
 
@@ -162,13 +167,13 @@ def tokens_command(
     action: Annotated[str, typer.Argument(metavar="[list|revoke]", show_default=False)] = "list",
     id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="The token to revoke, or `all`.", show_default=False),
+        typer.Argument(metavar="[ID]", help="Token to revoke, or `all`.", show_default=False),
     ] = None,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
-    """List the browsers that are logged in, or revoke the token of one.
+    """List the logged-in browsers, or revoke their tokens.
 
-    Revoking takes effect at once, and open connections of the token are closed.
+    Revoking takes effect immediately and closes open connections.
 
     \b
     Examples:
@@ -183,11 +188,12 @@ def tokens_command(
         _list(access, format)
     elif action == "revoke":
         if id is None:
-            raise UsageError("name the token to revoke, as `dragoman console tokens` lists it")
+            raise UsageError("missing token ID", remedy="list them with `dragoman console tokens`")
         if id == "all":
-            put_err(f"dragoman: {access.revoke_all()} revoked\n")
+            count = access.revoke_all()
+            put_err(f"dragoman: revoked {count} {'token' if count == 1 else 'tokens'}\n")
         else:
-            put_err(f"dragoman: revoked {access.revoke(id).id}\n")
+            put_err(f"dragoman: revoked token {access.revoke(id).id}\n")
     else:
         raise UsageError(f"tokens takes list or revoke, not {action!r}")
 

@@ -1,4 +1,4 @@
-"""`dragoman delegate`: help, and interrupts of a delegation.
+"""`dragoman delegate`: help, and interrupt handling for a delegation.
 
 Options are in `cli.prompt_options`, routing and fallback in `delegation`, rendering in
 `output.delegation_output`.
@@ -19,7 +19,7 @@ from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.output.renderer import Renderer
-    from dragoman.delegation import DelegationRequest
+    from dragoman.delegation import DelegationRequest, Executor
     from dragoman.runs.context import RunContext
 
 HELP = """
@@ -36,11 +36,15 @@ tried, then the configured local model, then scout. The result lists every attem
 time and cost. Every delegation is a job: its id is printed at once, and `dragoman jobs watch`
 follows it.
 
+With --fleet a worker of your fleet does it, in a copy of this repository and with its own peers and
+permissions. Its patch is kept here, or applied with --apply. Ctrl-C cancels the job there.
+
 \b
 Examples:
   dragoman delegate review "look at the last commit"
   dragoman delegate execute "fix the failing test" --approve-all --check "pytest -q"
   dragoman delegate execute "rename Foo to Bar" --approve-all --isolate --apply
+  dragoman delegate execute "fix the failing test" --fleet --needs linux --apply
   dragoman delegate --agent agents/reviewer.md "look at @src/app.py"
   dragoman delegate plan "split the parser" --peer cursor --no-fallback
   git diff | dragoman delegate review "is this safe?" --strict
@@ -66,10 +70,23 @@ def delegate(
     format: str | None,
     json_strict: bool,
     verbose: bool,
+    fleet: bool,
+    needs: str | None,
+    retry_lost: bool,
+    fleet_as: str | None,
+    isolate: bool,
     **given: Any,
 ) -> None:
+    began_at = time.monotonic()
     if no_fallback and strict:
         raise UsageError("--no-fallback and --strict cannot be combined: choose one")
+    for option, value in (
+        ("--needs", needs),
+        ("--retry-lost", retry_lost),
+        ("--fleet-as", fleet_as),
+    ):
+        if value and not fleet:
+            raise UsageError(f"{option} works only with --fleet")
 
     from dragoman.cli import error_messages
     from dragoman.cli.output.renderer import show_as
@@ -85,12 +102,30 @@ def delegate(
             # A skipped rule or limit would allow too much.
             raise problem
         fallback = "none" if no_fallback else "peers" if strict else None
-        request = _request(place, fallback=fallback, on_wait=show.notice, **given)
-        code = _run(request, place, show)
+        executor = _executor(needs, fleet_as, retry_lost=retry_lost) if fleet else None
+        request = _request(
+            place,
+            fallback=fallback,
+            on_wait=show.notice,
+            # A worker of a fleet has a copy of the repository.
+            isolate=isolate or fleet,
+            began_at=began_at,
+            **given,
+        )
+        code = _run(request, place, show, executor)
     except DragomanError as error:
         show.failed(error)
         raise typer.Exit(error_messages.exit_code(error)) from None
     raise typer.Exit(code)
+
+
+def _executor(needs: str | None, name: str | None, *, retry_lost: bool) -> Executor:
+    from dragoman.cli.fleet_setup import require_extra, words_of
+
+    require_extra()
+    from dragoman.fleet.executor import FleetExecutor
+
+    return FleetExecutor(name=name, needs=words_of(needs), retry_lost=retry_lost)
 
 
 def _request(
@@ -109,6 +144,7 @@ def _request(
     allow_tool: list[str],
     max_turns: int | None,
     timeout: float | None,
+    began_at: float,
     on_wait: Callable[[str], object],
     **more: Any,
 ) -> DelegationRequest:
@@ -116,6 +152,7 @@ def _request(
     from dragoman.cli.permission_flags import permissions_of
     from dragoman.cli.run_plan import require_tools_may_be_allowed, session_settings
     from dragoman.delegation import DelegationRequest, read_agent
+    from dragoman.runs.run_values import Deadline
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout must be a number of seconds greater than 0")
@@ -125,9 +162,7 @@ def _request(
     typed = " ".join(prompt) or None
     if agent is not None and typed is None and file is None:
         role, typed = None, role
-    began_at = time.monotonic()
     text = read_input.read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
-    timeout = read_input.remaining(timeout, time.monotonic() - began_at)
     mentioning = typed if typed is not None and typed != read_input.STDIN else ""
     files = len(list(read_input.mentioned(mentioning, place.cwd)))
     read_input.tell_missing(mentioning, place.cwd, on_wait)
@@ -153,6 +188,9 @@ def _request(
         ),
         session=wanted,
         timeout=timeout,
+        deadline=None
+        if timeout is None
+        else Deadline(timeout, began_at + timeout, option="--timeout"),
         files=files,
         attach=lambda workspace, can: [
             read_input.content_of(path, can) for path in read_input.mentioned(mentioning, workspace)
@@ -161,18 +199,26 @@ def _request(
     )
 
 
-def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
+def _run(
+    request: DelegationRequest, place: RunContext, show: Renderer, executor: Executor | None
+) -> int:
     import asyncio
 
     from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover
+    from dragoman.cli.prompt_session import inquire_at
     from dragoman.delegation import CancelHandle, delegate_request
 
     live = CommandLoop()
     cancel = CancelHandle()
-    telling = Telling(show)
+    settings = place.config.settings
+    telling = Telling(
+        show,
+        place.catalogue,
+        permissions_for=lambda peer: request.permissions or settings.permissions_for(peer),
+    )
 
     async def work() -> int:
         main = asyncio.current_task()
@@ -180,7 +226,7 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
 
         def interrupted(count: int) -> None:
             if count == 1 and not live.terminated:
-                show.notice("cancelling; press Ctrl-C again to leave at once")
+                show.notice("cancelling; press Ctrl-C again to quit immediately")
                 cancel.pull()
             else:
                 cancel.pulled = True
@@ -188,13 +234,16 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
 
         live.listen(interrupted)
         show.on_broken = lambda: interrupted(1)
-        asks = is_interactive() and request.permissions is None
+        show.asks_forms = interactive = is_interactive()
+        asks = interactive and request.permissions is None
         done = await delegate_request(
             request,
             place=place,
             listener=telling,
             caller=TerminalApprover(live) if asks else None,
+            inquire=inquire_at(live) if interactive else None,
             cancel=cancel,
+            executor=executor,
         )
         return telling.over(done, terminated=live.terminated) or int(show.lost)
 

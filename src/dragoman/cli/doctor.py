@@ -34,8 +34,8 @@ Examples:
 """
 
 WIDTHS: Final = (4, 11)
-"""Widths of the longest state and check name. Findings are printed as they arrive, so they
-cannot be measured first."""
+"""Widths of the longest state and check name. They cannot be measured, because findings are printed
+as they arrive."""
 
 COLOURS: Final = {"ok": "green", "warn": "yellow", "bad": "red"}
 
@@ -67,7 +67,7 @@ def doctor(
 
 
 def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
-    """All findings; in text format they are printed as they arrive."""
+    """Return all findings. In text format they are also printed as they arrive."""
     import asyncio
 
     from dragoman.cli.output.jsonl import write_json

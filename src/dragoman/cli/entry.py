@@ -1,8 +1,9 @@
-"""Run one command line: the only place where an error becomes a message and an exit code.
+"""Run one command line and turn errors into messages and exit codes.
 
 `cli.prompt_options` parses plain `dragoman run` lines without typer, `cli.app` everything else. The
-texts of the messages are in `cli.error_messages`. `prepare` makes stdin, stdout and stderr usable
-at startup, `leave` ends the process without the interpreter's teardown. Writing is in `cli.output`.
+message texts are in `cli.error_messages`. `prepare` makes stdin, stdout and stderr usable at
+startup, and `leave` ends the process without the interpreter's teardown. Writing is in
+`cli.output`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,13 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
 def _call(argv: Sequence[str] | None) -> NoReturn:
     from dragoman.cli.prompt_options import parse_run
 
-    given = parse_run(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
+    if any(word.startswith(("--host", "--send", "--fetch")) for word in words):
+        from dragoman.cli.host_option import placed
+
+        # Commands for another machine's dragoman are run there and exit here.
+        words = argv = placed(words, _call)
+    given = parse_run(words)
     if given is None:
         from dragoman.cli.app import call
 
@@ -93,12 +100,12 @@ def _refuse(error: DragomanError) -> int:
 
 
 def _is_surrogate(error: UnicodeEncodeError) -> bool:
-    """Whether the text that cannot be encoded came from bytes that are not UTF-8."""
+    """Return whether the text that cannot be encoded contains bytes that were not valid UTF-8."""
     return "\udc80" <= error.object[error.start] <= "\udcff"
 
 
 def _homeless() -> bool:
-    """Whether the current directory no longer exists, so that paths cannot be resolved."""
+    """Return whether the current directory no longer exists. Paths then cannot be resolved."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -107,8 +114,10 @@ def _homeless() -> bool:
 
 
 def _unwritten() -> OSError | None:
-    """Flush buffered output and return the error if that fails. Otherwise the process would
-    flush at exit, and end with another code."""
+    """Flush buffered output and return the error if that fails.
+
+    Otherwise the interpreter would flush at exit and change the exit code.
+    """
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -125,7 +134,7 @@ def _own_fault() -> None:
         "dragoman: this is a bug in dragoman. Please report the following together "
         "with the output of `dragoman doctor --report`.\n"
     )
-    # The error may quote text of a peer or a file.
+    # The error may quote text from a peer or a file.
     sys.excepthook = _neutral_traceback
 
 
@@ -169,8 +178,11 @@ def prepare() -> None:
 
 
 def _open_nowhere(number: int) -> None:
-    """Occupy the descriptor of a closed stream. Otherwise an agent's pipe may get the number,
-    and writes to the stream would go to the agent."""
+    """Open /dev/null in place of a closed stream.
+
+    Otherwise an agent's pipe may get its descriptor, and writes to the stream would go to the
+    agent.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     if nowhere == number:
         os.set_inheritable(number, True)
@@ -180,10 +192,15 @@ def _open_nowhere(number: int) -> None:
 
 
 def leave(code: int) -> None:
-    """End the process after flushing all output, without tearing down its modules, which takes
-    a fifth of a short command. Returns if that is not safe."""
+    """Flush all output and exit without interpreter teardown, which takes a fifth of a short
+    command's time. Returns if that is not safe."""
     if threading.active_count() > 1:
-        return
+        from dragoman.rpc.tasks import THREAD_NAME
+
+        # Those for file work have nothing left to do, or hang.
+        known = (threading.main_thread().name, THREAD_NAME)
+        if any(thread.name not in known for thread in threading.enumerate()):
+            return
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -195,7 +212,7 @@ def leave(code: int) -> None:
 
 
 def _escape_messages() -> None:
-    """Escape what Python prints to stderr: warnings, errors of threads and finalizers.
+    """Escape what Python itself prints to stderr: warnings, errors in threads and finalizers.
 
     They may quote a peer, a file or a variable.
     """
@@ -227,6 +244,6 @@ def _unraisable(args: sys.UnraisableHookArgs) -> None:
 
 
 def _formatted(error: BaseException | None) -> str:
-    from traceback import format_exception  # Most commands need none.
+    from traceback import format_exception  # Most commands need no logging.
 
     return "" if error is None else "".join(format_exception(error))

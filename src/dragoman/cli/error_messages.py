@@ -1,8 +1,8 @@
-"""Error messages for users: what happened, what to do next, whether to try again, and whose fault
-it is where that helps; and the exit code.
+"""Error messages and exit codes for users.
 
-Covers every class in `dragoman.errors`; an error's own `remedy` or `hint` takes precedence.
-`cli.entry` catches the errors.
+A message says what happened, what to do next, whether to try again and, where that helps, whose
+fault it is. Every class in `dragoman.errors` is covered; an error's own `remedy` or `hint` takes
+precedence. `cli.entry` catches the errors.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dragoman.cli.output.escape import neutral
 from dragoman.errors import (
     AdapterFailed,
     AuthRequired,
+    BudgetExceeded,
     CallTimeout,
     DragomanError,
     HandshakeFailed,
@@ -30,20 +31,25 @@ from dragoman.errors import (
 )
 
 if TYPE_CHECKING:
+    from dragoman.catalogue.descriptor import Credentials
     from dragoman.cli.output.renderer import TurnReport
     from dragoman.delegation.attempt_report import AttemptReport
 
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
 
 YOURS: Final = ""
-"""Faults for which the next step is enough: a usage error, a missing login, a limit or a
-refusal. The line is omitted then."""
+"""The empty blame: usage errors, missing logins, limits and refusals need only the next step, so
+the line is omitted."""
+
+LOGIN: Final = "log in with the agent's own program, then try again"
+"""The next step for a missing login, unless the peer's descriptor says how to log in."""
 
 ADVICE: Final[Mapping[str, str]] = {
     "usage": "see the examples in the command's --help",
     "unsupported": "omit that, or use a peer that supports it: `dragoman peers`",
     "unknown_peer": "`dragoman peers` lists the peers, `dragoman peers add` adds one",
     "role_not_claimed": "`dragoman peers` lists the roles of each peer",
+    "unknown_role": "`dragoman peers` lists the roles of each peer",
     "no_peer": "`dragoman explain` shows why; `dragoman peers enable` enables a peer",
     "policy_not_enforced": "to run it anyway, add --allow-unenforced or set allow_unenforced "
     "in its settings; --approve-all allows everything",
@@ -61,17 +67,27 @@ ADVICE: Final[Mapping[str, str]] = {
     "broker_busy": "wait until some of its work is done, or add --cold for a separate agent",
     "broker_unavailable": "add --cold for a separate agent; `dragoman broker reap` cleans up",
     "broker_failed": "`dragoman broker logs` shows its log; --cold runs without a broker",
+    "fleet_failed": "see the output of `dragoman fleet up` on the server",
+    "fleet_unreachable": "check that `dragoman fleet up` is running on the server, and that its "
+    "address can be reached from here",
+    "fleet_refused": "join again: create a new code with `dragoman fleet invite` on the server, "
+    "and use it with `dragoman fleet join`",
+    "fleet_full": "wait until old jobs have expired; `dragoman fleet jobs` lists the jobs",
+    "fleet_conflict": "`dragoman fleet jobs` shows the current state; repeat the command if it is "
+    "still needed",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
     "spawn_failed": "start the program by hand to see what it says",
     "not_installed": "install it; `dragoman doctor` shows what is missing",
     "program_not_found": "install it, add its directory to the PATH, or give its full path",
     "connect_failed": "check that a server listens on that address, then try again",
+    "host_unavailable": "`dragoman hosts check NAME` says whether the machine can be reached and "
+    "what is missing there",
     "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
     "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
     "broken": "try again",
     "line_too_long": "report it to the agent's developers: no message should be that long",
     "timeout": "try again, or give it more time with --timeout",
-    "auth_required": "log in with `dragoman login PEER` or the agent's own program, then try again",
+    "auth_required": LOGIN,
     "invalid_answer": "add --trace FILE and send the trace to the agent's developers",
     "protocol_mismatch": "name its dialect with --dialect; `dragoman peers verify` shows more",
     "handshake_failed": "`dragoman peers verify` checks it step by step",
@@ -80,32 +96,36 @@ ADVICE: Final[Mapping[str, str]] = {
 """The next step, by the error's stable name."""
 
 MESSAGE_SIZE: Final = 2000
-"""Maximum characters of an error message for people: more than a screen is not read. JSON lines
-have all of it."""
+"""Maximum length of an error message for people, in characters: people do not read more than a
+screen. JSON lines have the whole message."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Maximum lines of an agent's stderr shown with its error: the end of a traceback matters."""
+"""Maximum number of lines of an agent's stderr shown with its error: the end of a traceback
+matters."""
 
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
 
 
-def message(error: DragomanError) -> str:
-    """Format an error for people, as lines that end with a newline."""
-    tail = error.stderr_tail if isinstance(error, RemoteError) else ""
-    again = ""
+def message(error: DragomanError, *, peer: str = "", login: str = "") -> str:
+    """Format an error for people, as lines that end with a newline. `peer` is the name of the peer
+    that was run, and `login` says how to log in to it, if known."""
+    tail = again = ""
     if _end_of(error) is None:
-        # For a limit or a login the next step says when to try again.
+        # For a limit or a login the message and the next step say everything.
+        tail = error.stderr_tail if isinstance(error, RemoteError) else ""
         again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
-    next_step, happened = advice(error), str(error)
-    if isinstance(error, AuthRequired) and error.hint and next_step.startswith(error.hint):
+    next_step, happened = advice(error, peer=peer, login=login), str(error)
+    if isinstance(error, AuthRequired) and error.hint:
         # The next step covers it.
         happened = happened.removesuffix(f"; {error.hint}")
     return _lines(happened, whose(error), next_step, again=again, stderr=tail)
 
 
 def try_again(*, retryable: bool, may_have_run: bool) -> str:
-    """Whether retrying may work, and what the first attempt may already have done; empty if it
-    would fail again and nothing was done."""
+    """Say whether retrying may help, and what the first attempt may already have done.
+
+    Empty if a retry would fail and nothing was done.
+    """
     if may_have_run:
         look = "check first: part of the work may already be done"
         return f"it may help, but {look}" if retryable else look
@@ -113,10 +133,10 @@ def try_again(*, retryable: bool, may_have_run: bool) -> str:
 
 
 def stderr_lines(tail: str) -> list[str]:
-    """The end of an agent's stderr, formatted; nothing if it is empty."""
+    """Format the end of an agent's stderr; an empty list if it is empty."""
     said = [line.rstrip() for line in tail.splitlines() if line.strip()]
     shown = [f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]]
-    return ["  the agent said on stderr:", *shown] if said else []
+    return ["  the agent's stderr:", *shown] if said else []
 
 
 def _lines(happened: str, fault: str, next_step: str, *, again: str = "", stderr: str = "") -> str:
@@ -138,7 +158,8 @@ def _answers(fault: str, next_step: str, again: str) -> list[str]:
 
 
 def short(text: str) -> str:
-    """A text cut in the middle if it is too long for a terminal; its end often has the reason."""
+    """Shorten a text that is too long for a terminal by cutting its middle: the end often has the
+    reason."""
     if len(text) <= MESSAGE_SIZE:
         return text
     left_out = len(text) - MESSAGE_SIZE
@@ -146,8 +167,8 @@ def short(text: str) -> str:
     return f"{text[:half]} … ({left_out} characters omitted) … {text[-half:]}"
 
 
-def of_report(report: TurnReport) -> str | None:
-    """The message for an unsuccessful turn; None for a successful one."""
+def of_report(report: TurnReport, *, login: str = "") -> str | None:
+    """Return the message for an unsuccessful turn, or None for a successful one."""
     result = report.result
     if result.ok:
         return None
@@ -155,49 +176,86 @@ def of_report(report: TurnReport) -> str | None:
         who = "from outside" if report.exit_code == ExitCode.TERMINATED else "by you"
         return f"dragoman: the turn was cancelled {who}\n"
     if report.exit_code == ExitCode.DENIED:
-        denied = ", ".join(denial.title or denial.kind for denial in result.denials)
+        titles = dict.fromkeys(denial.title or denial.kind for denial in result.denials)
+        denied = ", ".join(titles)
         return _lines(
-            f"the turn counts as denied, because these permissions were denied: {denied}"
+            "the turn counts as denied, because "
+            + (f"these permissions were denied: {denied}" if denied else "permissions were denied")
             + (f"; the agent reports: {result.failure.message}" if result.failure else ""),
-            *_DENIED,
+            YOURS,
+            _how_to_allow(report.permissions),
         )
     if result.error is not None:
-        return message(result.error)
+        return message(result.error, peer=report.peer, login=login)
     happened, fault, next_step = ENDS.get(result.outcome, ENDS["unknown"])
+    next_step = _how(next_step, login)
     failure = result.failure
-    detail = failure.message if failure else result.stop
+    # The stop reason "refusal" says no more than the outcome.
+    detail = failure.message if failure else result.stop.removeprefix("refusal")
     again = ""
     if result.outcome in CUT_SHORT:
         again = try_again(retryable=failure is not None and failure.retryable, may_have_run=True)
     return _lines(happened + (f": {detail}" if detail else ""), fault, next_step, again=again)
 
 
-def of_attempt(report: AttemptReport) -> list[str]:
-    """The message for the last attempt of an unsuccessful delegation, without what happened."""
+def of_attempt(report: AttemptReport, *, login: str = "", permissions: str = "") -> list[str]:
+    """Return the message for the last attempt of a failed delegation, without the line that says
+    what happened.
+
+    `permissions` is the preset of its permission policy, if known.
+    """
     from dragoman.delegation.spending_limits import OVER_BUDGET
 
     failure, outcome = report.failure, report.outcome
     fault, next_step = ENDS.get(outcome, ENDS["unknown"])[1:]
     if outcome == "denied":
-        fault, next_step = _DENIED
+        fault, next_step = YOURS, _how_to_allow(permissions)
+    elif outcome == "refused" and report.runtime_role == "host":
+        fault = YOURS
+        next_step = (
+            f"`dragoman init` sets up agents with a model; `dragoman explain {report.role}` "
+            "shows why none was used"
+        )
     elif outcome.good:
         fault, next_step = "the agent", "read the output of the check, and review the changes"
     elif report.error_class == OVER_BUDGET:
         fault, next_step = _OVER_BUDGET
     elif (kind := _kinds().get(report.error_class or "")) is not None:
-        # An agent's answer is judged by its outcome.
+        # The outcome decides how an agent's answer is judged.
         if not issubclass(kind, RemoteError):
-            fault = _blamed(kind)
+            fault = fault if outcome == "timed_out" else _blamed(kind)
             next_step = _known_advice(kind) or next_step
     again = ""
     if outcome not in _ON_PURPOSE:
         retryable = failure is not None and failure.retryable
-        again = try_again(retryable=retryable, may_have_run=report.may_have_run)
-    return _answers(fault, next_step.replace("login PEER", f"login {report.peer}"), again)
+        # If nothing was changed, a second try cannot do anything twice.
+        left_behind = report.may_have_run and report.obstacle() is not None
+        again = try_again(retryable=retryable, may_have_run=left_behind)
+    return _answers(fault, _how(next_step, login), again)
+
+
+def _how(next_step: str, login: str) -> str:
+    """Return the next step, adding how to log in if a login is needed."""
+    return f"{login}, then try again" if login and next_step == LOGIN else next_step
+
+
+def login_of(credentials: Credentials, environ: Mapping[str, str]) -> str:
+    """Return how to log in to a peer. A key that is set in the environment may be wrong."""
+    # Imported here: only failed commands need it.
+    from dragoman.redaction.names import SECRET_VARIABLE
+
+    login = credentials.login
+    keys = [name for name in credentials.env if environ.get(name) and SECRET_VARIABLE.search(name)]
+    if not login or not keys:
+        return login
+    if login.startswith("set ") and ", or run " in login:
+        login = "run " + login.partition(", or run ")[2]
+    are = "is" if len(keys) == 1 else "are"
+    return f"{login}, or correct {' and '.join(keys)}, which {are} set here"
 
 
 def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[DragomanError]]:
-    """The classes of errors by their stable names."""
+    """Return the classes of errors by their stable names."""
     found = {kind.error_class: kind}
     for each in kind.__subclasses__():
         found = {**_kinds(each), **found}
@@ -209,17 +267,34 @@ _OVER_BUDGET: Final = (
     "wait, or raise the limit: `dragoman stats` shows what was spent",
 )
 
-_DENIED: Final = (
-    YOURS,
-    "allow it at the prompt, or for everything with --approve-all",
-)
+_HOW_TO_ALLOW: Final[Mapping[str, str]] = {
+    "approve-all": "a rule of the policy denied it: `dragoman policy show` lists the rules",
+    "deny-all": "--deny-all (or `permissions` in the settings) denies every request: run it "
+    "without, or allow everything with --approve-all",
+    "approve-reads": "only reads were allowed: allow it at the prompt on a terminal, without "
+    "--approve-reads, or allow everything with --approve-all",
+}
+"""The next step after a denial, for presets that do not ask."""
+
+
+def _how_to_allow(permissions: str) -> str:
+    """Return the next step after a denial under this preset."""
+    from dragoman.cli.output.terminal import is_interactive
+
+    asked = (
+        "allow it at the prompt, or for everything with --approve-all"
+        if is_interactive()
+        else "there is no terminal to ask on: run it on one, or allow everything with --approve-all"
+    )
+    return _HOW_TO_ALLOW.get(permissions, asked)
+
 
 _ON_PURPOSE: Final = frozenset(("denied", "auth_required", "quota"))
-"""Outcomes of an attempt whose next step says when to try again."""
+"""Outcomes whose next step already says when to try again."""
 
 CUT_SHORT: Final = frozenset(("timed_out", "crashed", "failed", "protocol_error", "unknown"))
-"""Outcomes of a turn that leave open how much of the work was done. The others follow from the
-agent's answer or from a deliberate action."""
+"""Turn outcomes that leave open how much of the work was done. Other outcomes follow from the
+agent's answer or a deliberate action."""
 
 
 ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -232,14 +307,14 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "truncated": (
         "the agent reached a limit before it was done",
         "the agent",
-        "ask for less at once, or continue in the same session with `dragoman chat`",
+        "ask for less in one prompt, or continue in the same session with `dragoman chat`",
     ),
     "cancelled": (
         "the turn was cancelled by another program",
         YOURS,
         "try again",
     ),
-    "timed_out": ("the turn took too long", "the agent", "give it more time with --timeout"),
+    "timed_out": ("the turn took too long", YOURS, "give it more time with --timeout"),
     "crashed": (
         "the agent exited in the middle of its turn",
         "the agent",
@@ -248,7 +323,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "auth_required": (
         "the agent needs a login",
         YOURS,
-        "log in with `dragoman login PEER` or the agent's own program, then try again",
+        LOGIN,
     ),
     "quota": (
         "the agent's provider rejects requests",
@@ -272,12 +347,15 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def whose(error: DragomanError) -> str:
-    """Who has to change something; empty if the next step says it."""
+    """Say who has to change something; empty if the next step already says it."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return YOURS
     if isinstance(error, AuthRequired):
         # However the agent reports it, the user has to log in.
         return ENDS["auth_required"][1]
+    if isinstance(error, BudgetExceeded):
+        # The message says whether a limit was too short or the agent was silent.
+        return ENDS["timed_out"][1]
     if (end := _end_of(error)) is not None:
         return end[1]
     if isinstance(error, AdapterFailed):
@@ -290,32 +368,37 @@ def _blamed(kind: type[DragomanError]) -> str:
     return YOURS if called else _WHOSE[kind.blame]
 
 
-def advice(error: DragomanError) -> str:
-    """The next step."""
+def advice(error: DragomanError, *, peer: str = "", login: str = "") -> str:
+    """Return the next step. `peer` and `login` are as in `message`."""
     for name in ("remedy", "hint"):
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
             # Methods that the agent handles itself; others are separate commands.
             ours = isinstance(error, AuthRequired) and error.methods and "`" not in own
-            return f"{own}: `dragoman login PEER`" if ours else own
+            if isinstance(error, AuthRequired) and login and not ours:
+                return _how(LOGIN, login)
+            return f"{own}: `dragoman login {peer}`" if ours and peer else own
     if (end := _end_of(error)) is not None:
-        return end[2]
+        return _how(end[2], login)
     if isinstance(error, RemoteError) and error.stderr_tail:
-        return "fix the agent; --agent-stderr shows its whole stderr"
+        # A user of a known peer cannot fix this.
+        first = "fix the agent" if not login else "see what the agent reports above"
+        return f"{first}; --agent-stderr shows its whole stderr"
     if type(error) is UsageError and "`" in str(error):
-        # It names a command that helps.
+        # The error names a command that helps.
         return ""
-    return _known_advice(type(error)) or FALLBACK
+    return _how(_known_advice(type(error)) or FALLBACK, login)
 
 
 def _known_advice(kind: type[DragomanError]) -> str:
-    """The advice for an error class or its base classes; empty if there is none."""
+    """Return the advice for an error class or its base classes, or an empty string if there is
+    none."""
     names = (getattr(each, "error_class", "") for each in kind.__mro__)
     return next((ADVICE[name] for name in names if name in ADVICE), "")
 
 
 def exit_code(error: DragomanError) -> ExitCode:
-    """The exit code of an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     match error:
         case AuthRequired():
             return ExitCode.AUTH_REQUIRED
@@ -354,7 +437,7 @@ def _kind_of(error: RemoteError) -> str:
 
 
 def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
-    """The message for a login or quota error that an agent reported only as text."""
+    """Return the message for a login or quota error that an agent reported only as text."""
     if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
         return None
     by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}

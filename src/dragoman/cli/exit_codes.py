@@ -1,7 +1,7 @@
 """Exit codes of the command line, and the code for each turn outcome.
 
-Codes up to 5 and 130 mean the same as in acpx. The codes for errors are in `cli.error_messages`;
-the user documentation is docs/reference/exit-codes.md.
+Codes 0 to 5 and 130 mean the same as in acpx. The codes for errors are in `cli.error_messages`; the
+user documentation is docs/reference/exit-codes.md.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _OUTCOMES: Final = {
     "auth_required": ExitCode.AUTH_REQUIRED,
     "quota": ExitCode.QUOTA,
 }
-"""Outcomes that have their own code; every other one is a failure."""
+"""Outcomes with their own exit code. Every other unsuccessful outcome is a failure."""
 
 
 def of_result(result: Result) -> ExitCode:
-    """The code for a turn that was not interrupted."""
+    """Return the code for a turn that was not interrupted."""
     outcome = result.outcome.value
     if result.failure is not None and result.failure.kind == "not_found":
         return ExitCode.NO_SESSION
@@ -71,5 +71,5 @@ def of_result(result: Result) -> ExitCode:
 
 
 def of_outcome(outcome: str) -> ExitCode:
-    """The code for an outcome, such as that of a stored job."""
+    """Return the code for an outcome, such as the outcome of a stored job."""
     return _OUTCOMES.get(outcome, ExitCode.FAILED)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -15,6 +15,9 @@ from dragoman.cli.command_module import CONTEXT, new_app, with_options
 from dragoman.cli.output.terminal import put_data, put_out
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.delegation.request import DelegationRequest
 
 HELP: Final = """
 Show which peers would be used, in which order, and why others are not.
@@ -24,10 +27,14 @@ over the last 90 days, or as passed over, with one reason and what to do about i
 `adaptive` controls whether measured success changes the order: off, shadow (the default: compared
 but not used) or on. Nothing is started. The exit code is 7 if no peer can be used.
 
+With --fleet, the workers that could take the job are listed instead, and the others with a reason.
+The worker that gets the job chooses the peer.
+
 \b
 Examples:
   dragoman explain review
   dragoman explain execute --tier strong
+  dragoman explain execute --fleet --needs linux
   dragoman explain --agent agents/reviewer.md
   dragoman explain research --format json | jq '.passed_over[] | {peer, reason}'
 """
@@ -47,7 +54,12 @@ def explain(
     prompt: str,
     format: str,
     cwd: Path | None,
+    fleet: bool,
+    needs: str | None,
+    fleet_as: str | None,
 ) -> None:
+    if (needs or fleet_as) and not fleet:
+        raise UsageError(f"{'--needs' if needs else '--fleet-as'} works only with --fleet")
     import msgspec
 
     from dragoman.cli.exit_codes import ExitCode
@@ -77,6 +89,8 @@ def explain(
         tier=tier,
         model=model,
     )
+    if fleet:
+        raise typer.Exit(_explain_fleet(request, needs, fleet_as, format))
     decision = decide_for(request, place)
     if format == "json":
         write_json({"type": "Decision", **msgspec.to_builtins(decision)})
@@ -86,3 +100,25 @@ def explain(
         put_out(*(f"{line}\n" for line in lines_of(decision, clock=clock)))
     if not decision.candidates:
         raise typer.Exit(ExitCode.NO_PEER)
+
+
+def _explain_fleet(
+    request: DelegationRequest, needs: str | None, name: str | None, format: str
+) -> int:
+    from dragoman.cli.exit_codes import ExitCode
+    from dragoman.cli.fleet_setup import as_submitter, require_extra, words_of
+    from dragoman.cli.output.fleet_pages import write_placement
+
+    require_extra()
+    from dragoman.fleet.connection import FleetConnection
+    from dragoman.fleet.submitter import ask, spec_of
+
+    spec_of(request)
+
+    async def work(connection: FleetConnection, team: str) -> bool:
+        reply = await ask(connection, "workers")
+        return write_placement(
+            reply.workers, team, needs=words_of(needs), peer=request.peer, format=format
+        )
+
+    return ExitCode.OK if as_submitter(name, work) else ExitCode.NO_PEER

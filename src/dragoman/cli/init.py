@@ -1,4 +1,4 @@
-"""`dragoman init`: options, questions, steps and interrupts of the first setup.
+"""`dragoman init`: options, questions, steps and interrupt handling of the first setup.
 
 `setup.init` finds and verifies the installed agents and chooses the first task, `setup.add_peer`
 enables peers, `delegation` runs the task. Rendering is in `output.init_progress`.
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.prompt_options import complete_peer
+from dragoman.cli.completions import complete_peer
+from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import DragomanError, UsageError
 
@@ -31,8 +32,9 @@ Find the installed agents, verify them and run a first task.
 In four steps it finds the installed agents, verifies them, enables the ones you pick, and delegates
 a first task. If you name peers, only those are set up. Peers that were verified before and have not
 changed are not verified again. Verification calls no model unless you add --turns; the task at the
-end is one short prompt. Some peers report a missing login only when prompted: you are asked whether
-to send a prompt, --try-login sends it without asking, and with --yes alone it is not sent.
+end is one short prompt, and you are asked before it is sent. Some peers report a missing login only
+when prompted: you are asked whether to send a prompt, --try-login sends it without asking, and with
+--yes alone it is not sent.
 
 Each step is saved when it is done: after Ctrl-C, `dragoman init` continues from there. The exit
 code is 0 if one of the enabled peers answered, or scout if nothing is installed, and 10 if agents
@@ -43,7 +45,7 @@ Examples:
   dragoman init                       all steps, with questions
   dragoman init --yes                 without questions: enable all that work
   dragoman init codex gemini --yes    only these two
-  dragoman init --turns               verify also with calls to their models
+  dragoman init --turns               also verify with calls to their models
   dragoman init --yes --format json | jq 'select(.type == "Beginning")'
 """
 
@@ -144,7 +146,7 @@ class _Setup:
         def interrupted(count: int) -> None:
             cancel = self._cancel
             if cancel is not None and cancel.in_turn and count == 1 and not self._live.terminated:
-                self._show.notice("cancelling; press Ctrl-C again to leave at once")
+                self._show.notice("cancelling; press Ctrl-C again to quit immediately")
                 cancel.pull()
             else:
                 main.cancel()
@@ -166,6 +168,7 @@ class _Setup:
     async def _steps(
         self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool
     ) -> int:
+        from dragoman.cli.exit_codes import ExitCode
         from dragoman.setup import init as setup_init
 
         found = setup_init.look(self._place, names)
@@ -175,6 +178,9 @@ class _Setup:
         enabled = await self._enable([proof.name for proof in proofs if proof.ready])
         request = setup_init.first_wish(self._place, enabled)
         self._telling.delegating(request)
+        if enabled and not await self._agrees():
+            self._telling.skipped(request, ExitCode.OK)
+            return ExitCode.OK
         done = await self._delegate(request)
         failure = setup_init.let_down(done, enabled)
         code = self._code(done, failed=failure is not None, nobody=bool(proofs) and not enabled)
@@ -204,8 +210,8 @@ class _Setup:
     async def _try_login(
         self, found: InstalledAgents, proofs: list[VerifiedPeer], *, consent: bool
     ) -> list[VerifiedPeer]:
-        """Prompt peers that report a missing login only then, if the user agrees: it calls
-        their models."""
+        """Prompt the peers that only then report a missing login. Asks the user first, because it
+        calls their models."""
         from dragoman.setup.init import try_prompt, untried
 
         names = untried(proofs)
@@ -223,12 +229,29 @@ class _Setup:
     async def _consents(self, names: list[str]) -> bool:
         if not self._ask:
             return False
-        question = (
-            f"   {', '.join(names)}: only a prompt shows whether it is logged in. "
-            "Send one short prompt to each? [y/N] "
+        answer = await self._answer(
+            f"{', '.join(names)}: only a prompt shows whether it is logged in. "
+            "Send one short prompt to each?",
+            "[y/N]",
         )
-        answer = await self._live.line(question, fresh=True)
         return answer is not None and answer.strip().lower() in ("y", "yes")
+
+    async def _agrees(self) -> bool:
+        """Return whether the user lets the first task call a model."""
+        if not self._ask:
+            return True
+        answer = await self._answer("It calls the model of an enabled peer. Send it?", "[Y/n]")
+        return answer is not None and answer.strip().lower() in ("", "y", "yes")
+
+    async def _answer(self, question: str, choices: str) -> str | None:
+        from dragoman.cli.command_loop import Interrupted
+
+        self._telling.question(question)
+        try:
+            return await self._live.line(f"   {choices} ", fresh=True)
+        except Interrupted:
+            put_err("\n")
+            raise
 
     async def _enable(self, ready: list[str]) -> tuple[str, ...]:
         from dragoman.setup.add_peer import enable
@@ -252,9 +275,10 @@ class _Setup:
 
         if not self._ask:
             return tuple(ready)
-        question = f"   Enable {', '.join(ready)}? [Enter for all, names for some, n for none] "
         while True:
-            answer = await self._live.line(question, fresh=True)
+            answer = await self._answer(
+                f"Enable {', '.join(ready)}?", "[Enter for all, names for some, n for none]"
+            )
             if answer is None:
                 return ()
             try:
@@ -267,7 +291,11 @@ class _Setup:
         from dragoman.delegation import CancelHandle, DelegationListener, delegate_request
 
         self._cancel = CancelHandle()
-        listener = DelegationListener() if self._silent else Shown(self._show)
+        listener = (
+            DelegationListener()
+            if self._silent
+            else Shown(self._show, self._place.catalogue, tells_last_resort=False)
+        )
         done = await delegate_request(
             request, place=self._place, listener=listener, cancel=self._cancel
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME: Final = "dragoman"
 
 NAMES: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9_])?")
-"""Programs derive tool names from it, and menus show it."""
+"""The allowed form of an entry's name: programs derive tool names from it, and menus show it."""
 
 WriteOption = Annotated[
     bool,
@@ -44,7 +44,7 @@ FileOption = Annotated[
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` for names that a list of servers or agents should not show."""
+    """Raise `UsageError` if a name is not fit to be shown in a list of servers or agents."""
     from dragoman.errors import UsageError
 
     if not NAMES.fullmatch(name):

@@ -1,6 +1,6 @@
 """`dragoman jobs`: list, watch and cancel jobs, and print their results.
 
-The state of a job comes from `runs.jobs`; following a running one is in `cli.watch`.
+The state of a job comes from `runs.jobs`; a running job is followed by `cli.watch`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ def list_command(
     running: Annotated[
         bool, typer.Option("--running", help="Only running and waiting jobs.")
     ] = False,
+    attempts: Annotated[
+        bool, typer.Option("--attempts", help="Include each attempt of a delegation as a job.")
+    ] = False,
     limit: LimitOption = 20,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
@@ -75,7 +78,7 @@ def list_command(
 
     root = None if everywhere else root_of(cwd or Path.cwd())
     check_limit(limit)
-    found = list_jobs(root=root, running=running, limit=limit + 1)
+    found = list_jobs(root=root, running=running, attempts=attempts, limit=limit + 1)
     now = time.time()
     where = "" if root is None else f" in {root}"
     write_list(
@@ -91,9 +94,26 @@ def list_command(
     )
 
 
+@app.command("fetch", context_settings=CONTEXT, hidden=True)
+def fetch_command(job: str = typer.Argument("last")) -> None:
+    """With --host, `dragoman hosts fetch` runs instead."""
+    from dragoman.errors import UsageError
+
+    raise UsageError(
+        f"the files of {job} are here; to fetch those of another machine, add --host NAME"
+    )
+
+
 @app.command("watch", context_settings=CONTEXT)
 def watch_command(
-    job: JobArgument, *, after: AfterOption = None, format: FormatOption = ListFormat.TEXT
+    job: JobArgument,
+    *,
+    after: AfterOption = None,
+    format: FormatOption = ListFormat.TEXT,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", metavar="NAME", help="The machine of the job, reached by SSH."),
+    ] = None,
 ) -> None:
     """Show a job from its beginning until it ends. Ctrl-C stops watching; the job continues.
 
@@ -105,7 +125,12 @@ def watch_command(
       dragoman jobs watch j-01h9x2k7ab
       dragoman jobs watch j-01h9x2k7ab --format json | jq .type
       dragoman jobs watch j-01h9x2k7ab --format json --after s-01h9x2k7ab:41
+      dragoman jobs watch j-01h9x2k7ab --host box
     """
+    if host is not None:
+        from dragoman.cli.host_run import watch_job as watch_there
+
+        raise typer.Exit(watch_there(host, job, after=after, format=format))
     from dragoman.cli.watch import watch_job
     from dragoman.runs.jobs import job_id_of
 
@@ -143,7 +168,7 @@ def result_command(
 
 @app.command("cancel", context_settings=CONTEXT)
 def cancel_command(job: JobArgument) -> None:
-    """Cancel a job. What the agent said until then is kept.
+    """Cancel a job. Output received so far is kept.
 
     \b
     Examples:

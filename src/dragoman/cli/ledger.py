@@ -9,9 +9,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
@@ -22,6 +23,9 @@ from dragoman.cli.shared_options import (
     YesOption,
     check_limit,
 )
+
+if TYPE_CHECKING:
+    from dragoman.store.ledger import AttemptRecord
 
 HELP: Final = """
 List, export or delete the record of delegations.
@@ -49,24 +53,24 @@ def list_command(*, limit: LimitOption = 20, format: FormatOption = ListFormat.T
       dragoman ledger list
       dragoman ledger list -n 100 --format json | jq -r 'select(.outcome != "ok").job'
     """
-    from dragoman.cli.output import attempt_pages
+    from dragoman.cli.output import stat_pages
     from dragoman.cli.output.tables import write_list
     from dragoman.store.ledger.ledger import Ledger
 
     check_limit(limit)
     with Ledger.open(_path(), read_only=True) as ledger:
-        found = ledger.latest(limit + 1)
+        found = [_shown(attempt) for attempt in ledger.latest(limit + 1)]
     now = time.time()
     write_list(
         found,
         format,
-        head=attempt_pages.HEAD,
-        cells=lambda attempt: attempt_pages.as_cells(attempt, now),
-        as_json=attempt_pages.as_json,
+        head=stat_pages.ATTEMPT_HEAD,
+        cells=lambda attempt: stat_pages.attempt_cells(attempt, now),
+        as_json=stat_pages.attempt_json,
         name=lambda attempt: attempt.job,
         empty="The ledger is empty. `dragoman delegate` adds to it.",
         limit=limit,
-        drop=attempt_pages.DROP,
+        drop=stat_pages.ATTEMPT_DROP,
     )
 
 
@@ -135,6 +139,15 @@ def prune_command(
     if learned:
         many = "" if forgotten == 1 else "s"
         put_err(f"Deleted what was learned about {forgotten} choice{many}.\n")
+
+
+def _shown(attempt: AttemptRecord) -> AttemptRecord:
+    """Return an attempt as crashed if its process is gone; the next delegation records that."""
+    from dragoman.store.jobs import is_alive
+
+    if attempt.outcome is not None or is_alive(attempt.runner):
+        return attempt
+    return replace(attempt, outcome="crashed")
 
 
 def _path() -> Path:

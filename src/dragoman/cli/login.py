@@ -1,7 +1,7 @@
-"""`dragoman login`: log in to a peer, with a method that it offers.
+"""`dragoman login`: log in to a peer with one of the methods it offers.
 
 A password or token is read without echo, from stdin or from a variable, never from the command
-line, and is sent only to the agent. A method that is a separate command is shown, not run.
+line, and is sent only to the agent. If the method is a separate command, it is shown, not run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.completions import complete_peer
 from dragoman.cli.output.terminal import put, put_err
-from dragoman.cli.prompt_options import complete_peer
 from dragoman.cli.shared_options import CwdOption
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def _login(
 
     async def work() -> int:
         async with started(plan, live, show) as session, session.run.connected() as peer:
-            chosen = _chosen(method, peer.auth_methods, name)
+            known = plan.way.descriptor
+            how = "" if known is None else known.credentials.login
+            chosen = _chosen(method, peer.auth_methods, name, how)
             if chosen.command is not None:
                 put(sys.stdout, f"{chosen.command}\n")
                 put_err(f"dragoman: {chosen.id} is a command; run it yourself\n")
@@ -101,19 +103,24 @@ def _login(
                     await peer.authenticate(chosen.id, token=_secret("Token", variable))
                 case _:
                     await peer.authenticate(chosen.id)
-            put_err(f"dragoman: {name} is logged in by {chosen.id}\n")
+            put_err(f"dragoman: logged in to {name} with {chosen.id}\n")
             return 0
 
     return perform(live, work)
 
 
-def _chosen(wanted: str | None, methods: Sequence[AuthMethod], name: str) -> AuthMethod:
-    """Choose the method. Raises `UsageError` if none or several match."""
+def _chosen(
+    wanted: str | None, methods: Sequence[AuthMethod], name: str, how: str = ""
+) -> AuthMethod:
+    """Choose the method. Raises `UsageError` if none or several match.
+
+    `how` says how to log in with the peer's own program.
+    """
     from dragoman.errors import UsageError
 
     known = {method.id: method for method in methods if method.id != "none"}
     if not known:
-        raise UsageError(f"{name} offers no login")
+        raise UsageError(f"{name} has no login that dragoman can start", remedy=how)
     listed = ", ".join(known)
     if wanted is None:
         if len(known) > 1:

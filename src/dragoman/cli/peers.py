@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.completions import complete_dialect, complete_peer, complete_variable
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_options import complete_dialect, complete_peer, complete_variable
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Examples:
 app: Final = new_app(help=HELP, default="list")
 
 WORKING: Final = ("login", "echo")
-"""Steps that a peer may fail and still be added: it does not work yet."""
+"""Steps that a peer may fail and still be added; it does not work yet."""
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
@@ -61,7 +61,8 @@ TurnsOption = Annotated[
     bool | None,
     typer.Option(
         "--turns/--no-turns",
-        help="Also verify what calls the peer's model; this may cost money. A terminal is asked.",
+        help="Also verify what calls the peer's model; this may cost money. On a terminal "
+        "you are asked.",
         show_default=False,
     ),
 ]
@@ -174,7 +175,7 @@ def models_command(
     if measured is not None and not ask and not _runs(name, place):
         models: list[Choice] = [Choice(each, "") for each in measured.facts.models or ()]
         current, since = measured.facts.model, measured.measured_at[:10]
-        put_err(f"As measured on {since}; --ask asks {name} again.\n")
+        put_err(f"Measured on {since}; use --ask to query {name} again.\n")
     else:
         from dragoman.cli.session_actions import ask_for_models
 
@@ -225,7 +226,7 @@ def verify_command(
     from dragoman.catalogue.launch import LaunchSpec, way_to
     from dragoman.client.options import AUTO
     from dragoman.errors import UsageError
-    from dragoman.setup.add_peer import in_dialect, settled_command
+    from dragoman.setup.add_peer import in_dialect, note_verified, settled_command
 
     place = _place(cwd)
     dialect = _named(dialect)
@@ -235,18 +236,14 @@ def verify_command(
     if name is not None:
         known = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
         launch = in_dialect(known, dialect)
-        # Its card is about what its descriptor says that it speaks.
+        # The card is about the dialect that the descriptor names.
         keep = launch.protocol == known.protocol or known.protocol == AUTO
         card = _measure(launch, name, place, turns, timeout, format, keep=keep)
         if not keep and format is ListFormat.TEXT:
             put_err(
                 f"Its card is not saved: its descriptor says that it speaks {known.protocol}.\n"
             )
-        if card.facts.echo:
-            from dragoman.store.peer_recovery import note_success
-
-            own = place.config.settings.for_peer(name)
-            note_success(name, launch.descriptor, paths=place.paths, env=own.env)
+        note_verified(card, launch, place)
     else:
         words = settled_command(command or (), place.cwd)
         address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
@@ -362,6 +359,7 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     Examples:
       dragoman peers enable codex
       dragoman peers enable gemini qwen
+      dragoman peers enable codex@box          codex on the host box, after `hosts check`
     """
     from dragoman.delegation.parked import unpark
     from dragoman.setup.add_peer import enable
@@ -386,7 +384,8 @@ def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
 
     place = _place(cwd)
     for name in names:
-        place.catalogue.get(name)
+        if name not in place.config.settings.enabled_peers:
+            place.catalogue.get(name)
     freed = unpark(names, place.paths)
     for name in names:
         put_out(f"{name}: {'unparked' if name in freed else 'was not parked'}\n")
@@ -413,7 +412,7 @@ def _place(cwd: Path | None) -> RunContext:
 
 
 def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
-    """Whether a broker keeps the peer running in this directory, or anywhere."""
+    """Return whether a broker keeps the peer running in this directory, or anywhere."""
     from dragoman.broker.client.brokers import list_brokers
 
     folder = os.path.realpath(place.cwd)
@@ -434,7 +433,7 @@ def _warn(place: RunContext) -> None:
 
 
 def _named(dialect: str | None) -> str | None:
-    """The dialect named by an option."""
+    """Return the dialect that an option names."""
     if dialect is None:
         return None
     from dragoman.client.options import named_dialect
@@ -470,7 +469,7 @@ def _measure(
         turns = _asked_for_turns(name)
     if launch.descriptor is None and launch.command is not None:
         progress.say(
-            f"`{launch.shown}` is unknown, so it is tried without credentials and with an empty"
+            f"`{launch.shown}` is unknown, so it is started without credentials and with an empty"
             " home."
         )
     card = _run(
@@ -491,7 +490,7 @@ def _measure(
 
 
 def _run(work: Coroutine[Any, Any, Card]) -> Card:
-    """Run the work. SIGTERM ends it cleanly, as Ctrl-C does, and leaves no directory behind."""
+    """Run the work. SIGTERM ends it cleanly, like Ctrl-C, and leaves no directory behind."""
     import asyncio
     import signal
 
@@ -526,7 +525,7 @@ def _asked_for_turns(name: str) -> bool:
 
 
 def _works_not_yet(card: Card) -> bool:
-    """Whether a login is missing that was not withheld on purpose, or a turn failed."""
+    """Return whether a turn failed, or a login is missing that was not withheld on purpose."""
     from dragoman.catalogue.card import RungVerdict
 
     return any(one.verdict is RungVerdict.FAIL and one.rung in WORKING for one in card.rungs)

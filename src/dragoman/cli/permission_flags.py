@@ -42,8 +42,10 @@ class ApprovalMode(enum.Enum):
 def policy_of(
     *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""
 ) -> ApprovalMode:
-    """The policy set by the flags, else by the configuration, else: ask on a terminal, and
-    allow only reads without one."""
+    """Return the policy set by the flags, or else by the configuration.
+
+    The default is to ask on a terminal, and to allow only reads without one.
+    """
     chosen = [
         policy
         for policy, given in (
@@ -63,7 +65,7 @@ def policy_of(
 
 
 def permissions_of(*, approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
-    """The policy set by the flags; None without a flag."""
+    """Return the policy set by the flags, or None without a flag."""
     if not (approve_all or approve_reads or deny_all):
         return None
     chosen: Permissions = policy_of(
@@ -83,7 +85,7 @@ def permit_of(
     workspace: str = "",
     titled: bool = False,
 ) -> Approver:
-    """The approver for this policy and the rules of the user's settings."""
+    """Return the approver for this policy and the user's rules."""
     from dragoman.policy import Approver
 
     return Approver(
@@ -100,8 +102,10 @@ def permit_of(
 def whole_policy(
     policy: ApprovalMode, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
 ) -> RulesPolicy:
-    """The flag, the rules of the settings, and the policies of the delegating agents, of which
-    the strictest applies."""
+    """Combine the flag, the rules from the settings and the policies of the delegating agents.
+
+    The strictest applies.
+    """
     from dragoman.policy import PolicySettings, narrowed, of_settings
 
     whole = of_settings(rules or PolicySettings(), policy.value)
@@ -127,10 +131,10 @@ _MEANINGS: Final = {
 """Our label for each kind of answer. Agents choose their own option names."""
 
 LABEL_WIDTH: Final = 60
-"""Maximum characters of the agent's own name for an option."""
+"""Maximum length of the agent's own name for an option, in characters."""
 
 MAX_CHOICES: Final = 9
-"""Maximum options shown: more would push the question off the screen."""
+"""Maximum number of options shown: more would push the question off the screen."""
 
 
 class TerminalApprover:
@@ -159,13 +163,14 @@ class TerminalApprover:
         wrong = ""
         while True:
             try:
-                # The whole question again after an invalid answer: held output may come between.
+                # After an invalid answer, the whole question is shown again: held output may have
+                # come between.
                 line = await self._live.line(f"allow? [{keys}] ", question=wrong + shown)
             except Interrupted:
                 # As everywhere in a turn, Ctrl-C cancels the turn.
                 self._live.press()
-                # Lets the cancel be sent before the answer: an agent that is answered first may end
-                # its turn as usual, and the command would end as if it had succeeded.
+                # Lets the cancellation be sent before the answer. An agent that is answered first
+                # may end its turn normally, and the command would look successful.
                 await asyncio.sleep(0)
                 return Answer.CANCEL
             if line is None:
@@ -178,8 +183,11 @@ class TerminalApprover:
 
 
 def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
-    """The possible answers: the agent's own options, the first of each kind by a letter, others
-    by a number. Denying is always possible."""
+    """Return the possible answers: the agent's own options, the first of each kind by letter and
+    the others by number.
+
+    Denying is always possible.
+    """
     choices: dict[str, tuple[str, Decision]] = {}
     for option in question.options:
         kind = str(option.kind)

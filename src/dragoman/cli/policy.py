@@ -200,8 +200,8 @@ def test_command(
 
 
 def _place(cwd: CwdOption) -> RunContext:
-    """The settings for a directory. Invalid settings are an error: a skipped rule could allow
-    too much."""
+    """Return the settings for a directory. Invalid settings are an error: a skipped rule could
+    allow too much."""
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)

@@ -1,16 +1,17 @@
-"""The option table of `run`, `chat`, `delegate` and `explain`; shell completion; value checks.
+"""The option table of `run`, `chat`, `delegate` and `explain`, and value checks.
 
-Both parsers are made from `COMMANDS`: typer's by `command_module.with_options`, and `parse_run` for
-plain `run` lines, because importing typer takes an eighth of a warm run. So this module must import
-neither typer nor msgspec. What an option does is in `run_plan`, `read_input` and
-`cli.permission_flags`. Options of the other commands are in `cli.shared_options`.
+Both parsers are built from `COMMANDS`: typer's by `command_module.with_options`, and `parse_run`
+for plain `run` lines, because importing typer takes an eighth of a warm run. So this module must
+import neither typer nor msgspec. What an option does is in `run_plan`, `read_input` and
+`cli.permission_flags`; `cli.completions` completes values. Options of the other commands are in
+`cli.shared_options`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -30,11 +31,7 @@ class Duration(float):
 FORMATS: Final = ("text", "json", "quiet")
 
 MAX_NUMBER: Final = 10**18
-"""Exclusive maximum of whole numbers: the database has 64 bits."""
-
-
-COMPLETED: Final = 50
-"""Maximum number of jobs and sessions offered by shell completion."""
+"""Upper bound (exclusive) for whole numbers, which the database stores in 64 bits."""
 
 
 class CommandOption(NamedTuple):
@@ -54,8 +51,9 @@ class CommandOption(NamedTuple):
     """Whether the option may be repeated. Otherwise the last occurrence wins."""
     argument: bool = False
     """Whether it is positional."""
-    complete: Callable[..., list[str]] | None = None
-    """Lists the values that start with a word, for shell completion."""
+    complete: str = ""
+    """What shell completion offers as values: the name of a function `complete_NAME` in
+    `cli.completions`."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -65,7 +63,7 @@ class CommandOption(NamedTuple):
 
     @property
     def initial(self) -> Any:
-        """The value of an option that is not given."""
+        """Return the default value."""
         if self.repeat:
             return []
         return False if self.kind is bool else self.default
@@ -80,7 +78,8 @@ class CommandOption(NamedTuple):
 def checked(value: Any, word: object) -> Any:
     """Check a converted value. Raises `ValueError` if no command can use it.
 
-    Text must be UTF-8, as messages and the database are; paths may be any bytes but not empty.
+    Text must be valid UTF-8, because messages and the database use UTF-8. Paths may be any bytes
+    but must not be empty.
     """
     if isinstance(value, Path):
         if word == "":
@@ -95,128 +94,13 @@ def checked(value: Any, word: object) -> Any:
     return value
 
 
-def complete_peer(incomplete: str) -> list[str]:
-    """Peer names that start with `incomplete`, for shell completion."""
-    from dragoman.catalogue import load_catalogue
-    from dragoman.config import find_paths, load_config
-    from dragoman.errors import DragomanError
-
-    try:
-        config = load_config(Path.cwd(), find_paths(), strict=False)
-        names = load_catalogue(config).names
-    except (DragomanError, OSError):
-        return []
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_job(incomplete: str) -> list[str]:
-    """Ids of the latest jobs that start with `incomplete`."""
-    from dragoman.errors import DragomanError
-    from dragoman.runs.sessions import LAST
-    from dragoman.store.open import open_store
-
-    try:
-        with open_store(read_only=True) as store:
-            found = store.job_ids(incomplete, limit=COMPLETED)
-    except (DragomanError, OSError):
-        found = []
-    return [*found, *([LAST] if LAST.startswith(incomplete) else [])]
-
-
-def complete_session(incomplete: str) -> list[str]:
-    """Names and keys of this project's sessions that start with `incomplete`."""
-    from dragoman.errors import DragomanError
-    from dragoman.store import root_of
-    from dragoman.store.open import open_store
-
-    try:
-        with open_store(read_only=True) as store:
-            records = store.sessions(root=str(root_of(Path.cwd())), limit=COMPLETED)
-    except (DragomanError, OSError):
-        return []
-    words = [word for each in records for word in (each.name, each.key) if word]
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
-
-
-def complete_role(incomplete: str) -> list[str]:
-    """Claimed roles that start with `incomplete`."""
-    from dragoman.catalogue import load_catalogue
-    from dragoman.config import find_paths, load_config
-    from dragoman.errors import DragomanError
-
-    try:
-        catalogue = load_catalogue(load_config(Path.cwd(), find_paths(), strict=False))
-        roles = sorted({role for name in catalogue.names for role in catalogue.get(name).roles})
-    except (DragomanError, OSError):
-        return []
-    return [role for role in roles if role.startswith(incomplete)]
-
-
-def complete_model(ctx: Any, incomplete: str) -> list[str]:
-    """Matching models of the peer that the command line names, or of all peers. Only those
-    known from cards and descriptors: no peer is started."""
-    return _known_of_peer(ctx, incomplete, "models")
-
-
-def complete_mode(ctx: Any, incomplete: str) -> list[str]:
-    """Matching modes of the peer that the command line names, or of all peers."""
-    return _known_of_peer(ctx, incomplete, "modes")
-
-
-def _known_of_peer(ctx: Any, incomplete: str, what: str) -> list[str]:
-    from dragoman.errors import DragomanError
-    from dragoman.runs.context import load_context
-
-    try:
-        place = load_context()
-        # An option without its value ends the parsing; the words before it are kept.
-        given = (ctx.params.get("peer"), ctx.params.get("name"), *ctx.args)
-        named = [word for word in given if word in place.catalogue]
-        names = named[:1] or place.catalogue.names
-        found: list[str] = []
-        for name in names:
-            card, known = place.cards().latest(name), place.catalogue.get(name)
-            measured = None if card is None else getattr(card.facts, what)
-            claimed = known.tiers.values() if what == "models" else known.enforcement.modes
-            found += measured or claimed
-    except (DragomanError, OSError):
-        return []
-    return [word for word in dict.fromkeys(found) if word.startswith(incomplete)]
-
-
-def complete_broker(incomplete: str) -> list[str]:
-    """Matching names of running brokers and their peers."""
-    from dragoman.broker.client.brokers import list_brokers
-    from dragoman.errors import DragomanError
-    from dragoman.paths import find_paths
-
-    try:
-        brokers = list_brokers(find_paths())
-    except (DragomanError, OSError):
-        return []
-    words = [*(each.peer for each in brokers), *(each.name for each in brokers)]
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
-
-
-def complete_variable(incomplete: str) -> list[str]:
-    """Matching names of environment variables."""
-    return sorted(name for name in os.environ if name.startswith(incomplete))
-
-
-def complete_dialect(incomplete: str) -> list[str]:
-    """Matching names of dialects."""
-    from dragoman.dialects.discovery import DIALECTS
-
-    return [name for name in DIALECTS if name.startswith(incomplete)]
-
-
 PEER: Final = CommandOption(
     "peer",
     "The name of an agent, or its address: unix:/path, ws://, wss://. Default: your default peer.",
     kind=str,
     metavar="PEER",
     argument=True,
-    complete=complete_peer,
+    complete="peer",
 )
 ROLE: Final = CommandOption(
     "role",
@@ -224,7 +108,7 @@ ROLE: Final = CommandOption(
     kind=str,
     metavar="ROLE",
     argument=True,
-    complete=complete_role,
+    complete="role",
 )
 FILE: Final = CommandOption(
     "file",
@@ -237,7 +121,14 @@ NO_STDIN: Final = CommandOption(
     "no_stdin", "Do not read stdin. By default piped input is added to the prompt."
 )
 CWD: Final = CommandOption(
-    "cwd", "The agent's workspace. Default: the current folder.", kind=Path, metavar="FOLDER"
+    "cwd", "The agent's workspace. Default: the current directory.", kind=Path, metavar="DIR"
+)
+HOST: Final = CommandOption(
+    "host",
+    "Run it on another machine, by SSH; see `dragoman hosts`. With --send it works on a copy of "
+    "this git tree, with --send --fetch the changes are applied here.",
+    kind=str,
+    metavar="NAME",
 )
 FORMAT: Final = CommandOption(
     "format",
@@ -264,10 +155,10 @@ MODEL: Final = CommandOption(
     kind=str,
     metavar="NAME",
     short="-m",
-    complete=complete_model,
+    complete="model",
 )
 MODE: Final = CommandOption(
-    "mode", "The agent mode to work in.", kind=str, metavar="NAME", complete=complete_mode
+    "mode", "The agent mode to work in.", kind=str, metavar="NAME", complete="mode"
 )
 SESSION_SETTINGS: Final = (
     CommandOption(
@@ -294,7 +185,8 @@ SESSION_SETTINGS: Final = (
 )
 TIMEOUT: Final = CommandOption(
     "timeout",
-    "Timeout for a turn: 90s, 30m, 2h; a plain number is seconds.",
+    "Time limit for the whole command, or for each turn of a chat: 90s, 30m, 2h; a plain number is "
+    "seconds.",
     kind=Duration,
     metavar="TIME",
 )
@@ -309,7 +201,7 @@ DIALECT: Final = CommandOption(
     "The dialect the agent speaks, if it cannot be detected.",
     kind=str,
     metavar="NAME",
-    complete=complete_dialect,
+    complete="dialect",
 )
 ANY_VERSION: Final = CommandOption(
     "any_version", "Continue even if the agent answers with another protocol version."
@@ -320,7 +212,7 @@ ENV: Final = CommandOption(
     kind=str,
     metavar="NAME",
     repeat=True,
-    complete=complete_variable,
+    complete="variable",
 )
 META: Final = CommandOption(
     "meta",
@@ -336,7 +228,7 @@ SESSION: Final = (
         kind=str,
         metavar="NAME",
         short="-s",
-        complete=complete_session,
+        complete="session",
     ),
     CommandOption("fresh", "With -s: start a new session if the agent has lost the old one."),
     CommandOption("brief", "Like --fresh, and give the new session a summary of the old one."),
@@ -363,6 +255,21 @@ VERBOSE: Final = CommandOption(
 AGENT: Final = CommandOption(
     "agent", "An agent file that names the peer and role.", kind=Path, metavar="FILE"
 )
+FLEET: Final = CommandOption(
+    "fleet", "Run it on a worker of the fleet that this machine has joined; see `dragoman fleet`."
+)
+NEEDS: Final = CommandOption(
+    "needs",
+    "With --fleet: labels and peers that the worker must have.",
+    kind=str,
+    metavar="LABEL,PEER,...",
+)
+FLEET_AS: Final = CommandOption(
+    "fleet_as",
+    "With --fleet: the submitter to act as, if this machine joined as several.",
+    kind=str,
+    metavar="NAME",
+)
 TIER: Final = CommandOption("tier", "fast, standard or strong.", kind=str, metavar="TIER")
 
 COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
@@ -386,6 +293,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         ),
         NO_STDIN,
         CWD,
+        HOST,
         FORMAT,
         JSON_STRICT,
         *APPROVALS,
@@ -398,7 +306,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             " it has one.",
             kind=str,
             metavar="ROLE",
-            complete=complete_role,
+            complete="role",
         ),
         *SESSION_SETTINGS,
         TIMEOUT,
@@ -420,6 +328,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
     "chat": (
         PEER,
         CWD,
+        HOST,
         FORMAT,
         JSON_STRICT,
         *APPROVALS,
@@ -458,7 +367,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             "Use only this peer, whatever roles it claims.",
             kind=str,
             metavar="NAME",
-            complete=complete_peer,
+            complete="peer",
         ),
         TIER,
         MODEL,
@@ -469,7 +378,16 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             metavar="COMMAND",
         ),
         CommandOption("isolate", "Work in a separate git worktree and produce a patch."),
-        CommandOption("apply", "With --isolate: apply the patch if it still applies cleanly."),
+        CommandOption(
+            "apply", "With --isolate or --fleet: apply the patch if it still applies cleanly."
+        ),
+        FLEET,
+        NEEDS,
+        CommandOption(
+            "retry_lost",
+            "With --fleet: run it again if its worker is lost, regardless of what it did.",
+        ),
+        FLEET_AS,
         CommandOption("no_fallback", "Try only the first peer."),
         CommandOption("strict", "Try other peers, but neither the local model nor scout."),
         COLD,
@@ -490,13 +408,16 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             "Explain as if this peer had been named.",
             kind=str,
             metavar="NAME",
-            complete=complete_peer,
+            complete="peer",
         ),
         TIER,
         MODEL,
         CommandOption(
             "prompt", "The task; only its size matters.", kind=str, metavar="TEXT", default=""
         ),
+        FLEET,
+        NEEDS,
+        FLEET_AS,
         CommandOption(
             "format",
             "text for people, json for programs: one object per line.",
@@ -523,8 +444,10 @@ _RUN_OPTIONS: Final[Mapping[str, CommandOption]] = {
 
 
 def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
-    """Parse a command line to the arguments of `run_prompt.run`. None if typer has to parse it:
-    help, mistakes and unusual spellings."""
+    """Parse a command line into the arguments of `run_prompt.run`.
+
+    Returns None if typer has to parse it: for help, mistakes and unusual spellings.
+    """
     # On Windows typer expands file names with *, because the shell does not.
     if not words or words[0] != "run" or os.name == "nt" or COMPLETING in os.environ:
         return None
@@ -550,8 +473,10 @@ def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
-    """An option and its value, which may be the next word. Raises an exception if the option is
-    unknown or has no value."""
+    """Return an option and its value, which may be the next word.
+
+    Raises an exception if the option is unknown or has no value.
+    """
     if word not in _RUN_OPTIONS:
         word, equals, value = word.partition("=")
         if not equals or not word.startswith("--") or _RUN_OPTIONS[word].kind is bool:
@@ -574,5 +499,5 @@ def _put(given: dict[str, Any], option: CommandOption, word: str) -> None:
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word looks like an option; a single dash is stdin."""
+    """Return whether a word looks like an option; a single dash is stdin."""
     return word.startswith("-") and word != "-"

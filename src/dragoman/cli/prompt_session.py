@@ -1,4 +1,5 @@
-"""One session with an agent for `run`, `chat` and `sessions`: request, rendering, interrupts.
+"""One session with an agent for `run`, `chat` and `sessions`: its request, rendering and
+interrupts.
 
 `runs.run` connects, opens the session and runs the turns. The first interrupt cancels the turn and
 shows the result so far; the second leaves at once and terminates an agent without a broker. Before
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from dragoman.catalogue.enforcement import violated
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode, of_result
 from dragoman.cli.output.renderer import Renderer, TurnReport
+from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import permit_of
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Peer
@@ -27,11 +29,12 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.policy.rules import unattended
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_values import CancelHandle, RunRequest
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import CancelHandle, RunListener, RunRequest
 from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire, Inquiry, Reply
     from dragoman.runs.adapter_run import AdapterWork
     from dragoman.store.records import SessionRecord
 
@@ -54,9 +57,16 @@ class PromptSession(RunListener):
     ) -> None:
         self.plan = plan
         self.show = show
-        # A job that another command cancels is not an interrupt of this one.
+        show.asks_forms = is_interactive()
+        # If another command cancels the job, this command was not interrupted.
         self.run = Run(
-            _request(plan, live, show, record, adapter),
+            request_of(
+                plan,
+                live,
+                on_stderr=show.agent_stderr if plan.agent_stderr else None,
+                record=record,
+                adapter=adapter,
+            ),
             listener=self,
             cancel=CancelHandle(one_turn=True),
         )
@@ -64,7 +74,7 @@ class PromptSession(RunListener):
         """Called with every event that is shown."""
         self._live = live
         self._waiting_since: float | None = time.monotonic()
-        """The start of the user's wait for the first turn, which includes starting the agent."""
+        """When the user started waiting for the first turn, which includes starting the agent."""
         self._muted = False
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
@@ -82,7 +92,7 @@ class PromptSession(RunListener):
         interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
         if isinstance(result.error, PolicyNotEnforced):
-            # An adapter prompted in a session in which its peer does not ask for permission.
+            # An adapter sent a prompt in a session in which its peer does not ask for permission.
             code = ExitCode.USAGE
         if interrupted:
             code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
@@ -98,6 +108,7 @@ class PromptSession(RunListener):
             job=seen.job,
             session_key=self.run.opened.key,
             context=seen.context,
+            permissions=plan.policy.value,
             ignored_servers=plan.ignored_servers,
             unenforced=seen.unenforced,
             violations=seen.violations,
@@ -113,7 +124,7 @@ class PromptSession(RunListener):
         self._waiting_since = None
 
     def mute(self) -> None:
-        """Show no more events: the result is the last output of a command with one turn."""
+        """Show no more events, so that the result is the last output of a one-turn command."""
         self._muted = True
 
     # -- callbacks of the run
@@ -156,7 +167,7 @@ class PromptSession(RunListener):
         if self._live.terminated:
             self._end_agent_after(TERMINATE_GRACE)
         elif count == 1:
-            then = "leave at once" if run.warm else "end the agent"
+            then = "quit immediately" if run.warm else "end the agent"
             self.show.notice(f"cancelling; press Ctrl-C again to {then}")
         else:
             self._end_agent_after(0.0)
@@ -180,13 +191,16 @@ class PromptSession(RunListener):
         await self._tasks.aclose()
 
 
-def _request(
+def request_of(
     plan: RunPlan,
     live: CommandLoop,
-    show: Renderer,
-    record: SessionRecord | None,
-    adapter: AdapterWork | None,
+    *,
+    on_stderr: Callable[[bytes], None] | None = None,
+    record: SessionRecord | None = None,
+    adapter: AdapterWork | None = None,
 ) -> RunRequest:
+    """Build the request for `runs.run` from a plan."""
+    asks = is_interactive()
     return RunRequest(
         peer=plan.name,
         enforced=plan.enforced,
@@ -214,6 +228,7 @@ def _request(
         ),
         unattended=unattended(plan.whole_policy, peer=plan.name, role=plan.role),
         budgets=plan.budgets,
+        deadline=plan.deadline,
         # A change by a tool that the user allowed is not a violation.
         watch_changes=not plan.tools_allowed,
         warm=plan.warm,
@@ -226,9 +241,27 @@ def _request(
             dialect=plan.dialect or AUTO,
             any_version=plan.any_version,
             terminals=plan.terminals,
-            on_stderr=show.agent_stderr if plan.agent_stderr else None,
+            inquire=inquire_at(live) if asks else None,
+            visits=asks,
+            on_stderr=on_stderr,
         ),
     )
+
+
+def inquire_at(live: CommandLoop) -> Inquire:
+    """Return a callback that asks the agent's questions at the terminal."""
+    inquirer: Callable[[Inquiry], Awaitable[Reply]] | None = None
+
+    async def inquire(inquiry: Inquiry) -> Reply:
+        nonlocal inquirer
+        if inquirer is None:
+            # Imported here: most agents ask nothing.
+            from dragoman.cli.forms import TerminalInquirer
+
+            inquirer = TerminalInquirer(live)
+        return await inquirer(inquiry)
+
+    return inquire
 
 
 @asynccontextmanager
@@ -240,7 +273,7 @@ async def started(
     record: SessionRecord | None = None,
     adapter: AdapterWork | None = None,
 ) -> AsyncIterator[PromptSession]:
-    """A session that handles the interrupts of a command. Its run is not yet entered."""
+    """Create a session that handles the interrupts of a command. Its run is not entered yet."""
     session = PromptSession(plan, live, show, record=record, adapter=adapter)
     show.doing(f"starting {plan.name}")
     show.on_broken = session.hang_up
@@ -258,6 +291,6 @@ async def talking(
     """Open a session with the agent of a plan, with the requested model."""
     async with started(plan, live, show, adapter=adapter) as session, session.run:
         if not show.tells_jobs:
-            # In a conversation nothing is waited for until there is a prompt.
+            # In a conversation there is nothing to wait for until there is a prompt.
             show.doing("")
         yield session

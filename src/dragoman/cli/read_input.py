@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from dragoman.cli.output.terminal import is_terminal
 from dragoman.errors import InputTimeout, Unsupported, UsageError
@@ -31,14 +31,14 @@ MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]+)"|([\w./~+=,:-]+))"
 """``@path`` or ``@"path with spaces"``, not in the middle of a word such as an address."""
 
 _SUFFIX: Final = re.compile(r"\w\.[A-Za-z]\w{0,3}$")
-"""The suffix of a file name, as opposed to a number such as 1.5 or @pytest.fixture."""
+"""The suffix of a file name, unlike a number such as 1.5 or a name such as @pytest.fixture."""
 
 EMBEDDED_SIZE: Final = 256 * 1024
-"""Maximum size of a mentioned file that is embedded in the prompt; a larger one is only named.
-Agents read files themselves, and a prompt must fit into a model's context."""
+"""Maximum size of a mentioned file that is embedded in the prompt. A larger one is only named:
+agents read files themselves, and a prompt must fit into a model's context."""
 
 IMAGE_SIZE: Final = 20 * 1024 * 1024
-"""Every model provider rejects larger images."""
+"""Maximum size of an image, in bytes: every model provider rejects larger ones."""
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -47,21 +47,26 @@ _MAGIC: Final = (
 )
 
 MAX_PROMPT_SIZE: Final = 10 * 1024 * 1024
-"""Maximum bytes of a prompt. No model accepts more, and a protocol line is limited to 16 MiB."""
+"""Maximum size of a prompt, in bytes. No model accepts more, and a protocol line is limited to 16
+MiB."""
 
 MAX_CONFIG_SIZE: Final = 1024 * 1024
-"""Maximum bytes of a settings file named by an option."""
+"""Maximum size of a settings file named by an option, in bytes."""
 
 MAX_LINE_SIZE: Final = 64 * 1024 * 1024
-"""Maximum bytes of one line of an exported session; a peer's message has at most 16 MiB."""
+"""Maximum size of one line of an exported session, in bytes; a peer's message has at most 16
+MiB."""
 
 NOTICE_DELAY: Final = 1.0
-"""Seconds until a notice says what is being waited for. By then a program that pipes something
-is done, or known to be slow."""
+"""Seconds until a notice says that the command is waiting for input. By then a program that pipes
+input has finished, or is slow."""
 
 CHUNK_SIZE: Final = 64 * 1024
 
 WAITING: Final = "reading stdin until its end; --no-stdin skips it"
+
+
+GIVE_PROMPT: Final = "give it as an argument, with -f FILE, or by pipe"
 
 
 # -- prompts
@@ -75,40 +80,72 @@ def read_prompt(
     timeout: float | None = None,
     on_wait: Callable[[str], object] | None = None,
 ) -> str:
-    """The text of a prompt: the argument, then the contents of the file, then piped input.
+    """Return the text of a prompt: the argument, then the contents of the file, then piped input.
 
-    Piped input is marked as such, unless it is the whole prompt or a dash stands for it. A terminal
-    is not read: the user would not know that we wait for input. `inputs.read_stdin` controls the
-    timeout and the notice.
+    Piped input is marked as such, unless it is the whole prompt or was requested with a dash.
+    Nothing is read from a terminal: the user would not know that input is expected.
+    `inputs.read_stdin` controls the timeout and the notice.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)
+    wanted = argument is None and (file is None or str(file) == STDIN)
+    added = read_added(file, no_stdin=no_stdin, timeout=timeout, wanted=wanted, on_wait=on_wait)
+    return join_prompt(argument, added)
+
+
+class AddedText(NamedTuple):
+    """The text that a file and a pipe add to a prompt."""
+
+    file: str | None
+    piped: str | None
+    dashed: bool
+    """Whether the prompt was a dash, which stands for the piped input."""
+
+
+def read_added(
+    file: Path | None,
+    *,
+    no_stdin: bool = False,
+    timeout: float | None = None,
+    wanted: bool = False,
+    on_wait: Callable[[str], object] | None = None,
+) -> AddedText:
+    """Read the text that a file and a pipe add to a prompt.
+
+    `wanted`: whether stdin is the whole prompt.
+    """
     dashed = file is not None and str(file) == STDIN
     if no_stdin and dashed:
         raise UsageError("- and --no-stdin cannot be combined")
-    parts = [] if argument is None else [argument]
+    text = None
     if file is not None and not dashed:
-        data = read_named(file, max_size=MAX_PROMPT_SIZE)
-        parts.append(_text(data, str(file)))
-    wanted = dashed or not parts
+        text = _text(read_named(file, max_size=MAX_PROMPT_SIZE), str(file))
     if wanted and (no_stdin or (file is None and is_terminal(sys.stdin))):
-        raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
-    if wanted or (not no_stdin and is_piped()):
+        raise UsageError("there is no prompt", remedy=GIVE_PROMPT)
+    piped = None
+    if wanted or dashed or (not no_stdin and is_piped()):
         piped = _text(read_stdin(timeout=timeout, on_wait=on_wait), "stdin")
-        if wanted:
-            parts.append(piped)
-        elif piped.strip():
-            parts.append(f"<stdin>\n{piped.strip(LINE_END)}\n</stdin>")
+    return AddedText(text, piped, dashed)
+
+
+def join_prompt(argument: str | None, added: AddedText) -> str:
+    """Return the text of a prompt: the argument, then the file, then what was piped."""
+    parts = [part for part in (argument, added.file) if part is not None]
+    if added.piped is not None:
+        if added.dashed or not parts:
+            parts.append(added.piped)
+        elif added.piped.strip():
+            parts.append(f"<stdin>\n{added.piped.strip(LINE_END)}\n</stdin>")
+    if not parts:
+        raise UsageError("there is no prompt", remedy=GIVE_PROMPT)
     prompt = "\n\n".join(part.strip(LINE_END) for part in parts)
     if not prompt.strip():
-        raise UsageError(
-            "the prompt is empty", remedy="give it as an argument, with -f FILE, or by pipe"
-        )
+        raise UsageError("the prompt is empty", remedy=GIVE_PROMPT)
     return _sendable(prompt)
 
 
 def _sendable(text: str) -> str:
-    """Check that the text is valid: bytes that are not UTF-8 cannot be sent in a message."""
+    """Return the text if it is valid: bytes that are not UTF-8 cannot be sent in a message."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -127,7 +164,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 def mentioned(text: str, workspace: Path) -> Iterator[Path]:
-    """The files and directories that a text mentions, each once.
+    """Yield the files and directories that a text mentions, each once.
 
     A name that does not exist is not a mention: people write @decorators and @names. An existing
     path outside the workspace is an error, because the agent must not access it.
@@ -148,7 +185,7 @@ def mentioned(text: str, workspace: Path) -> Iterator[Path]:
 
 
 def missing_mentions(text: str, workspace: Path) -> list[str]:
-    """Mentions that look like a path, with a slash or a suffix, but do not exist."""
+    """Return mentions that look like a path, with a slash or a suffix, but do not exist."""
     root = workspace.resolve()
     missing = []
     for match in MENTION.finditer(text):
@@ -183,7 +220,7 @@ def _found(match: re.Match[str], root: Path) -> Path | None:
 
 
 def content_of(path: Path, can: Capabilities) -> Block:
-    """A mentioned file in the form that the agent supports: embedded, or as a link."""
+    """Return a mentioned file in a form that the agent supports: embedded, or as a link."""
     uri = path.as_uri()
     if path.is_file() and can.embedded is True and path.stat().st_size <= EMBEDDED_SIZE:
         try:
@@ -197,7 +234,7 @@ def content_of(path: Path, can: Capabilities) -> Block:
 
 
 def read_image(path: Path) -> Image:
-    """An image file as prompt content."""
+    """Read an image file as prompt content."""
     data = read_named(path, max_size=IMAGE_SIZE)
     return Image(base64.b64encode(data).decode(), _kind(data, path))
 
@@ -220,8 +257,11 @@ def blocks(
     can: Capabilities,
     peer: str,
 ) -> list[Block]:
-    """The content of a prompt. Mentions are only parsed in what was `typed`: text from a file
-    or a pipe may contain many unrelated at signs."""
+    """Build the content of a prompt.
+
+    Mentions are only parsed in what was `typed`: text from a file or a pipe may contain many
+    unrelated at signs.
+    """
     if images and can.image is False:
         raise Unsupported(f"--image: {peer} does not accept images")
     made: list[Block] = [Text(_sendable(text))]
@@ -234,7 +274,7 @@ def blocks(
 
 
 def is_piped() -> bool:
-    """Whether stdin may have piped input: it is not a terminal, null or closed."""
+    """Return whether stdin may have piped input: it is not a terminal, null or closed."""
     if sys.stdin is None or sys.stdin.closed or is_terminal(sys.stdin):
         return False
     try:
@@ -268,7 +308,7 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
     import threading
 
     # A thread, because no system call waits with a timeout for every kind of stdin on every system.
-    # It may be left waiting: the process ends without it. `_pump` bounds the size of the queue.
+    # It may still be waiting when the process exits. `_pump` bounds the size of the queue.
     pieces: queue.SimpleQueue[bytes | OSError] = queue.SimpleQueue()
     reader = threading.Thread(target=_pump, args=(fd, pieces.put), name="stdin", daemon=True)
     reader.start()
@@ -318,14 +358,14 @@ def _pump(fd: int, put: Callable[[bytes | OSError], object]) -> None:
 
 
 def remaining(timeout: float | None, spent: float) -> float | None:
-    """The rest of a timeout, in tenths of a second, at least one."""
+    """Return what is left of a timeout, in tenths of a second and at least one tenth."""
     if timeout is None or spent < 0.1:
         return timeout
     return max(round(timeout - spent, 1), 0.1)
 
 
 def read_named(path: Path, *, max_size: int) -> bytes:
-    """The bytes of a file named by the user; also of a pipe, such as ``<(…)`` of a shell."""
+    """Read a file named by the user, which may be a pipe such as the shell's ``<(…)``."""
     try:
         with path.open("rb") as file:
             data = file.read(max_size + 1)
@@ -335,7 +375,7 @@ def read_named(path: Path, *, max_size: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file named by the user, without newlines; ``-`` is stdin."""
+    """Yield the lines of a file named by the user, without newlines; ``-`` is stdin."""
     try:
         if str(path) == "-":
             yield from _lines("stdin", sys.stdin.buffer)
@@ -353,7 +393,7 @@ def _lines(what: str, file: BinaryIO) -> Iterator[bytes]:
 
 def _of_size(what: str, data: bytes, max_size: int) -> bytes:
     if len(data) > max_size:
-        raise UsageError(f"{what} has more than {max_size} bytes")
+        raise UsageError(f"{what} is larger than {max_size} bytes")
     return data
 
 

@@ -33,7 +33,7 @@ lets your shell complete commands, options, peers, models, sessions, jobs and br
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     described = list(helps())
     parts = [HEAD, "\n".join(_index(described)) + "\n"]
     for path, text in described:
@@ -42,7 +42,8 @@ def page() -> str:
 
 
 def _index(described: list[tuple[tuple[str, ...], str]]) -> Iterator[str]:
-    """A table of all commands with the first sentence of each, linked to its place on the page."""
+    """Yield the rows of a table of all commands, each linked to its place on the page and with its
+    first sentence."""
     yield from ("## Index", "", "| command | what it does |", "|---|---|")
     for path, text in described[1:]:
         first, *_ = text.partition("\n\n")[2].split("\n\n")
@@ -52,7 +53,7 @@ def _index(described: list[tuple[tuple[str, ...], str]]) -> Iterator[str]:
 
 
 def helps(width: int = WIDTH) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command path with its help text."""
+    """Yield every command path with its help text."""
     yield from _helps(new_command(), ("dragoman",), None, width)
 
 
@@ -66,7 +67,9 @@ def _helps(
     yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     if hasattr(command, "list_commands"):
         for name in command.list_commands(context):
-            yield from _helps(command.get_command(context, name), (*path, name), context, width)
+            below = command.get_command(context, name)
+            if not below.hidden:
+                yield from _helps(below, (*path, name), context, width)
 
 
 if __name__ == "__main__":

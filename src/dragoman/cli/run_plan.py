@@ -34,21 +34,23 @@ if TYPE_CHECKING:
     from dragoman.config.schema import Settings
     from dragoman.policy import Policy as RulesPolicy
     from dragoman.policy import PolicySettings
+    from dragoman.runs.run_values import Deadline
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """Prefixes of the address of a running agent."""
 
 MAX_NAME_LENGTH: Final = 200
-"""Maximum characters of a session name, which lists never cut. Ids of agents are shorter, too."""
+"""Maximum length of a session name, which lists never cut. Session ids of agents are shorter as
+well."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """The options of `run` and of the other commands for one peer, as given on the command line."""
+    """The options of `run` and other commands for a single peer, as given on the command line."""
 
     peer: str | None
     """The first word."""
     takes_prompt: bool = False
-    """Whether a first word that is not a peer belongs to the prompt, as for `run`."""
+    """Whether a first word that is not a peer is part of the prompt, as for `run`."""
     command: tuple[str, ...] | None
     prompt: Sequence[str] = ()
     """The words after the first one."""
@@ -79,16 +81,18 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     no_wait: bool = False
     cold: bool = False
     ttl: str | None = None
+    is_asked: bool = False
+    """Whether a person answers permission requests although this process has no terminal."""
 
 
 class RunPlan(Struct, frozen=True, kw_only=True):
-    """What a command is going to run."""
+    """The plan for what a command will run."""
 
     is_named: bool = True
     """Whether the first word names the agent. Otherwise it belongs to the prompt."""
     way: LaunchSpec
     enforced: Enforced
-    """How the policy is enforced for the agent."""
+    """How the policy is enforced on the agent."""
     name: str
     """The agent's name in messages."""
     workspace: Path
@@ -96,10 +100,12 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     rules: PolicySettings | None = None
     """Permission rules of the settings, which take precedence over the policy."""
     ceilings: Sequence[RulesPolicy] = ()
-    """The policies of the delegating agents: nothing here may be wider."""
+    """The policies of the delegating agents, which nothing here may exceed."""
     lineage: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that pass these policies and the delegation depth to an agent."""
     budgets: Budgets
+    deadline: Deadline | None = None
+    """When the command has to end, if it has an overall time limit."""
     format: Any
     model: str | None = None
     mode: str | None = None
@@ -121,7 +127,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     cards: Path | None = None
     """The directory of the cards of verified peers; None if the agent is not a known peer."""
     notices: Sequence[str] = ()
-    """Notices to show before it starts."""
+    """Notices to show before the agent is started."""
     agent_stderr: bool = False
     """Whether to show the agent's stderr."""
     warm: bool = False
@@ -136,7 +142,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     brief: bool = False
     """Whether a new session may replace one that the agent has lost."""
     no_wait: bool = False
-    """Whether to leave the prompt to the broker."""
+    """Whether to submit the prompt to the broker without waiting."""
     keep_open: bool = False
     """Whether the session stays open at the agent when the command ends."""
 
@@ -147,7 +153,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
 
 
 def workspace_of(cwd: Path | None) -> Path:
-    """The directory that a command works in. Raises `UsageError` if it is invalid."""
+    """Return the directory that a command works in. Raises `UsageError` if it is invalid."""
     path = (cwd or Path.cwd()).absolute()
     # Unlike `Path.is_dir`, it does not raise for names that are too long.
     if not os.path.isdir(path):
@@ -208,7 +214,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         approve_all=options.approve_all,
         approve_reads=options.approve_reads,
         deny_all=options.deny_all,
-        interactive=is_interactive(),
+        interactive=options.is_asked or is_interactive() or _console_is_open(),
         default=settings.permissions_for(name),
     )
     ceilings, lineage = _inherited(policy, settings, name, options.role or "")
@@ -242,7 +248,8 @@ def plan_of(options: RunOptions) -> RunPlan:
         mcp_servers=servers,
         dialect=_dialect(options.dialect),
         any_version=options.any_version,
-        # A warm agent gets them or not for its lifetime, whatever the policy of the next prompt is.
+        # A warm agent has terminals or not for its whole lifetime, whatever the policy of the next
+        # prompt.
         terminals=way.descriptor is None
         and not _warm(options, settings)
         and _may_run_commands(policy, settings.policy),
@@ -274,7 +281,7 @@ def _session_settings(options: RunOptions) -> WantedSettings | None:
 def session_settings(
     system_prompt: str | None, allow_tool: Sequence[str], max_turns: int | None
 ) -> WantedSettings:
-    """The session settings requested by the options. Raises `UsageError`."""
+    """Return the session settings requested by the options. Raises `UsageError`."""
     from dragoman.catalogue.session_settings import WantedSettings
 
     if system_prompt is not None:
@@ -331,24 +338,29 @@ def _ttl(options: RunOptions, config: Config) -> float | None:
 
 
 def _card(way: LaunchSpec, paths: Paths) -> Card | None:
-    """The latest card of the agent, if it is a known peer."""
+    """Return the latest card of the agent, if it is a known peer."""
     from dragoman.catalogue.card import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
 
 
-def within(plan: RunPlan, timeout: float | None) -> RunPlan:
-    """The plan with the rest of its time limit; unchanged without a limit."""
-    if timeout is None or timeout == plan.budgets.total:
+def within(plan: RunPlan, timeout: float | None, began_at: float) -> RunPlan:
+    """Return the plan with the deadline of a command that started at `began_at` (`time.monotonic`).
+
+    Without a time limit the plan is unchanged.
+    """
+    if timeout is None:
         return plan
-    return structs.replace(plan, budgets=_budgets(plan.budgets, timeout))
+    from dragoman.runs.run_values import Deadline
+
+    return structs.replace(plan, deadline=Deadline(timeout, began_at + timeout, option="--timeout"))
 
 
 def _inherited(
     policy: ApprovalMode, settings: Settings, peer: str, role: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
-    """The policies of the delegating agents, and the variables that pass them to an agent that
-    we start."""
+    """Return the policies of the delegating agents, and the variables that pass them to an agent
+    that we start."""
     from dragoman.runs.lineage import inherited
 
     lineage = inherited()
@@ -359,6 +371,14 @@ def _inherited(
     ceilings = inherited_ceilings(lineage)
     whole = whole_policy(policy, settings.policy, ceilings)
     return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer, role=role)}
+
+
+def _console_is_open() -> bool:
+    """Return whether a person at the console can be asked in place of the terminal."""
+    from dragoman.broker.endpoint import console_is_open
+    from dragoman.paths import find_paths
+
+    return console_is_open(find_paths().runtime)
 
 
 def _warm(options: RunOptions, settings: Settings) -> bool:
@@ -384,8 +404,11 @@ def _session(name: str | None) -> str | None:
 def _with_peer(
     options: RunOptions, catalogue: Catalogue, config: Config, paths: Paths
 ) -> tuple[RunOptions, bool, Sequence[str]]:
-    """The options with the chosen peer, whether the first word names it, and if not, a notice
-    that names the peer. Raises `UnknownPeer` for a first word that was meant as a peer."""
+    """Return the options with the chosen peer, whether the first word names it and, if not, a
+    notice that names the peer.
+
+    Raises `UnknownPeer` for a first word that was meant as a peer.
+    """
     word = options.peer
     if options.command is not None:
         if word in catalogue.names and options.prompt:
@@ -393,14 +416,15 @@ def _with_peer(
         return structs.replace(options, peer=None), False, ()
     if word is not None and (not options.takes_prompt or _meant_as_peer(word, options, catalogue)):
         return options, True, ()
-    from dragoman.runs.default_peer import default_peer
+    from dragoman.runs.context import default_peer
 
     found, why = default_peer(config, catalogue, paths, word=word)
     return structs.replace(options, peer=found), False, (f"using {found} ({why})",)
 
 
 def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue) -> bool:
-    """Whether a first word is a peer name, or a misspelt one, and not part of the prompt."""
+    """Return whether a first word is a peer name, possibly misspelled, rather than part of the
+    prompt."""
     if word in catalogue.names or word.startswith(ADDRESSES):
         return True
     if any(character.isspace() for character in word):
@@ -461,7 +485,7 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
 
 
 def _may_run_commands(policy: ApprovalMode, rules: PolicySettings | None) -> bool:
-    """Whether an agent may run any command, by itself or with the user's permission."""
+    """Return whether an agent may run any command, by itself or with the user's permission."""
     if policy in (ApprovalMode.APPROVE_ALL, ApprovalMode.ASK):
         return True
     allowed = () if rules is None else rules.rules
@@ -496,7 +520,7 @@ def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Seque
     return notices
 
 
-# -- setting a command up by it
+# -- setting up a command from the plan
 
 
 def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
@@ -518,7 +542,7 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
 
 
 def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
-    """The renderer of a plan, after showing the plan's notices. A trace is redacted for its
+    """Return the renderer of a plan, after showing the plan's notices. A trace is redacted for its
     peer."""
     if os.environ.get(TRACE_VARIABLE):
         # Imported here: a command without a trace does not need it.
@@ -527,6 +551,8 @@ def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
 
         redact_with(redactor((*plan.way.inherit, *plan.env)))
     show = show_as(plan.format, strict=options.json_strict, verbose=options.verbose)
+    if plan.way.descriptor is not None:
+        show.peer, show.credentials = plan.name, plan.way.descriptor.credentials
     for notice in plan.notices:
         show.notice(notice)
     return show
@@ -537,7 +563,7 @@ def _format(options: RunOptions) -> Format:
 
 
 def shown_as(format: str | None, *, strict: bool) -> Format | None:
-    """The requested format; None leaves it to the settings."""
+    """Return the requested format; None leaves it to the settings."""
     if strict:
         if format not in (None, "json"):
             raise UsageError(f"--json-strict and --format {format} cannot be combined")

@@ -1,7 +1,7 @@
 """Execute `dragoman run`: read the prompt, run one turn, return the exit code.
 
-Must not import typer: `cli.entry` calls it without. The plan is built by `run_plan`, the
-turn is run by `cli.prompt_session` and rendered by `cli.output`.
+Must not import typer, because `cli.entry` calls this without loading it. The plan is built by
+`run_plan`, the turn is run by `cli.prompt_session` and rendered by `cli.output`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,20 @@ def run(
     timeout: float | None,
     trace: Path | None,
     role: str | None,
+    host: str | None = None,
     **given: Any,
 ) -> int:
     """Run one turn and return its exit code. The other options are those of
     `run_plan.RunOptions`."""
+    began_at = time.monotonic()
+    if host is not None:
+        from dragoman.cli import host_run
+
+        added = {"file": file, "image": image, "no_stdin": no_stdin, "prompt": prompt}
+        given |= {"timeout": timeout, "trace": trace, "role": role, "command": command}
+        return host_run.run(host, peer=peer, **added, **given)
     words = [*([] if peer is None else [peer]), *prompt]
-    from dragoman.cli.read_input import read_prompt, remaining
+    from dragoman.cli.read_input import read_prompt
     from dragoman.cli.run_plan import RunOptions, prepare, within
 
     options = RunOptions(
@@ -52,9 +60,8 @@ def run(
         typed = " ".join(words[1:] if plan.is_named else words) or None
         adapted = command is None and plan.way.has_adapter
         before = "" if adapted else _prefix(plan, role)
-        began_at = time.monotonic()
         text = read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
-        plan = within(plan, remaining(timeout, time.monotonic() - began_at))
+        plan = within(plan, timeout, began_at)
         adapter = None
         if adapted:
             plan, adapter = _with_adapter(plan, role)
@@ -67,7 +74,7 @@ def run(
 
 
 def _prefix(plan: RunPlan, role: str | None) -> str:
-    """The text that a peer's descriptor puts before prompts of a role."""
+    """Return the text that a peer's descriptor puts before prompts of a role."""
     if role is None:
         return ""
     descriptor = plan.way.descriptor
@@ -79,7 +86,7 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 
 def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
-    """The adapter of a plan's peer, and the plan with the adapter's role. Raises
+    """Return the adapter of a plan's peer, and the plan with the adapter's role. Raises
     `ConfigInvalid` if the adapter cannot be used."""
     from msgspec.structs import replace
 

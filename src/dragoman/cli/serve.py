@@ -5,14 +5,9 @@ Each subcommand is a module `dragoman.cli.serve_NAME` with one function in its `
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
-import typer
-from typer.core import TyperGroup
-
-from dragoman.cli.command_module import fold_help, new_app
-from dragoman.cli.typer_without_pydantic import quicken
+from dragoman.cli.command_module import LazyGroup, new_app
 
 DOORS: Final = {
     "acp": "Serve all of your peers to an editor as one agent.",
@@ -31,28 +26,11 @@ Examples:
 """
 
 
-class ServerGroup(TyperGroup):
-    """Loads the module of a subcommand when it is called."""
+class ServerGroup(LazyGroup):
+    """The subcommands."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(DOORS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in DOORS:
-            return None
-        if cmd_name not in self.commands:
-            module = import_module(f"dragoman.cli.serve_{cmd_name}")
-            self.commands[cmd_name] = typer.main.get_command(module.app)
-            quicken(self.commands[cmd_name])
-            fold_help(self.commands[cmd_name])
-        command = self.commands[cmd_name]
-        command.short_help = DOORS[cmd_name]
-        return command
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        # Without loading any of them.
-        with formatter.section("Commands"):
-            formatter.write_dl(list(DOORS.items()))
+    lines = DOORS
+    prefix = "dragoman.cli.serve_"
 
 
 app: Final = new_app(help=HELP)

@@ -24,7 +24,7 @@ TOKEN_VARIABLE: Final = "DRAGOMAN_TOKEN"
 
 
 class Preset(enum.StrEnum):
-    """Permission presets: what decides a permission request of a peer."""
+    """Permission presets, which decide a peer's permission requests."""
 
     ASK = "ask"
     APPROVE_READS = "approve-reads"
@@ -192,17 +192,14 @@ async def _until(asked: Any, work: Any) -> None:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """The host and port to listen on; without a host, loopback only."""
-    from dragoman.errors import UsageError
+    """Return the host and port to listen on. Without a host it is loopback only."""
+    from dragoman.transports.addresses import parse_address
 
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal()) or int(port) > 65535:
-        raise UsageError(f"{text!r} is not [HOST:]PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    return parse_address(text, option="--websocket", example="8765", default_host="127.0.0.1")
 
 
 def token_of(file: Path | None) -> tuple[str, str | None]:
-    """The token, and the notice about its origin."""
+    """Return the token, and the notice that says where it came from."""
     import os
 
     from dragoman.acp_server.listener import new_token

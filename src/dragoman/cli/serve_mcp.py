@@ -71,8 +71,8 @@ def mcp(
         list[Path] | None,
         typer.Option(
             "--root",
-            metavar="FOLDER",
-            help="Allow only workspaces inside this folder, for every client. May be repeated.",
+            metavar="DIR",
+            help="Allow only workspaces inside this directory, for every client. May be repeated.",
         ),
     ] = None,
     cwd: CwdOption = None,

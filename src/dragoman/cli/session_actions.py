@@ -68,7 +68,7 @@ class SessionAction:
 def ask_for_sessions(
     peer: str, *, cwd: Path | None, cold: bool, everywhere: bool
 ) -> list[SessionSummary] | None:
-    """The sessions that a peer itself remembers; None if it cannot list them."""
+    """Return the sessions that a peer itself remembers, or None if it cannot list them."""
     plan = SessionAction(peer, cwd, cold).plan()
 
     folder = None if everywhere else plan.workspace
@@ -78,7 +78,7 @@ def ask_for_sessions(
 def ask_for_models(
     peer: str, *, cwd: Path | None, cold: bool
 ) -> tuple[Sequence[Choice], str | None]:
-    """The models that a peer offers, and its default."""
+    """Return the models that a peer offers, and its default."""
     plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
 
     async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
@@ -92,7 +92,8 @@ def ask_for_models(
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
-    """Start a session and print its key. Unless `anew`, use an existing one."""
+    """Start a session and print its key. With a name, use the existing session of that name unless
+    `anew` is set."""
     plan = action.plan(name)
     if name is not None:
         record = recall(name, peer=plan.name, folder=plan.workspace)

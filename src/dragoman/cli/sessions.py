@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.completions import complete_mode, complete_model, complete_peer, complete_session
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_options import (
-    complete_mode,
-    complete_model,
-    complete_peer,
-    complete_session,
-)
 from dragoman.cli.shared_options import (
     AfterOption,
     CwdOption,
@@ -37,12 +32,12 @@ if TYPE_CHECKING:
 HELP: Final = """
 List, continue and export conversations.
 
-A session is a conversation with one peer in one project (the git repository around the current
-folder, else that folder). `dragoman run PEER -s NAME` starts or continues the session of that name,
-from any folder of the project and in any shell. Everything said in it is stored on this machine,
-with secrets redacted, and can be read without the peer.
+A session is a conversation with one peer in one project: the git repository around the current
+directory, or that directory itself. `dragoman run PEER -s NAME` starts or continues the session of
+that name, from any directory of the project and in any shell. The whole conversation is stored on
+this machine, with secrets redacted, and can be read without the peer.
 
-SESSION is a name, the key that `list` shows (s-...), or the peer's own id of it.
+SESSION is a name, the key that `list` shows (s-...), or the id that the peer uses.
 
 \b
 Examples:
@@ -165,6 +160,11 @@ def list_command(
     ]
     now = time.time()
     where = "stored" if root is None else f"of {root}"
+    empty = f"There are no sessions {where}. `dragoman run PEER PROMPT -s NAME` starts one."
+    if not closed and not listed:
+        with _store(read_only=True) as store:
+            if store.sessions(peer=peer, root=root, limit=1):
+                empty = f"There are no open sessions {where}. --closed lists the closed ones too."
     write_list(
         listed,
         format,
@@ -172,7 +172,7 @@ def list_command(
         cells=lambda each: session_pages.as_cells(each, now),
         as_json=session_pages.as_json,
         name=lambda each: each.record.key if each.record else each.peer_session_id,
-        empty=f"There are no sessions {where}. `dragoman run PEER PROMPT -s NAME` starts one.",
+        empty=empty,
         limit=limit,
         drop=session_pages.DROP,
     )

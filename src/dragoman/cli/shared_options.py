@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.prompt_options import complete_job
+from dragoman.cli.completions import complete_job
 from dragoman.errors import UsageError
 
 
@@ -52,8 +52,8 @@ CwdOption = Annotated[
     Path | None,
     typer.Option(
         "--cwd",
-        metavar="FOLDER",
-        help="The folder to work in. Default: the current folder.",
+        metavar="DIR",
+        help="The working directory. Default: the current one.",
         exists=True,
         file_okay=False,
         resolve_path=True,

@@ -47,7 +47,7 @@ def skill_command(
         typer.Option(
             "--write",
             metavar="DIR",
-            help="Install into this skills folder, as DIR/dragoman/SKILL.md.",
+            help="Install into this skills directory, as DIR/dragoman/SKILL.md.",
             file_okay=False,
             show_default=False,
         ),
@@ -67,7 +67,7 @@ def skill_command(
     from dragoman.setup.install import entries
 
     if write is not None and client is not None:
-        raise UsageError("--client and --write both choose the folder: use one of them")
+        raise UsageError("--client and --write both choose the directory: use one of them")
     if write is None:
         put_data(sys.stdout, skill_text())
         if client is not None:
@@ -89,7 +89,7 @@ FILE: Final = "SKILL.md"
 
 
 def skills_folder(client: str) -> Path:
-    """The directory from which an agent reads the user's skills."""
+    """Return the directory from which an agent reads the user's skills."""
     from dragoman.setup.install.clients import MCP_CLIENTS, HostEnvironment
 
     found = MCP_CLIENTS[client].skills
@@ -98,7 +98,7 @@ def skills_folder(client: str) -> Path:
 
 
 def skill_text() -> str:
-    """The full text of the skill."""
+    """Return the full text of the skill."""
     return files("dragoman.setup.install").joinpath("skill.md").read_text(encoding="utf-8")
 
 

@@ -26,6 +26,7 @@ class By(enum.StrEnum):
     PEER = "peer"
     MODEL = "model"
     DAY = "day"
+    MACHINE = "machine"
 
 
 class StatsFormat(enum.StrEnum):
@@ -88,6 +89,7 @@ def stats(
       dragoman stats --by peer --since 30d
       dragoman stats --by day --since 2026-01-01 --until 2026-02-01
       dragoman stats --by model --format csv > costs.csv
+      dragoman stats --by machine                this machine, hosts and workers
     """
     from dragoman.cli.output import stat_pages
     from dragoman.cli.output.tables import write_list
@@ -102,12 +104,12 @@ def stats(
     if format is StatsFormat.CSV:
         stat_pages.write_csv(rows, by.value, sys.stdout)
         return
-    work = by is By.WORK
+    machines = any(row.machine for row in rows)
     write_list(
         rows,
         format,
-        head=stat_pages.head(by.value),
-        cells=lambda row: stat_pages.as_cells(row, work=work),
+        head=stat_pages.head(by.value, machines=machines),
+        cells=lambda row: stat_pages.as_cells(row, by.value, machines=machines),
         as_json=lambda row: stat_pages.as_json(row, by.value),
         empty="Nothing was delegated in this period. `dragoman delegate` delegates a task.",
         drop=stat_pages.DROP,
@@ -117,7 +119,7 @@ def stats(
     charted = chart if chart is not None else is_terminal(sys.stdout)
     if rows and charted and format is StatsFormat.TEXT:
         put_out("\n")
-        stat_pages.write_chart(rows, sys.stdout)
+        stat_pages.write_chart(rows, sys.stdout, by.value)
 
 
 def _instant(text: str | None, option: str, now: float) -> float | None:

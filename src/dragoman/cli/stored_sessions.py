@@ -36,7 +36,7 @@ def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bo
 
 
 def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
-    """The renderer for a turn that another command runs, or that is over."""
+    """Return the renderer for a turn that another command runs, or that has ended."""
     if format is ListFormat.JSON:
         from dragoman.cli.output.jsonl import JsonLines
 
@@ -61,7 +61,7 @@ def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = Fa
 
 
 def _is_screen(output: Path) -> bool:
-    """Whether a file is a terminal, such as /dev/tty."""
+    """Return whether a file is a terminal, such as /dev/tty."""
     try:
         if not stat.S_ISCHR(os.stat(output).st_mode):
             return False
@@ -75,7 +75,7 @@ def _is_screen(output: Path) -> bool:
 
 
 def _is_stdout(output: Path) -> bool:
-    """Whether a path is stdout by another name, such as /dev/stdout: the file that stdout is
+    """Return whether a path is stdout by another name, such as /dev/stdout: the file that stdout is
     redirected to must not be replaced."""
     if str(output) == "-":
         return True

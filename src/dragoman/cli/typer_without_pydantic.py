@@ -1,6 +1,6 @@
 """Convert option values for typer without pydantic.
 
-Typer would import pydantic for it, which takes as long as everything else before the agent starts
+Typer would import pydantic for this, which takes as long as everything else before the agent starts
 (measured: 150 of 400 ms). Types that are not handled here are left to typer.
 """
 
@@ -58,8 +58,8 @@ class Converter:
 
 
 def converter_for(annotation: Any) -> Converter | None:
-    """The converter for a type: text, numbers, paths, enumerations, optional types and lists of
-    these. None for other types."""
+    """Return the converter for a type: text, numbers, paths, enumerations, optional types and lists
+    of these. None for other types."""
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [each for each in get_args(annotation) if each is not type(None)]
         if len(kinds) != 1:
@@ -76,7 +76,7 @@ def converter_for(annotation: Any) -> Converter | None:
 
 
 def quicken(command: Any) -> None:
-    """Let a command and its subcommands convert their values here."""
+    """Make a command and its subcommands convert their values with this module."""
     all_params = command.get_params
 
     # The help option is not in `params`; click creates it on demand.
@@ -103,6 +103,6 @@ def _quicken(param: Any) -> None:
 
 
 def _checked(info: Any) -> bool:
-    """Whether typer has more to check than the type: a range, or that a file exists."""
+    """Return whether typer has more to check than the type: a range, or that a file exists."""
     names = ("min", "max", "exists", "resolve_path", "parser", "click_type", "formats")
     return any(getattr(info, name, None) not in (None, False) for name in names)

@@ -1,4 +1,4 @@
-"""`dragoman uninstall`: show what dragoman has put where, and remove it.
+"""`dragoman uninstall`: list everything dragoman has installed, and remove it.
 
 Finding and removing are in `setup.uninstall`.
 """

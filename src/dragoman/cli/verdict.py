@@ -77,7 +77,7 @@ def verdict(
 
 
 def _last_delegation(paths: Paths) -> str:
-    """The job of the latest attempt: only delegated work has a verdict."""
+    """Return the job of the latest attempt: only delegated work gets a verdict."""
     from dragoman.errors import UnknownJob
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 

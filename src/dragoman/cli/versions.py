@@ -17,7 +17,7 @@ LIBRARIES: Final = ("msgspec", "websockets", "typer", "rich")
 
 
 def report() -> str:
-    """One line per version that matters, dragoman first."""
+    """Format the relevant versions, one per line, dragoman first."""
     parts = [
         f"dragoman {dragoman.__version__}",
         f"{platform.python_implementation()} {platform.python_version()} on {sys.platform}",

@@ -1,6 +1,6 @@
 """Watch a session or a job that another command or a broker runs.
 
-Ctrl-C only stops watching; the job goes on. The events come from `runs.job_events`.
+Ctrl-C only stops watching; the job continues. The events come from `runs.job_events`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dragoman.runs.jobs import find_job
 if TYPE_CHECKING:
     from dragoman.events.model import Event
     from dragoman.store import SessionRecord
+    from dragoman.store.records import JobRecord
 
 
 def watch_session(
@@ -43,9 +44,11 @@ def watch_session(
         silent = await silent_brokers(record.peer, paths) if broker is None else []
         if broker is None and not silent:
             put_err(f"dragoman: {record.key} is not open now; showing what is stored\n")
-        await _show(session_events(record, broker, start=start, after=cursor, paths=paths), show)
+        await show_events(
+            session_events(record, broker, start=start, after=cursor, paths=paths), show
+        )
         for hung in silent:
-            # One of these brokers may have the session open.
+            # Any of these brokers may have the session open.
             await require_answer(hung.address, hung.name)
         return ExitCode.OK
 
@@ -63,24 +66,31 @@ def watch_job(id: str, *, after: str | None = None, format: ListFormat) -> int:
         job = await find_job(id, paths=paths, require_answer=True)
         if isinstance(show, HistoryView) and cursor is None:
             show.asked(job.prompt)
-        await _show(job_events(job, after=cursor, paths=paths), show)
-        job = await find_job(id, paths=paths)
-        if isinstance(show, JsonLines):
-            show.line(job_pages.as_json(job))
-        elif isinstance(show, HistoryView):
-            took = job_pages.took(job, time.time())
-            failure = (job.failure or {}).get("message")
-            told = f"{job_pages.state_of(job)}, {took}" if took else job_pages.state_of(job)
-            show.over(f"{told}: {failure}" if failure else told)
-        show.flush()
-        if isinstance(show, HistoryView):
-            put_err(job_pages.stderr_of(job))
-        return of_outcome(job.outcome or "unknown")
+        await show_events(job_events(job, after=cursor, paths=paths), show)
+        return show_end(await find_job(id, paths=paths), show)
 
     return _perform(work, show)
 
 
-async def _show(events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer) -> None:
+def show_end(job: JobRecord, show: Renderer) -> int:
+    """Show how a job ended. Returns its exit code."""
+    if isinstance(show, JsonLines):
+        show.line(job_pages.as_json(job))
+    elif isinstance(show, HistoryView):
+        took = job_pages.took(job, time.time())
+        failure = (job.failure or {}).get("message")
+        told = f"{job_pages.state_of(job)}, {took}" if took else job_pages.state_of(job)
+        show.over(f"{told}: {failure}" if failure else told)
+    show.flush()
+    if isinstance(show, HistoryView):
+        put_err(job_pages.stderr_of(job))
+    return of_outcome(job.outcome or "unknown")
+
+
+async def show_events(
+    events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer
+) -> None:
+    """Show events as they arrive. For programs, each has its cursor."""
     show.doing("waiting for the agent")
     try:
         async for cursor, event in events:

@@ -1,1 +1,1 @@
-"""Typed clients for coding agents, and what a client offers to the agents it drives."""
+"""Typed clients for coding agents, and the services a client offers to its agent."""

@@ -1,4 +1,4 @@
-"""What the clients of ACP, Codex and the legacy dialects share.
+"""Base classes of the clients for ACP, Codex and the legacy dialects.
 
 `BaseClient` is a connection with its open sessions, `EventFeed` the numbered events of a
 connection, `EventClient` and `EventConversation` the client and session of dialects whose messages
@@ -41,7 +41,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import Call, Connection
-from dragoman.rpc.tasks import finish
+from dragoman.rpc.tasks import all_ended, finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.peer import Noise, Stray
@@ -72,9 +72,9 @@ async def call_in_order(
 ) -> T:
     """Call a method and return what `then` makes of its result.
 
-    `then` is called while the response is being read. An awaiting caller resumes a little later,
-    when messages that followed the response are already handled: it would overwrite newer state
-    with older, and an update would not find its session.
+    `then` is called while the response is being read. A caller that awaits resumes a little later,
+    after messages that followed the response: it would overwrite newer state with older, and an
+    update would not find its session.
     """
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -106,7 +106,7 @@ async def call_in_order(
 
 
 class WorkspaceServices:
-    """The files and terminals of a session: created for the first request, confined to its
+    """The files and terminals of a session, created on first use and confined to its
     directories."""
 
     __slots__ = ("_files", "_terminals", "additional_directories", "cwd")
@@ -146,7 +146,8 @@ class WorkspaceServices:
 
 
 def service_refusal(error: ServiceError | SpawnError) -> RemoteError:
-    """The error the agent gets for a request that a service refused or could not carry out."""
+    """Return the error the agent gets for a request that a service refused or could not carry
+    out."""
     match error:
         case FileMissing() | TerminalUnknown() | ProgramNotFound():
             code = codes.NOT_FOUND
@@ -173,7 +174,7 @@ class OpenSession(Protocol):
 
 
 class BaseClient(abc.ABC, Generic[S]):
-    """One connection to an agent and the sessions that are open on it, for ``async with``."""
+    """A connection to an agent and its open sessions. Use with ``async with``."""
 
     connection: Connection
 
@@ -190,7 +191,7 @@ class BaseClient(abc.ABC, Generic[S]):
         """End everything: sessions, their terminals, the connection and the process behind it."""
         terminals = [session.let_go() for session in list(self.conversations.values())]
         try:
-            await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
+            await all_ended(*(each.aclose() for each in terminals if each is not None))
         finally:
             await self.connection.aclose()
 
@@ -219,7 +220,7 @@ class BaseClient(abc.ABC, Generic[S]):
 
 
 class EventFeed:
-    """The events of one connection, in one order, for its observer."""
+    """Passes the events of one connection to its observer, in order."""
 
     def __init__(
         self,
@@ -248,8 +249,10 @@ class EventFeed:
                 log.exception("the on_event callback of a connection failed")
 
     def emit_unknown(self, method: str, line: bytes | None, reason: str) -> None:
-        """Report a message without a meaning here; `method` is empty for a line that is not a
-        message."""
+        """Report a message that has no meaning here.
+
+        `method` is empty for a line that is not a message.
+        """
         self.emit(model.Unknown(*self.no_session.base(method, line), reason))
 
     def emit_answer(self, call: Call, error: DragomanError | None) -> None:
@@ -276,7 +279,7 @@ E = TypeVar("E", bound="EventConversation")
 
 
 class EventClient(BaseClient[E], EventFeed):
-    """A client whose messages all become events. It is its connection's handler."""
+    """A client whose messages all become events. It is the handler of its connection."""
 
     def __init__(self, options: DialectOptions, dialect: str, connection: Connection) -> None:
         BaseClient.__init__(self, options)
@@ -294,8 +297,8 @@ class EventClient(BaseClient[E], EventFeed):
         if conversation is None:
             self.emit(event)
             if session_id is not None:
-                # Some arrive before the response that has their session's id. Others belong to
-                # sessions that are not ours, such as those of agents that Codex itself starts.
+                # Some arrive before the response with their session's id. Others belong to sessions
+                # that are not ours, such as those of agents that Codex itself starts.
                 self.early.keep(session_id, event, len(event.raw or b""))
             return
         event = conversation.seen(event)
@@ -312,7 +315,7 @@ class EventClient(BaseClient[E], EventFeed):
     # -- called by the connection
 
     def attach(self, connection: Connection) -> None:
-        """Nothing to do: the connection was created with this client as its handler."""
+        """Do nothing: the connection was created with this client as its handler."""
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
@@ -321,16 +324,19 @@ class EventClient(BaseClient[E], EventFeed):
             self._on_noise(noise)
 
     def _shown(self, line: bytes | None) -> bytes | None:
-        """A line as shown in events."""
+        """Return a line as shown in events."""
         return line
 
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """A response arrived and was delivered to its caller."""
+        """Called when a response has arrived and was delivered to its caller."""
         self.emit_answer(call, error)
 
     def _lost(self, failure: ConnectionLost) -> None:
-        """The connection ended. A turn whose prompt was acknowledged has no open call that
-        would end it, so each turn is ended here."""
+        """Called when the connection has ended.
+
+        A turn whose prompt was acknowledged has no open call that would end it, so each turn is
+        ended here.
+        """
         for conversation in list(self.conversations.values()):
             if conversation.turn is not None:
                 conversation.turn.lost(failure.fresh())
@@ -356,7 +362,7 @@ class EventConversation(Conversation):
         return event
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether the running turn emits the event itself."""
+        """Return whether the running turn emits the event itself."""
         return self.turn is not None and self.turn.will_tell(event)
 
     @abc.abstractmethod
@@ -369,7 +375,7 @@ class EventConversation(Conversation):
         return None
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """A permission was granted or refused."""
+        """Record that a permission was granted or refused."""
         if self.turn is not None:
             self.turn.answered(question, answer)
 
@@ -394,9 +400,8 @@ class Startable(Protocol):
 
 
 async def started(stream: Stream, make: Callable[[], C]) -> C:
-    """Create a client or peer with `make` and do the handshake. The stream is closed if that
-    fails: a client that could not be created closes nothing, and a process would be left
-    running."""
+    """Create a client or peer with `make` and do the handshake. The stream is closed if that fails:
+    a client that could not be created closes nothing, and its process would be left running."""
     try:
         made = make()
     except BaseException:

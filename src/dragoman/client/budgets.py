@@ -1,6 +1,6 @@
-"""Timeouts for every wait of a client on its agent, by name.
+"""Named timeouts for everything a client waits for.
 
-Has the numbers with their reasons, and the watchdog that enforces them for a turn. The code that
+Has the numbers with their reasons, and the watchdog that enforces them during a turn. The code that
 runs a turn reports signs of life to the watchdog.
 """
 
@@ -16,32 +16,32 @@ from dragoman.errors import UsageError
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """Seconds; None waits forever."""
+    """Time limits in seconds; None means no limit."""
 
     spawn: float = 10.0
     """Starting the program. Covers only the start itself: a shell script on a slow disk."""
     initialize: float = 30.0
     """The first response. Real agents need up to 12 s when the machine is busy."""
     session: float = 60.0
-    """Opening a session: agents connect to their MCP servers meanwhile."""
+    """Opening a session, during which agents connect to their MCP servers."""
     request: float = 60.0
     """Any other single request, such as setting a mode."""
     first_event: float | None = 180.0
-    """From the prompt to the first sign of life. Agents retry their model silently."""
+    """From the prompt to the first event. Agents retry their model silently."""
     silence: float | None = 120.0
-    """Between two signs of life in a turn; does not run while a question to us is open."""
+    """Between two events in a turn. The clock stops while the agent waits for our answer."""
     total: float | None = None
     """The whole turn. Good work may take hours, so there is no default."""
     cancel_grace: float = 10.0
-    """From a cancel to the end of the turn, before it is settled without the agent."""
+    """From a cancellation to the end of the turn, before the turn is ended without the agent."""
     expired_grace: float = 1.0
-    """The same after `total` ran out. Together with ending the program it stays below two
-    seconds: a time limit that was given is kept."""
+    """The same after `total` ran out. Together with the time to end the program it is below two
+    seconds, so that the requested time limit is kept."""
     silent_grace: float = 3.0
-    """The same after another budget ran out: an agent that retries in silence, such as qwen, takes
-    a second or two to answer a cancel."""
+    """The same after another budget ran out: an agent that retries silently, such as qwen, takes a
+    second or two to respond to a cancellation."""
     replay_quiet: float = 0.3
-    """Quiet time after which a replay that follows its response counts as over."""
+    """Quiet time after which a replay that continues after the response counts as over."""
     replay_total: float = 10.0
     """Maximum wait for the end of such a replay."""
 
@@ -49,13 +49,14 @@ class Budgets(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise UsageError(f"{name} is a time in seconds, not {value!r}")
+                raise UsageError(f"{name} must be a time in seconds, not {value!r}")
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0; None waits forever")
 
     def grace_after(self, budget: str) -> float:
-        """How long to wait for the end of a turn that was cancelled because a budget ran out."""
+        """Return how long to wait for the end of a turn that was cancelled because a budget ran
+        out."""
         grace = self.expired_grace if budget == "total" else self.silent_grace
         return min(self.cancel_grace, grace)
 
@@ -66,9 +67,9 @@ and a sign of life costs one addition instead of a clock read."""
 
 
 class Watchdog:
-    """Enforces the budgets of one turn. Calls `expired` once with the budget's name and size.
+    """Enforces the budgets of one turn, and calls `expired` once with the budget's name and size.
 
-    While `held` is true, the agent is silent because we do not read, so it is not to blame.
+    While `held` is true the agent is silent only because we do not read from it.
     """
 
     __slots__ = (
@@ -103,7 +104,7 @@ class Watchdog:
         self.signs = 0
         """Signs of life so far; callers add to it."""
         self.open_questions = 0
-        """Open questions of the agent: while there are any, it waits for us, not we for it."""
+        """Number of the agent's open questions. While there are any, the agent waits for us."""
         limits = [
             limit
             for limit in (budgets.first_event, budgets.silence, budgets.total)

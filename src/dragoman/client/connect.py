@@ -1,9 +1,9 @@
 """Connect to an agent by command line or address, and detect its dialect.
 
-The command line suggests a dialect and the handshake confirms it. If the answer shows another
-dialect, or refuses this one, `connect` opens a new connection in another; this is safe because no
-prompt was sent yet. `dialects.discovery` has the order. `OPENERS` maps each dialect to its client,
-which is imported on first use.
+The command line suggests a dialect and the handshake confirms it. If the response shows another
+dialect, or refuses this one, `connect` opens a new connection with another dialect; this is safe
+because no prompt was sent yet. `dialects.discovery` defines the order. `OPENERS` maps each dialect
+to its client, which is imported on first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, structs
 
-from dragoman import transports  # The module, whose names cost something only when they are used.
+from dragoman import transports  # The module: its names are loaded only when they are used.
 from dragoman.client import file_guard, handshake_errors
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dragoman.wire.peer import Noise, Stray
 
 Target: TypeAlias = str | Sequence[str]
-"""An address (``unix:/path``, ``ws://…``, ``wss://…``), or the words of a command line."""
+"""An address (``unix:/path``, ``ws://…``, ``wss://…``), or the arguments of a command line."""
 
 
 @asynccontextmanager
@@ -60,12 +60,12 @@ async def connect(
     *,
     workspace: str | os.PathLike[str] = ".",
 ) -> AsyncIterator[Peer]:
-    """Start or reach an agent and talk to it until the block ends, which also ends a started
-    program.
+    """Connect to an agent, starting its program if needed. A started program ends when the block
+    ends.
 
-    A program is started in the workspace, with a small base environment and what the options add to
-    it. Without a `guard`, reads of files are allowed, and `permit` is asked before a file is
-    written or a command run, unless it has just allowed that.
+    The program is started in the workspace, with a small base environment and what the options add
+    to it. Without a `guard`, file reads are allowed, and `permit` is asked before a file is written
+    or a command is run, unless it has just allowed that.
     """
     options = options or ConnectOptions()
     require_options(options)
@@ -81,7 +81,7 @@ async def connect(
 
 
 class StreamSource(Struct, frozen=True):
-    """Opens a stream to the agent, as often as needed."""
+    """Opens streams to the agent, as many as needed."""
 
     name: str
     open: Callable[[str], Awaitable[Stream]]
@@ -98,7 +98,7 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
     require_words(target)
     argv, inherit = tuple(target), tuple(options.inherit)
     if not argv or not all(isinstance(word, str) for word in argv):
-        raise UsageError("a command line is a list of words, the program first")
+        raise UsageError("a command line is a list of strings, the program first")
 
     async def start(dialect: str) -> Stream:
         return await start_program(
@@ -126,14 +126,14 @@ def _address(address: str) -> StreamSource:
 
         async def reach(dialect: str) -> Stream:
             if dialect == discovery.CODEX:
-                # The app-server uses WebSocket on its Unix socket, too.
+                # The app-server uses WebSocket on its Unix socket as well.
                 return await transports.connect_websocket("ws://localhost/", unix_path=path)
             return await transports.connect_unix(path)
 
     else:
         raise UsageError(
             f"{address!r} is not an address: use unix:/path, ws://… or wss://…, "
-            "or a list of words for a program to start"
+            "or a list of strings for a program to start"
         )
     return StreamSource(address, reach, program=program_at(address))
 
@@ -142,8 +142,8 @@ def _address(address: str) -> StreamSource:
 
 
 GREETING_TIMEOUT: Final = 10.0
-"""Timeout in seconds for the handshake in another dialect, with a program that refused one
-before and so is known to respond."""
+"""Timeout in seconds for a handshake in another dialect. The program has refused one before, so it
+is known to respond."""
 
 
 async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
@@ -181,12 +181,12 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
 
 
 def dialect_key(source: StreamSource) -> str:
-    """The cache key for the dialect of a launch."""
+    """Return the cache key for the dialect of a launch."""
     return discovery.dialect_concept(launch_of(source.launch, source.folder))
 
 
 def _plain(error: DragomanError) -> DragomanError:
-    """The error behind an explanation."""
+    """Return the original error behind an explained one."""
     cause = error.__cause__
     explained = isinstance(error, HandshakeFailed) and isinstance(cause, DragomanError)
     return cause if explained and isinstance(cause, DragomanError) else error
@@ -257,16 +257,16 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     workspace: Path
     options: ConnectOptions
     launch: tuple[str, ...] = ()
-    """The command line that starts the agent; empty if it is reached by an address."""
+    """The command line that starts the agent; empty if it is reached at an address."""
     folder: str = ""
     """The directory it is started in."""
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
     proving: bool = False
-    """Whether a dialect without a handshake must be proved by a request of its own."""
+    """Whether a dialect without a handshake must be proved by one of its own requests."""
 
     def options_of(self, kind: type[D]) -> D:
-        """The options of the dialect's client."""
+        """Return the options of the dialect's client."""
         return for_dialect(kind, self.options, self.dialect, on_noise=self.on_noise)
 
 
@@ -276,7 +276,7 @@ def _acp(plan: PlannedHandshake) -> Opener:
     from dragoman.client.acp.peer import open_peer
 
     options = plan.options_of(ClientOptions)
-    # Only a detected dialect may still turn out to be another one.
+    # Only a detected dialect may still turn out to be wrong.
     guessed = plan.options.dialect == AUTO
 
     def opener(stream: Stream) -> Awaitable[Peer]:
@@ -319,11 +319,11 @@ OPENERS: Final[dict[str, Callable[[PlannedHandshake], Opener]]] = {
     discovery.KEYED: _documents,
     discovery.CHAINED: _documents,
 }
-"""How to open a peer in each dialect: checks the options of its client before anything is
-started, and returns a function that does the handshake on a stream."""
+"""Openers by dialect. An opener checks the client's options before anything is started, and returns
+a function that does the handshake on a stream."""
 
 
 def opener_of(dialect: str) -> Callable[[PlannedHandshake], Opener]:
-    """The opener of a dialect, which an installed package may register. Raises `UsageError` if
-    there is no such dialect, or if its package does not load."""
+    """Return the opener of a dialect, which an installed package may register. Raises `UsageError`
+    if there is no such dialect, or if its package does not load."""
     return OPENERS[named_dialect(dialect)]

@@ -1,11 +1,9 @@
-"""The high-level API to talk to an agent in any dialect.
+"""High-level API for talking to an agent in any dialect.
 
 A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
 as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
-client.
-
-A turn does not raise for errors of the agent: its result has the outcome. It raises for mistakes of
-the caller, before anything is sent.
+client. A turn does not raise for errors of the agent: its result has the outcome. It raises for
+mistakes of the caller, before anything is sent.
 """
 
 from __future__ import annotations
@@ -93,7 +91,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 
 
 def require_metadata(metadata: object) -> dict[str, Any]:
-    """The metadata of a session. Raises `UsageError` if it cannot be sent."""
+    """Return the metadata of a session. Raises `UsageError` if it cannot be sent."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
@@ -121,17 +119,17 @@ def _entered(
 
 
 class Peer(abc.ABC):
-    """A connected agent, for use as ``async with``."""
+    """A connected agent. Use with ``async with``."""
 
     client: Any
-    """The client of the dialect, for what only it can do."""
+    """The dialect's client, for features specific to the dialect."""
     dialect: str
     info: PeerInfo
     capabilities: Capabilities
     auth_methods: tuple[AuthMethod, ...]
     workspace: Path
     on_event: Callable[[model.Event], None] | None
-    """Called with every event of the connection, in order, at once."""
+    """Called immediately with every event of the connection, in order."""
     on_open: Callable[[Conversation, Opening], Awaitable[None]] | None = None
     """Awaited for each session that `session` opens; if it raises, the session is closed again."""
 
@@ -141,18 +139,19 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
-        """The sessions that the agent remembers; with `cwd`, those of one directory. An agent
-        whose dialect does not report a session's directory lists all, each without a `cwd`."""
+        """Return the sessions that the agent remembers; with `cwd`, those of one directory. If
+        the dialect does not report a session's directory, all sessions are returned, without a
+        `cwd`."""
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete a session at the agent."""
+        """Delete a session on the agent's side."""
         self.require(False, "delete sessions")
 
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Log in by one of the agent's own methods. A secret is sent only if it is passed here,
-        to a method that takes one: none is looked up anywhere."""
+        """Log in with one of the agent's own methods. A secret is sent only if it is passed here
+        and the method takes one; none is looked up anywhere."""
         self.require(False, "log in by itself")
 
     async def logout(self) -> None:
@@ -165,8 +164,9 @@ class Peer(abc.ABC):
         self.client.options = replace(self.client.options, permit=permit)
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
-        """Use another callback for questions to the user from now on. An agent that was told in
-        the handshake that there is none will not ask, nor will agents of most dialects."""
+        """Use another callback for questions to the user from now on. An agent that learned in
+        the handshake that there is no such callback will not ask, and most dialects have no
+        questions."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -202,9 +202,12 @@ class Peer(abc.ABC):
         additional_directories: Sequence[str | Path] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Conversation]:
-        """Open a new session, or an earlier one: with its history (`load`), without it
-        (`resume`), or as a fork (`fork`). `metadata` gives a new one context, such as its title
-        or a branch. What the dialect cannot do raises an error before anything is sent."""
+        """Open a new session, or an earlier one: with its history (`load`), without it (`resume`),
+        or as a fork (`fork`).
+
+        `metadata` gives a new session context, such as its title or a branch. A request that the
+        dialect cannot express raises an error before anything is sent.
+        """
         chosen = [(h, i) for h, i in (("load", load), ("resume", resume), ("fork", fork)) if i]
         if len(chosen) > 1:
             raise Unsupported("a session is loaded, resumed or forked: choose one")
@@ -243,7 +246,7 @@ class Peer(abc.ABC):
             await conversation.close()
 
     def require(self, able: bool | None, what: str) -> None:
-        """Refuse what the agent cannot do; if that is unknown, it is tried."""
+        """Raise `Unsupported` for what the agent cannot do. If that is unknown, it is tried."""
         if able is False:
             raise Unsupported(f"{self.info.name or 'the agent'} ({self.dialect}) cannot {what}")
 
@@ -275,10 +278,10 @@ class Conversation(abc.ABC):
 
     @abc.abstractmethod
     def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
-        """A turn with this prompt; it begins when its ``async with`` block is entered."""
+        """Return a turn with this prompt; it begins when its ``async with`` block is entered."""
 
     async def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt and wait for its end."""
+        """Send a prompt and wait until the turn ends."""
         async with self.prompt(prompt) as turn:
             return await turn.wait()
 
@@ -301,7 +304,8 @@ class Conversation(abc.ABC):
 
 
 class ConversationTurn(BaseTurn[model.Event, Result]):
-    """A prompt as a stream of events. The last one is `TurnEnded`; after it there is a result."""
+    """A prompt as a stream of events. The last event is `TurnEnded`; after it, the result is
+    available."""
 
     answer_meta: Mapping[str, Any] | None = None
     """The metadata of the response to the prompt, in a dialect that has any."""
@@ -315,7 +319,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         super().__init__(session, flow, budgets)
         self._text = Growing()
         self._spoken: dict[str | None, int] = {}
-        """The start of each message in the text, in the order in which they began."""
+        """The offset of each message in the text, in the order in which the messages began."""
         self._acted = 0
         self._denied_at = -1
         self._declined: set[str] = set()
@@ -326,8 +330,10 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @property
     def max_text_size(self) -> int | None:
-        """Maximum characters of the agent's text in the result, counted from its start. None,
-        the default, keeps all of it in memory."""
+        """Maximum number of characters of the agent's text to keep in the result, from its start.
+
+        None, the default, keeps all of it in memory.
+        """
         return self._text.limit
 
     @max_text_size.setter
@@ -341,7 +347,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @property
     def untaken(self) -> Sequence[model.Event | TurnEndMark[Result]]:
-        """What has already arrived, oldest first. Read-only."""
+        """The items that have already arrived, oldest first. Read-only."""
         return self._lane.items
 
     # -- for a dialect
@@ -366,7 +372,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def note(self, event: model.Event) -> None:
         """Record the state of the turn from an event."""
         if isinstance(event, model.ToolChanged | model.FilesChanged):
-            # The failure of a refused call is not work: the refusal stays the last act.
+            # The failure of a refused call is not work: the refusal remains the last thing that
+            # happened.
             if event.tool_id not in self._declined:
                 self._acted += 1
         elif isinstance(event, model.MessageSet):
@@ -378,7 +385,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._usage = self._of_turn(event.usage)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """This turn's part of a report that may cover more."""
+        """Return this turn's share of a usage report that may cover more."""
         return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
@@ -390,11 +397,9 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         id, text = event.message_id, "".join(b.text for b in event.blocks if isinstance(b, Text))
         if id not in self._spoken:
             self._spoken[id] = self._text.size
+            self._text.add(text)
         elif text and id == next(reversed(self._spoken)):
-            self._text.cut(self._spoken[id])
-        else:
-            return
-        self._text.add(text)
+            self._text.set_end(self._spoken[id], text)
 
     def denied(self, denial: Denial) -> None:
         super().denied(denial)
@@ -406,7 +411,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if self.state is TurnStage.ENDED:
             return
         if self._why is not None:
-            # If dragoman ended the turn, that is the reason, see `_failed`.
+            # If dragoman ended the turn, that is the reason; see `_failed`.
             self._said_end = ended
         else:
             self._put_end(ended)
@@ -441,7 +446,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         )
 
     def _used(self) -> Usage | None:
-        """Usage reported before the end. A turn's usage is the sum of its calls."""
+        """Return the usage reported before the end. A turn's usage is the sum of its calls."""
         calls, other = self._calls, self._usage
         if calls is None or other is None:
             return calls or other
@@ -450,7 +455,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        """A last event that does not come from a message of the agent."""
+        """Return a last event that does not come from a message of the agent."""
 
     def failed(self, error: DragomanError) -> None:
         """End the turn with an error of the connection or of the agent."""
@@ -466,7 +471,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self.conclude(ended, cause)
 
     def made(self, event: model.Event) -> None:
-        """An event that no message made is about to be put: for observers of all events."""
+        """Called before an event that does not come from a message is put, for observers of all
+        events."""
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         outcome, failure = explain(error)
@@ -489,12 +495,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         return self._result(ended)
 
     def _put_end(self, ended: model.TurnEnded) -> None:
-        """Put the last event, for the consumer of the turn."""
+        """Deliver the last event to the consumer of the turn."""
         self._lane.put(ended, 0)
 
 
 def wrong_prompt(prompt: object, block: str) -> UsageError:
-    """The error for an invalid prompt."""
+    """Return the error for an invalid prompt."""
     kind = type(prompt).__name__
     hint = ""
     if isinstance(prompt, bytes | bytearray):
@@ -514,7 +520,7 @@ def require_unicode(prompt: str) -> None:
 
 
 def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
-    """A prompt as blocks."""
+    """Return a prompt as blocks."""
     if isinstance(prompt, str):
         if not prompt.isascii():
             require_unicode(prompt)

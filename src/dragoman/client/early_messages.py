@@ -1,4 +1,4 @@
-"""Keep messages of sessions whose id is not known yet: some agents send before they respond.
+"""Buffer messages for sessions whose id is not known yet: some agents send before they respond.
 
 Used by every client and by the gateway while a session is being opened, for messages of any type.
 """
@@ -16,14 +16,14 @@ M = TypeVar("M")
 
 MAX_EARLY: Final = 4096
 MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
-"""Limits for messages of sessions whose id is not known yet. A list of commands can be half a
-megabyte; no agent needs more than this before it responds."""
+"""Maximum number and total size of buffered messages. A list of commands can be half a megabyte; no
+agent needs more than this before it responds."""
 
 
 class EarlyMessages(Generic[M]):
     """Messages kept while a session is being opened, until its owner takes them.
 
-    What is left when the last opening is over goes to `dropped`.
+    Those left when the last opening is over go to `dropped`.
     """
 
     __slots__ = ("_dropped", "_full", "_kept", "_opening", "_size")
@@ -41,7 +41,7 @@ class EarlyMessages(Generic[M]):
 
     @contextmanager
     def expecting(self) -> Iterator[None]:
-        """Wraps the opening of a session whose id only the response has."""
+        """Context manager for opening a session whose id is known only from the response."""
         self.begin()
         try:
             yield
@@ -49,11 +49,11 @@ class EarlyMessages(Generic[M]):
             self.end()
 
     def begin(self) -> None:
-        """A session is about to be opened; `end` must follow."""
+        """Called before a session is opened; `end` must follow."""
         self._opening += 1
 
     def end(self) -> None:
-        """The opening is over, with a session or without."""
+        """Called when the opening is over, whether it succeeded or not."""
         self._opening -= 1
         self._full = False
         if not self._opening and self._kept:
@@ -63,8 +63,8 @@ class EarlyMessages(Generic[M]):
                     self._dropped(message)
 
     def keep(self, session_id: str, message: M, size: int) -> bool:
-        """Keep a message of `size` bytes. Returns whether it was kept: a session is being
-        opened and there is room."""
+        """Keep a message of `size` bytes. Returns whether it was kept, which requires that a
+        session is being opened and that there is room."""
         if not self._opening:
             return False
         total = self._size + size
@@ -83,7 +83,7 @@ class EarlyMessages(Generic[M]):
         return True
 
     def take(self, session_id: str) -> list[M]:
-        """The messages of a session that is now open, in order of arrival."""
+        """Return the messages of a session that is now open, in order of arrival."""
         if not self._kept:
             return []
         taken = [each for each in self._kept if each[0] == session_id]

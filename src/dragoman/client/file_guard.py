@@ -32,16 +32,16 @@ OPTIONS: Final = (
     PermissionOption("always", "Allow it for the whole session", PermissionKind.ALLOW_ALWAYS),
     PermissionOption("reject", "Refuse", PermissionKind.REJECT_ONCE),
 )
-"""The options of a question: the agent sent none."""
+"""The options of these questions, since the agent sent none."""
 
 
 def reading(session_id: str, path: str) -> Question:
-    """The question whether to read a file for the agent."""
+    """Return the question of whether to read a file for the agent."""
     return _question(session_id, "read", f"Read {path}", {"path": path})
 
 
 def writing(session_id: str, path: str, content: str | None = None) -> Question:
-    """The question whether to write a file for the agent, with its content if known."""
+    """Return the question of whether to write a file for the agent, with its content if known."""
     return _question(session_id, "edit", f"Write {path}", {"path": path}, content)
 
 
@@ -53,13 +53,15 @@ def running(
     cwd: str | None,
     env: Mapping[str, str] | Sequence[Any],
 ) -> Question:
-    """The question whether to run a command for the agent. Without arguments it may be a shell
-    line."""
+    """Return the question of whether to run a command for the agent.
+
+    Without arguments it may be a shell line.
+    """
     told: dict[str, Any] = {"command": [command, *args] if args else command}
     if cwd is not None:
         told["cwd"] = cwd
     if env:
-        # Values may be secrets; only their presence counts.
+        # Values may be secrets, so only the names are used.
         told["env"] = True
     return _question(session_id, "execute", f"Run {' '.join((command, *args))}", told)
 
@@ -87,8 +89,11 @@ def _question(
 
 
 class Asker:
-    """A permit and the guard derived from it: reads of files are allowed; for everything else
-    the permit is asked, unless it has already allowed the same at the agent's request."""
+    """A permit and the guard derived from it.
+
+    File reads are allowed; for everything else the permit is asked, unless it has already allowed
+    the same thing at the agent's request.
+    """
 
     def __init__(self, permit: Permit, workspace: Path) -> None:
         self._permit = self.handler = permit
@@ -144,7 +149,7 @@ class Asker:
 
 
 def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
-    """A permit and its guard. Without a guard, the permit's own `guard` is used, as in an
+    """Return a permit and its guard. Without a guard, the permit's own `guard` is used, as in an
     `Approver`; a permit without one decides about both (`Asker`)."""
     guard = guard or getattr(permit, "guard", None)
     if guard is not None:
@@ -156,8 +161,10 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 async def decided(
     permit: Permit, question: Question, fail: Callable[[UsageError], None] | None = None
 ) -> Decision:
-    """Call a permit or a guard. If it fails, `fail` gets the error and nothing is allowed;
-    without `fail` it raises."""
+    """Call a permit or a guard.
+
+    If it raises, nothing is allowed and `fail` gets the error; without `fail` the error is raised.
+    """
     try:
         answer = permit(question)
         decision = await answer if inspect.isawaitable(answer) else answer

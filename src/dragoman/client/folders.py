@@ -1,4 +1,4 @@
-"""Directories: how a caller's path is resolved, and how dragoman creates its own.
+"""Resolve a caller's paths, and create dragoman's own directories.
 
 Resolves relative paths and `~`, and sets the modes of dragoman's own directories. The agent checks
 whether a workspace exists; `services.workspace` controls access inside one.
@@ -15,24 +15,24 @@ from typing import Final
 from dragoman.errors import UsageError
 
 OWN_NAME: Final = "dragoman"
-"""The name of our directory inside those of the platform."""
+"""The name of our directory inside the platform's directories."""
 
 
 def absolute(path: str | Path) -> Path:
-    """The absolute path of a directory, resolved from the current one."""
+    """Return the absolute path of a directory, resolved from the current one."""
     return Path(path).expanduser().absolute()
 
 
 def require_folder(path: object, option: str = "workspace") -> None:
-    """Raise `UsageError` for what cannot be the path of a directory."""
+    """Raise `UsageError` if the value cannot be the path of a directory."""
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
-        raise UsageError(f"{option}= takes the path of a folder, not {path!r}")
+        raise UsageError(f"{option}= takes the path of a directory, not {path!r}")
 
 
 def make_private(folder: Path) -> None:
-    """Create a directory and its missing parents, each for its owner alone (0700).
+    """Create a directory and its missing parents, each accessible only to its owner (0700).
 
-    `Path.mkdir` sets the mode of the last one only and leaves the others to the umask. An existing
+    `Path.mkdir` sets the mode only of the last one and leaves the others to the umask. An existing
     directory is not changed.
     """
     missing: list[Path] = []
@@ -40,12 +40,15 @@ def make_private(folder: Path) -> None:
         try:
             _make(folder)
         except FileNotFoundError:
-            # Some file systems, such as /proc, report this although the parent exists.
-            if folder.parent == folder or folder.parent.is_dir():
+            if folder.parent == folder:
                 raise
-            missing.append(folder)
-            folder = folder.parent
-            continue
+            if not folder.parent.is_dir():
+                missing.append(folder)
+                folder = folder.parent
+                continue
+            # Another process has just created the parent. Or the file system reports this although
+            # the parent exists, as /proc does: then the second attempt fails too.
+            _make(folder)
         if not missing:
             return
         folder = missing.pop()
@@ -67,8 +70,11 @@ def _make(folder: Path) -> None:
 
 
 def make_state(folder: Path) -> None:
-    """Create the data directory. One that others can read, as earlier versions created it, is
-    closed to them if it has our name: any other may be shared by choice."""
+    """Create the data directory.
+
+    If it is readable by others, as earlier versions created it, and has our name, it is made
+    private; a directory with another name may be shared on purpose.
+    """
     make_private(folder)
     found = os.stat(folder)
     is_ours = os.name == "posix" and folder.name == OWN_NAME and found.st_uid == os.geteuid()

@@ -27,33 +27,36 @@ from dragoman.transports.base import Stream
 from dragoman.wire.peer import Noise, Stray
 
 KEPT_NOISE: Final = 8
-"""Lines of noise kept for the message. A program that prints its usage prints it first."""
+"""Maximum number of lines of noise to keep for the message. A program that prints its usage prints
+it first."""
 
 SHOWN_SIZE: Final = 400
-"""Maximum characters of a program's output in the message."""
+"""Maximum length of a program's output in the message, in characters."""
 
 OWN_ERROR: Final = re.compile(
     r"Traceback \(most recent call last\)|^ *File \"[^\"]+\", line \d+$|was never awaited$", re.M
 )
-"""What a Python program that ended because of its own bug, such as a syntax error, writes to
-stderr: then the command line is not the problem."""
+"""Matches the stderr of a Python program that ended because of its own bug, such as a syntax error.
+The command line is then not the problem."""
 
 SHOWN_TRACEBACK_SIZE: Final = 1200
-"""Maximum characters of a traceback in the message: its last lines have the location and the
-exception."""
+"""Maximum length of a traceback in the message, in characters: its last lines have the location and
+the exception."""
 
 _ENTRY: Final = (
     "agents speak their protocol only when they are started for it, often with an argument such as "
-    "--acp, acp or app-server: look into the program's own help"
+    "--acp, acp or app-server: see the program's own help"
 )
 
 
+_OWN_ERROR: Final = "It ended with an error of its own."
+
 SHOWN_LAUNCH: Final = 160
-"""Maximum characters of a command line in an error: enough to recognise it."""
+"""Maximum length of a command line in an error, in characters: enough to recognise it."""
 
 
 class HandshakeWatch:
-    """Remembers what a program printed during the handshake that is not a message."""
+    """Remembers output of a program during the handshake that is not a message."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -64,7 +67,7 @@ class HandshakeWatch:
 
 
 def shown(command: Sequence[str]) -> str:
-    """A command line as shown in messages."""
+    """Return a command line as shown in messages."""
     words = shlex.join(command)
     return f"`{words if len(words) <= SHOWN_LAUNCH else f'{words[:SHOWN_LAUNCH]}…'}`"
 
@@ -72,15 +75,15 @@ def shown(command: Sequence[str]) -> str:
 def explain(
     error: DragomanError, what: str, stream: Stream | None, noise: list[str]
 ) -> DragomanError:
-    """The error to raise instead of `error`, or `error` itself if it is clear."""
+    """Return the error to raise instead of `error`, or `error` itself if it is clear."""
     match error:
         case AuthRequired():
             return error
         case ProcessExited():
             happened = f"{what} {_end(error)} before it answered"
-            cause = f"It was probably started in the wrong way: {_ENTRY}."
+            cause = f"It was probably started incorrectly: {_ENTRY}."
             if OWN_ERROR.search(error.stderr_tail):
-                cause = "It ended with an error of its own."
+                cause = _OWN_ERROR
             elif error.exit_code == 0 and "python" in what:
                 cause += " In an agent made with dragoman, `agent.run()` is missing."
             if error.signal is not None:
@@ -90,7 +93,7 @@ def explain(
             cause = _silence(noise)
         case LineTooLong():
             happened = f"{what} sent a line that is too long to be an answer"
-            cause = f"It is probably not an agent, or was started in the wrong way: {_ENTRY}."
+            cause = f"It is probably not an agent, or was started incorrectly: {_ENTRY}."
         case ConnectionLost():
             happened = f"{what} ended the connection before it answered"
             cause = "The program that listens there is probably not an agent."
@@ -107,10 +110,10 @@ def explain(
             return error
     tail = _tail(error, stream)
     shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
-    said = f"; on stderr it last said: {tail.strip()[-shown_size:]}" if tail.strip() else ""
+    said = f"; the end of its stderr: {tail.strip()[-shown_size:]}" if tail.strip() else ""
     printed = f"; it printed, which is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
-    return HandshakeFailed(
+    failed = HandshakeFailed(
         f"{happened}{printed if noise else ''}{said}. {cause}",
         exit_code=exited.exit_code if exited else None,
         signal=exited.signal if exited else None,
@@ -118,10 +121,14 @@ def explain(
         noise=noise,
         timed_out=isinstance(error, CallTimeout),
     )
+    if cause == _OWN_ERROR:
+        failed.hint = "fix the program: its stderr above says where"
+    return failed
 
 
 def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError:
-    """The error of the first handshake, for a program that also refused those of other dialects."""
+    """Return the error of the first handshake, for a program that refused the handshakes of other
+    dialects as well."""
     if not isinstance(error, HandshakeFailed):
         return error
     return HandshakeFailed(
@@ -142,7 +149,7 @@ _VERSIONS: Final = (
 
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
-    """The error for an agent that responded with another version of ACP."""
+    """Return the error for an agent that responded with another version of ACP."""
     ours = acp.PROTOCOL_VERSION
     if not version.isdecimal() or int(version) < ours:
         return ProtocolMismatch(
@@ -159,7 +166,7 @@ def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
 
 
 def refused_version(error: RemoteError) -> ProtocolMismatch:
-    """The error for an agent that refuses our version of ACP."""
+    """Return the error for an agent that refuses our version of ACP."""
     return ProtocolMismatch(
         f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that dragoman "
         f"speaks: {error}",
@@ -186,6 +193,6 @@ def _silence(noise: list[str]) -> str:
 def _tail(error: DragomanError, stream: Stream | None) -> str:
     if isinstance(error, ProcessExited):
         return error.stderr_tail
-    # Only a program has one, and its stream knows it even if something else failed.
+    # Only a program has a command line, and its stream has it even if something else failed.
     tail = getattr(stream, "stderr_tail", None)
     return str(tail()) if callable(tail) else ""

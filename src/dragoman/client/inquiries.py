@@ -1,6 +1,6 @@
-"""An agent's question to its user, in any dialect: a form, or a URL to visit.
+"""Questions that an agent asks its user, in any dialect: a form, or a URL to visit.
 
-The question and its reply in plain JSON. Permissions are separate, in `permissions`: a form never
+The question and its reply are plain JSON. Permissions are separate, in `permissions`: a form never
 grants one. The dialects convert questions and replies.
 """
 
@@ -20,7 +20,7 @@ class Inquiry(Struct, frozen=True):
     """One question to the user."""
 
     session_id: str | None
-    """None if it belongs to no session."""
+    """None if the question belongs to no session."""
     message: str
     schema: Mapping[str, Any] | None = None
     """The form as a flat JSON Schema; None for a URL."""
@@ -34,7 +34,7 @@ class Inquiry(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """The user's reply. Accepting a URL is consent to open it, and no more."""
+    """The user's reply. Accepting a URL is only consent to open it."""
 
     action: Action
     content: Mapping[str, Any] | None = None
@@ -49,7 +49,7 @@ Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
 
 
 def require_inquire(inquire: object) -> None:
-    """Raise `UsageError` for what is not such a callback."""
+    """Raise `UsageError` if the value is not such a callback."""
     if inquire is not None and not callable(inquire):
         raise UsageError(
             f"inquire= takes a function that gets an Inquiry and returns a Reply, not {inquire!r}"

@@ -12,10 +12,24 @@ from typing import Any, Generic, NoReturn, TypeVar
 T = TypeVar("T")
 
 
-class Entering(AbstractAsyncContextManager[T], Generic[T]):
+class _NotEntered:
+    """Base class: accessing any attribute raises an error with the text `_use`."""
+
+    __slots__ = ("_use",)
+
+    _use: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self._use}; it has no {name!r} itself")
+
+    def __repr__(self) -> str:
+        return f"<{self._use}>"
+
+
+class Entering(_NotEntered, AbstractAsyncContextManager[T], Generic[T]):
     """Can only be entered with ``async with``."""
 
-    __slots__ = ("_block", "_use")
+    __slots__ = ("_block",)
 
     def __init__(self, block: AbstractAsyncContextManager[T], use: str) -> None:
         self._block = block
@@ -36,17 +50,11 @@ class Entering(AbstractAsyncContextManager[T], Generic[T]):
     def __await__(self) -> NoReturn:
         raise TypeError(self._use)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._use}; it has no {name!r} itself")
 
-    def __repr__(self) -> str:
-        return f"<{self._use}>"
-
-
-class EnteringSync(AbstractContextManager[T], Generic[T]):
+class EnteringSync(_NotEntered, AbstractContextManager[T], Generic[T]):
     """Can only be entered with ``with``."""
 
-    __slots__ = ("_block", "_use")
+    __slots__ = ("_block",)
 
     def __init__(self, block: AbstractContextManager[T], use: str) -> None:
         self._block = block
@@ -66,9 +74,3 @@ class EnteringSync(AbstractContextManager[T], Generic[T]):
 
     def __iter__(self) -> NoReturn:
         raise TypeError(self._use)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._use}; it has no {name!r} itself")
-
-    def __repr__(self) -> str:
-        return f"<{self._use}>"

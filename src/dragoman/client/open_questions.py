@@ -1,7 +1,7 @@
-"""An agent's questions that wait for an answer from a person or a policy.
+"""Questions of an agent that wait for an answer from a person or a policy.
 
-Cancelling the turn, or withdrawal by the agent, answers them at once. The content of questions and
-answers is not used here.
+They are answered at once if the turn is cancelled or the agent withdraws them. This module does not
+use the content of questions and answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class OpenQuestions:
 
     def __init__(self) -> None:
         self._open: dict[Hashable, OpenQuestion | None] = {}
-        """By name, if the dialect has names. A question without a running task has no value."""
+        """Open questions by name, if the dialect has names. The value is None until the task
+        runs."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -61,9 +62,10 @@ class OpenQuestions:
         *,
         name: Hashable = None,
     ) -> T:
-        """Wait for an answer; a question that is called off is answered at once with `cancelled`.
+        """Wait for an answer.
 
-        A question with a name must be announced first, and may have been withdrawn since.
+        A question that is called off is answered at once with `cancelled`. A named question must be
+        announced first, and may have been withdrawn since.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
             # It was withdrawn before this started.
@@ -91,18 +93,21 @@ class OpenQuestions:
         return answer
 
     def announce(self, name: Hashable) -> None:
-        """A question arrived. Its task starts after everything that arrived in the same read,
-        which may include its withdrawal."""
+        """Register a question on arrival.
+
+        Its task starts after everything that arrived in the same read, which may include its
+        withdrawal.
+        """
         self._open[name] = None
 
     def withdraw(self, name: Hashable) -> None:
-        """The agent withdrew the question."""
+        """Called when the agent withdraws the question."""
         question = self._open.pop(name, None)
         if question is not None:
             question.call_off()
 
     def call_off(self) -> None:
-        """Answer every open question as cancelled."""
+        """Answer every open question with "cancelled"."""
         for question in tuple(self._open.values()):
             if question is not None:
                 question.call_off()

@@ -1,9 +1,9 @@
 """`ConnectOptions`: how to talk to a peer, as one frozen value.
 
-It is built once, by the caller, and passed on whole to `client.connect`, `catalogue.open` and
-`broker.client.connect`. The clients of the dialects share `StreamOptions` with it and add options
-of their own, which are set by name in `details`. Target, workspace and the use of a broker are
-separate arguments.
+The caller builds it once, and it is passed unchanged to `client.connect`, `catalogue.open` and
+`broker.client.connect`. The dialects' clients share `StreamOptions` with it and add their own
+options, which `details` sets by name. Target, workspace and the use of a broker are separate
+arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ AUTO: Final = "auto"
 
 
 class PlainOptions(Struct, frozen=True, kw_only=True):
-    """The options that a broker gets too: they can be sent unchanged to another process."""
+    """Options that are also sent to a broker: they are plain values that another process can
+    use."""
 
     read_files: bool = True
     """Whether the agent may read text files of the workspace through the client."""
@@ -51,13 +52,13 @@ class StreamOptions(PlainOptions, frozen=True, kw_only=True):
     """The options that apply once a stream to the agent is open, in any dialect."""
 
     permit: Permit = deny_all
-    """Decides about permissions. The default refuses all."""
+    """Decides about permissions. The default refuses everything."""
     guard: Permit | None = None
     """Decides about files and commands that the agent reads, writes and runs through the client
-    (`dragoman.client.file_guard`). None: `connect` asks `permit`; a client on an open stream
-    serves what is offered."""
+    (`dragoman.client.file_guard`). None: `connect` asks `permit`, and a client on an open stream
+    serves everything it offers."""
     inquire: Inquire | None = None
-    """Answers the agent's questions to its user. None: the agent learns that it cannot ask."""
+    """Answers the agent's questions to its user. None: the agent is informed that it cannot ask."""
     visits: bool = False
     """Whether `inquire` can also send the user to a URL."""
     budgets: Budgets | None = None
@@ -69,14 +70,14 @@ class StreamOptions(PlainOptions, frozen=True, kw_only=True):
 
 
 class ConnectOptions(StreamOptions, frozen=True, kw_only=True):
-    """Environment, limits, services offered, budgets and callbacks of a connection to a peer."""
+    """Options for connecting to a peer: environment, limits, services, budgets and callbacks."""
 
     dialect: str = AUTO
     """The dialect to use. ``auto``: the one in the peer's descriptor, or else it is detected."""
     env: Mapping[str, str] | None = None
     """Variables to set for the agent's program."""
     inherit: Iterable[str] = ()
-    """Names of our variables that the agent's program also gets."""
+    """Names of variables of this process that the agent's program also gets."""
     on_stderr: Callable[[bytes], None] | None = None
     """Called with the stderr output of the agent's program."""
     cache: Cache | None = None
@@ -97,10 +98,10 @@ class DialectOptions(StreamOptions, frozen=True, kw_only=True):
 
 
 def named_dialect(word: str) -> str:
-    """The dialect a user names, or ``auto``. Raises `UsageError` for an unknown name."""
+    """Return the dialect a user names, or ``auto``. Raises `UsageError` for an unknown name."""
     if word == AUTO:
         return word
-    # Not at the top: few callers name one, and it imports the code that starts programs.
+    # Not at the top: few callers name a dialect, and this imports the code that starts programs.
     from dragoman.client.connect import OPENERS
     from dragoman.dialects.discovery import dialect_named
 
@@ -115,12 +116,13 @@ def named_dialect(word: str) -> str:
 
 
 def plain_of(options: PlainOptions) -> dict[str, Any]:
-    """The options that a broker gets too, by name."""
+    """Return the options that are also sent to a broker, by name."""
     return {name: getattr(options, name) for name in PlainOptions.__struct_fields__}
 
 
 def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes: Any) -> D:
-    """The options of a dialect's client: those of the connection with `changes`, and `details`.
+    """Return the options of a dialect's client: those of the connection with `changes`, and
+    `details`.
 
     Raises `Unsupported` if the dialect has no such detail.
     """

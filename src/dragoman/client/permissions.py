@@ -1,4 +1,4 @@
-"""Answers to an agent's permission requests.
+"""Answer an agent's permission requests.
 
 Defines the presets and how an option is chosen: always by its kind. Ids and names are arbitrary
 (two real agents call rejecting "cancel"), and an option of an unknown kind is never chosen.
@@ -23,8 +23,8 @@ class Answer(enum.Enum):
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
     CANCEL = "cancel"
-    """No decision: the turn is being cancelled. To refuse, reject: an agent may take this as
-    the end of the turn."""
+    """No decision, because the turn is being cancelled. To refuse, use a rejection: an agent may
+    take this as the end of the turn."""
 
     # Each member is a singleton, so this equals the enum's own hash, but is not written in Python.
     __hash__ = object.__hash__
@@ -36,7 +36,7 @@ class Answer(enum.Enum):
 
 
 class Chosen(Struct, frozen=True):
-    """One particular option: several options may give the same answer."""
+    """One particular option, since several options may give the same answer."""
 
     option_id: str
     answer: Answer
@@ -48,7 +48,7 @@ class Chosen(Struct, frozen=True):
 
 
 Decision: TypeAlias = Answer | Chosen
-"""An answer, which is enough to find an option, or the option itself."""
+"""An answer, from which an option can be chosen, or the option itself."""
 
 
 class Option(Protocol):
@@ -88,7 +88,7 @@ _PRESETS: Final = {
 
 
 def require_permit(permit: object, option: str = "permit") -> None:
-    """Raise `UsageError` for what is not such a callback."""
+    """Raise `UsageError` if the value is not such a callback."""
     if callable(permit):
         return
     known = _PRESETS.get(permit) if isinstance(permit, str) else None
@@ -100,7 +100,7 @@ def require_permit(permit: object, option: str = "permit") -> None:
 
 
 def wrong_answer(permit: object, answer: object) -> UsageError:
-    """The error for a permit that returns something other than an answer."""
+    """Return the error for a permit that returns something other than an answer."""
     return UsageError(
         f"the permit {_name_of(permit)} returned {answer!r:.80}: it must return an Answer, "
         "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it counts as a refusal"
@@ -108,7 +108,7 @@ def wrong_answer(permit: object, answer: object) -> UsageError:
 
 
 def failed_permit(permit: object, error: Exception) -> UsageError:
-    """The error for a permit that raises."""
+    """Return the error for a permit that raises."""
     failure = UsageError(
         f"the permit {_name_of(permit)} raised {type(error).__name__}: {error}; nothing was allowed"
     )
@@ -136,10 +136,10 @@ READING: Final = frozenset({"read", "search", "think"})
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
-    """The id of the first option that means `answer`; None if there is none (then it is
+    """Return the id of the first option that means `answer`, or None if there is none (then it is
     cancelled)."""
     if isinstance(answer, Chosen):
-        # It must be one of these options and of the kind it claims.
+        # It must be one of these options, with the kind it claims.
         fits = (
             option.option_id == answer.option_id and option.kind == answer.answer.value
             for option in options
@@ -155,7 +155,7 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
 
 
 def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, Decision]:
-    """The option to answer with, and the resulting answer.
+    """Return the option to answer with, and the resulting answer.
 
     If no option means an approval, nothing is allowed, and the answer counts as a refusal.
     """
@@ -166,15 +166,15 @@ def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, De
 
 
 def approve_all(question: Question) -> Answer:
-    """Allow everything, once each time."""
+    """Allow every request, each time only once."""
     return Answer.ALLOW_ONCE
 
 
 def approve_reads(question: Question) -> Answer:
-    """Allow what only reads; refuse the rest.
+    """Allow requests that only read; refuse the rest.
 
-    What a tool call would do counts, not only the agent's name for it: a read with a command is
-    refused, and so is one with a diff or with unknown input.
+    What a tool call would do counts, not only what the agent calls it: a read with a command, a
+    diff or unknown input is refused.
     """
     return Answer.ALLOW_ONCE if _only_reads(question) else Answer.REJECT_ONCE
 
@@ -195,7 +195,7 @@ def deny_all(question: Question) -> Answer:
 
 
 class Denial(Struct, frozen=True):
-    """A permission refused in a turn, for the record."""
+    """A permission request that was refused in a turn."""
 
     tool_call_id: str
     title: str

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
-from dragoman import transports  # The module: a client of an agent that runs starts none.
+from dragoman import transports  # The module: a client of a running agent starts no program.
 from dragoman.dialects.discovery import Program
 from dragoman.errors import SpawnError, UsageError
 from dragoman.transports.base import Stream
@@ -41,7 +41,7 @@ async def start_program(
 
 
 def program_of(argv: Sequence[str]) -> Program | None:
-    """What identifies a program for a cache; None if there is no such file."""
+    """Return the cache identity of a program, or None if there is no such file."""
     # For an interpreter with a script, the script is the program.
     script = argv[1] if len(argv) > 1 and os.path.isfile(argv[1]) else None
     path = script or which(argv[0])
@@ -52,15 +52,20 @@ def program_of(argv: Sequence[str]) -> Program | None:
 
 
 def program_at(address: str) -> Program:
-    """What identifies the program at an address for a cache. The address may contain a secret,
-    so only its digest is kept."""
+    """Return the cache identity of the program at an address.
+
+    The address may contain a secret, so only its digest is kept.
+    """
     return Program(f"address {_digest(address)}", 0, 0)
 
 
 def launch_of(argv: Sequence[str], folder: str | os.PathLike[str] = "") -> str:
-    """What distinguishes two launches of one program: they may speak two dialects, or be two
-    programs of one interpreter, identified by their files (relative to `folder`, where it is
-    started). Arguments may contain secrets, so only their digest is kept."""
+    """Return a digest that distinguishes two launches of one program.
+
+    They may speak two dialects, or be two scripts of one interpreter, identified by their files
+    (relative to `folder`, where it is started). Arguments may contain secrets, so only their digest
+    is kept.
+    """
     words = list(argv[1:])
     for word in words:
         # For an interpreter with options, the first file is the program.
@@ -77,17 +82,17 @@ def _digest(text: str) -> str:
 
 
 def require_words(target: object) -> None:
-    """Raise `UsageError` for what is neither an address nor the words of a command line."""
+    """Raise `UsageError` unless the target is an address or the arguments of a command line."""
     if isinstance(target, os.PathLike):
         raise UsageError(
-            f"a command line is a list of words: pass [{os.fspath(target)!r}] for this program, "
+            f"a command line is a list of strings: pass [{os.fspath(target)!r}] for this program, "
             "not its path alone"
         )
     if isinstance(target, bytes | Mapping | Set) or not isinstance(target, Iterable):
         kind = type(target).__name__
-        raise UsageError(f"an agent is given as a string or a list of words, not {kind}")
+        raise UsageError(f"an agent is given as a string or a list of strings, not {kind}")
     words = list(target)
     if strange := [word for word in words if not isinstance(word, str)]:
-        raise UsageError(f"the words of a command line must be strings; {strange[0]!r} is not")
+        raise UsageError(f"the arguments of a command line must be strings; {strange[0]!r} is not")
     if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
         raise UsageError(f"each word of a command line is one item: pass {words[0].split()!r}")

@@ -1,4 +1,4 @@
-"""How a turn ended, and what an error says about it.
+"""Results of turns, and what an error means for them.
 
 Defines `Result`, maps errors to outcomes, and attaches the agent's stderr to errors. `conversation`
 decides when a turn ends.
@@ -47,16 +47,16 @@ class Result(msgspec.Struct, frozen=True):
     denials: tuple[Denial, ...] = ()
     """The permissions that were refused."""
     error: DragomanError | None = None
-    """The error on our side of the wire, for callers that want to raise it."""
+    """The corresponding exception, for callers that want to raise it."""
     truncated: bool = False
-    """Whether `text` is cut off, see `ConversationTurn.max_text_size`."""
+    """Whether `text` is cut off; see `ConversationTurn.max_text_size`."""
     approvals: int = 0
     """How many permissions were granted, by a person or a policy."""
     ended_by_denial: bool = False
     """Whether the turn ended right after a refusal."""
 
     def __repr__(self) -> str:
-        """The outcome, the text, and anything unusual."""
+        """Show the outcome, the text, and anything unusual."""
         shown = (
             f"{each.name}={value!r}"
             for each in msgspec.structs.fields(self)
@@ -75,8 +75,8 @@ class Result(msgspec.Struct, frozen=True):
             return self
         if self.error is not None:
             if (said := stderr_of(self.error)) and not hasattr(self.error, "__notes__"):
-                # Python shows it after the traceback. It stays out of the error's own text.
-                self.error.add_note(f"the agent said on stderr:\n{said}")
+                # Python shows a note after the traceback. It is not part of the error's own text.
+                self.error.add_note(f"the agent's stderr:\n{said}")
             raise self.error
         detail = self.failure.message if self.failure else self.stop
         raise DragomanError(f"the turn ended as {self.outcome}" + (f": {detail}" if detail else ""))
@@ -88,11 +88,11 @@ BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
 _SAID: Final = BY_DENIAL | {
     *(Outcome.EMPTY, Outcome.REFUSED, Outcome.TRUNCATED, Outcome.FAILED, Outcome.UNKNOWN),
 }
-"""Outcomes that are only the agent's word. A crash or a timeout has its own reasons."""
+"""Outcomes that rest only on the agent's word. A crash or a timeout has its own reasons."""
 
 
 def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: bool) -> Outcome:
-    """The outcome of a turn with permission requests.
+    """Return the outcome of a turn with permission requests.
 
     If some were denied and none was approved, the turn was denied, whatever the agent says
     afterwards. `cancelled`: whether we cancelled it.
@@ -103,7 +103,7 @@ def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: b
 
 
 def explain(error: DragomanError) -> tuple[Outcome, Failure]:
-    """The outcome and failure for an error that ended a turn."""
+    """Return the outcome and failure for an error that ended a turn."""
     kind = ErrorKind.PEER
     code: int | str | None = error.error_class
     data: Any = None
@@ -136,7 +136,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
         case AdapterFailed() | PolicyNotEnforced():
             outcome = Outcome.FAILED
         case UsageError() if type(error) is UsageError:
-            # A mistake of the caller, such as a permit that raises, ended it.
+            # The turn ended because of a caller's mistake, such as a permit that raises.
             outcome = Outcome.FAILED
         case _:
             outcome = Outcome.UNKNOWN
@@ -154,7 +154,7 @@ class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def with_end(data: Any, result: Result) -> Any:
-    """The data of an error response to a prompt, including how the peer ended the turn."""
+    """Return the data of an error response to a prompt, including how the peer ended the turn."""
     if not (data is None or isinstance(data, dict)):
         return data
     end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
@@ -162,7 +162,7 @@ def with_end(data: Any, result: Result) -> Any:
 
 
 def peer_end(error: DragomanError) -> PeerEnd | None:
-    """How the peer ended the turn, from the error of a gateway or broker in front of it."""
+    """Return how the peer ended the turn, from the error of a gateway or broker in front of it."""
     data = error.data if isinstance(error, RemoteError) else None
     ours = data.get(_OURS) if isinstance(data, dict) else None
     told = ours.get(_ENDED) if isinstance(ours, dict) else None
@@ -172,12 +172,12 @@ def peer_end(error: DragomanError) -> PeerEnd | None:
         end = msgspec.convert(told, PeerEnd)
     except msgspec.ValidationError:
         return None
-    # An error is never a good end, whatever it claims.
+    # An error is never a successful end, whatever it claims.
     return None if end.outcome.good else end
 
 
 def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
-    """The peer's own error inside such an error; None if it reported a failure."""
+    """Return the peer's own error inside such an error, or None if it reported a failure."""
     if not end.by_error or end.outcome is Outcome.AUTH_REQUIRED or end.failure is None:
         return error if end.by_error else None
     assert isinstance(error, RemoteError)
@@ -187,20 +187,20 @@ def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
 
 
 def stderr_size(stream: object) -> int:
-    """How many bytes the program behind a stream has written to stderr; 0 if it is not a
+    """Return how many bytes the program behind a stream has written to stderr, or 0 if it is not a
     program."""
     size = getattr(stream, "stderr_size", 0)
     return size if isinstance(size, int) else 0
 
 
 def stderr_since(stream: object, since: int) -> str:
-    """The end of the output after that many bytes."""
+    """Return the end of the stderr output that follows the first `since` bytes."""
     tail = getattr(stream, "stderr_tail", None)
     return str(tail(since)) if callable(tail) else ""
 
 
 MAX_STDERR_SIZE: Final = 16 * 1024
-"""Maximum characters of an agent's stderr that are sent and stored with its error: the end of a
+"""Maximum number of characters of an agent's stderr to send and store with its error: the end of a
 traceback is what counts."""
 
 _OURS: Final = "dragoman"
@@ -209,30 +209,30 @@ _ENDED: Final = "ended"
 
 
 def _with_ours(data: dict[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
-    """The data of an error with one of our fields added."""
+    """Return the data of an error with one of our fields added."""
     ours = (data or {}).get(_OURS)
     return {**(data or {}), _OURS: {**(ours if isinstance(ours, dict) else {}), name: value}}
 
 
 def stderr_of(error: DragomanError | None) -> str:
-    """The end of the agent's stderr in an error; empty if there is none."""
+    """Return the end of the agent's stderr in an error, or an empty string if there is none."""
     tail = error.stderr_tail if isinstance(error, RemoteError) else ""
     if len(tail) <= MAX_STDERR_SIZE:
         return tail
     end = tail[-MAX_STDERR_SIZE:]
-    # The cut may have split a secret, and its rest is not recognisable.
+    # The cut may have split a secret, and the rest of it is not recognisable.
     return end.partition("\n" if "\n" in end else " ")[2]
 
 
 def with_stderr(data: Any, tail: str) -> Any:
-    """The data of an agent's error on the wire, with the end of its stderr."""
+    """Return the data of an agent's error on the wire, with the end of its stderr."""
     if not tail or not (data is None or isinstance(data, dict)):
         return data
     return _with_ours(data, _TAIL, tail)
 
 
 def split_stderr(data: Any) -> tuple[str, Any]:
-    """The end of the stderr in such data, and the agent's own data."""
+    """Return the end of the stderr in such data, and the agent's own data."""
     ours = data.get(_OURS) if isinstance(data, dict) else None
     tail = ours.get(_TAIL) if isinstance(ours, dict) else None
     if not isinstance(tail, str) or not isinstance(ours, dict):
@@ -244,19 +244,25 @@ def split_stderr(data: Any) -> tuple[str, Any]:
 
 
 def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
-    """An internal error of an agent with the end of its stderr: as sent by a dragoman in
-    between, else what `read` returns."""
+    """Add the end of the agent's stderr to an internal error: the tail that a broker or gateway
+    sent with the error, otherwise what `read` returns. Other errors are returned unchanged."""
     if error.code != codes.INTERNAL_ERROR or error.stderr_tail:
         return error
     tail, data = split_stderr(error.data)
     if tail:
         error = RemoteError(error.code, error.message, data)
-    error.stderr_tail = tail or read()
+    error.stderr_tail = tail or _REPEATED.sub("", read())
     return error
 
 
+_REPEATED: Final = re.compile(
+    r"^Error handling request \{\n.*?^\} \{\n.*?^\}(?:\n|\Z)", re.MULTILINE | re.DOTALL
+)
+"""What the TypeScript SDK of ACP prints for each error that it sends: the request and the error."""
+
+
 def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, Any]:
-    """A failure as stored with a job: with the end of the stderr in `error`."""
+    """Return a failure as stored with a job, including the end of the stderr in `error`."""
     told: dict[str, Any] = msgspec.to_builtins(failure, enc_hook=str)
     if tail := stderr_of(error):
         told["stderr_tail"] = tail
@@ -264,7 +270,7 @@ def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, A
 
 
 def usage_record(usage: Usage | None) -> dict[str, Any] | None:
-    """A turn's usage as stored with a job: its known values."""
+    """Return the known values of a turn's usage, as stored with a job."""
     if usage is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(usage, enc_hook=str)
@@ -272,8 +278,8 @@ def usage_record(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
-    """The usage at the end of a turn, completed from earlier reports: the context usage, and in
-    most agents the cost."""
+    """Return the usage at the end of a turn, completed from earlier reports: the context usage, and
+    in most agents the cost."""
     if usage is None or told is None:
         return usage or told
     return msgspec.structs.replace(
@@ -285,8 +291,10 @@ def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
 
 
 def stop_of(error: DragomanError) -> str:
-    """The stop reason of a turn that ended with an error: the agent's own if the error has it,
-    as ours does for a stop reason that means a failed turn."""
+    """Return the stop reason of a turn that ended with an error.
+
+    Prefers the agent's own, which an error has if a stop reason means a failed turn.
+    """
     if isinstance(error, RemoteError) and isinstance(error.data, dict):
         said = error.data.get("stopReason")
         if isinstance(said, str) and said:
@@ -315,20 +323,21 @@ _STATUS: Final = (
     r"(?:^|\bstatus\b|\bstatus[ _-]?code\b|\bhttp\b|\bhttp/\d(?:\.\d)?|\berror\b|\bcode\b)"
     r"[\"':=( ]*"
 )
-"""What precedes the number of an HTTP status in an error message."""
+"""Matches what precedes the number of an HTTP status in an error message."""
 
 _LOGIN: Final = re.compile(
     _STATUS + r"(?:401|403)\b|\bunauthori[sz]ed\b|authentication[ _](?:failed|error|required)"
     r"|(?:invalid|incorrect|missing|expired)[ _](?:x-)?api[ _-]?key|api[ _-]key not valid"
     r"|invalid authentication|token (?:has |is )?(?:expired|invalid)|not logged in",
 )
-"""Messages of a model that did not accept the key, or of an agent without one."""
+"""Matches messages of a model that did not accept the key, or of an agent without one."""
 
 _QUOTA: Final = re.compile(
     _STATUS + r"429\b|\b429\b(?! (?!errors|responses)[a-z]+s\b)|(?<!disk )quota|rate[ _-]?limit"
     r"|too many requests|usage limit|resource[ _]exhausted|out of credits?|credit balance"
 )
-"""Messages about a reached limit. A full disk has a quota too, and "429 files" is a count."""
+"""Matches messages about an exceeded limit. A full disk has a quota too, and "429 files" is a
+count."""
 
 _STATUS_FIELDS: Final = (
     *("status", "statusCode", "status_code", "httpStatus", "http_status", "httpStatusCode"),
@@ -339,13 +348,16 @@ _NAME_FIELDS: Final = ("status", "code", "type")
 
 _STATUS_DEPTH: Final = 6
 _STATUS_ENTRIES: Final = 32
-"""How deep and how wide an error's data is searched for a status."""
+"""Maximum depth and width to which an error's data is searched for a status."""
 
 _NOT_FOUND: Final = ("not found", "unknown", "invalid session identifier", "no previous sessions")
 
 
 def error_kind(code: int, message: str, data: Any) -> ErrorKind:
-    """The kind of a JSON-RPC error. The message only refines the kind; it never causes a resend."""
+    """Return the kind of a JSON-RPC error.
+
+    The message only refines the kind; it never causes a resend.
+    """
     kind = _CODES.get(code, ErrorKind.PEER)
     if kind is not ErrorKind.PEER and code not in (-32603, -32602, -32600):
         return kind
@@ -374,13 +386,13 @@ def error_kind(code: int, message: str, data: Any) -> ErrorKind:
 
 
 def _is_validation(data: Any) -> bool:
-    """Whether the data lists validation errors of a request."""
+    """Return whether the data lists validation errors of a request."""
     return isinstance(data, list) or (isinstance(data, dict) and "_errors" in data)
 
 
 def _status_in(data: Any, depth: int) -> ErrorKind | None:
-    """A refused login or a reached limit, found by an HTTP status or an error name in the data;
-    None if there is neither."""
+    """Return whether an HTTP status or an error name in the data means a refused login or an
+    exceeded limit; None if it means neither."""
     if depth == 0:
         return None
     if isinstance(data, list):

@@ -47,10 +47,9 @@ T = TypeVar("T")
 def connect_sync(
     open: Callable[[ConnectOptions], AbstractAsyncContextManager[Peer]], options: ConnectOptions
 ) -> Iterator[BlockingPeer]:
-    """The peer that `open` connects to, for programs without an event loop.
+    """Connect to a peer with `open`, for programs without an event loop.
 
-    A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
-    does a plain `inquire`.
+    A plain `permit` or `inquire` runs in its own thread and may block, for example to ask a person.
     """
     inquire = options.inquire
     options = structs.replace(
@@ -93,7 +92,7 @@ class BlockingPeer:
         return self._peer.auth_methods
 
     def session(self, **options: Any) -> EnteringSync[BlockingConversation]:
-        """A session; see `Peer.session` for the options."""
+        """Return a session; see `Peer.session` for the options."""
         return EnteringSync(self._session(**options), _USE_SESSION)
 
     @contextmanager
@@ -102,7 +101,7 @@ class BlockingPeer:
             yield BlockingConversation(conversation, self._loop)
 
     def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
-        """The sessions that the agent remembers."""
+        """Return the sessions that the agent remembers."""
 
         async def collect() -> list[SessionSummary]:
             return [summary async for summary in self._peer.list_sessions(cwd)]
@@ -136,12 +135,12 @@ class BlockingConversation:
         return self._conversation.id
 
     def replayed(self) -> Sequence[model.Event]:
-        """The history replayed when the session was opened."""
+        """Return the history replayed when the session was opened."""
         self._loop.run(self._conversation.wait_replayed)
         return self._conversation.replayed
 
     def prompt(self, prompt: str | Block | Sequence[Block]) -> EnteringSync[BlockingTurn]:
-        """A turn with this prompt; iterate over it for its events."""
+        """Return a turn with this prompt; iterate over it for its events."""
         return EnteringSync(self._prompt(prompt), _USE_PROMPT)
 
     @contextmanager
@@ -153,7 +152,7 @@ class BlockingConversation:
             yield BlockingTurn(turn, self._loop)
 
     def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt and wait for its end."""
+        """Send a prompt and wait until the turn ends."""
         with self.prompt(prompt) as turn:
             return turn.wait()
 
@@ -189,7 +188,7 @@ class BlockingTurn:
             yield from batch
 
     async def _next(self) -> list[model.Event]:
-        """The next events, at least one; empty at the end.
+        """Return the next events, at least one; empty at the end.
 
         All available events are passed at once: switching threads costs more than an event.
         """
@@ -218,7 +217,7 @@ class BlockingTurn:
 
 
 class _Loop:
-    """An event loop in a thread, for the duration of a block."""
+    """Context manager: an event loop in a thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -249,10 +248,10 @@ class _Loop:
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the loop and wait for it. If interrupted, it is cancelled there and
-        awaited, so that nothing else works on the same object meanwhile.
+        awaited, so that nothing else uses the same object in the meantime.
 
-        The coroutine is created in the loop as well: an interrupt between creating it here and
-        handing it over would leave one that is never awaited.
+        The coroutine is also created in the loop: if it were created here, an interrupt before it
+        is handed over would leave it unawaited.
         """
         loop = self._loop
         if threading.current_thread() is self._thread:
@@ -294,7 +293,7 @@ class _Loop:
             raise
 
     def entered(self, block: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
-        """The same block for a program without an event loop."""
+        """Wrap an async context manager for a program without an event loop."""
         return _entered(block, self)
 
 
@@ -313,8 +312,8 @@ async def _coroutine(make: Callable[[], Any]) -> Any:
 
 
 def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
-    """The same decision, in a thread where it may block without stopping the loop."""
-    # The presets never block, and are recognised by identity for what they allow.
+    """Wrap a callback to run in a thread, where it may block without stopping the loop."""
+    # The presets never block, and other code recognises them by identity.
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking
 

@@ -1,9 +1,8 @@
-"""What a tool call would do, according to the agent.
+"""Determine what a tool call would do, from what the agent sends.
 
-Extracts from a tool call the paths, the command, and the kinds that its input shows, whatever the
-agent calls it. Field names differ between tools, so the usual ones are listed here, and a path
-anywhere in the input counts. It decides nothing: presets are in `permissions`, rules in
-`dragoman.policy`.
+Extracts the paths, the command and the kinds that the input shows, whatever the agent calls them.
+Field names differ between tools, so the usual ones are listed here, and a path anywhere in the
+input counts. Nothing is decided here: presets are in `permissions`, rules in `dragoman.policy`.
 """
 
 from __future__ import annotations
@@ -80,18 +79,18 @@ KNOWN_NAMES: Final = (
     | SEARCH_NAMES
     | READ_NAMES
 )
-"""Fields that are understood here. Arguments without a command are not."""
+"""Fields that are understood here. Arguments are not, if there is no command."""
 
 
 class ToolInput:
-    """What was found in a tool call."""
+    """The facts found in a tool call."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.lines: list[str] = []
         """Commands given as shell lines."""
         self.argv: tuple[str, ...] | None = None
-        """The command given as a list of words."""
+        """The command as a list of arguments."""
         self.kinds: set[str] = set()
         """Kinds that the input shows, whatever the agent claims."""
         self.hidden = False
@@ -102,7 +101,7 @@ class ToolInput:
         self.unknown = False
         """Whether there is input that is not understood."""
         self.written: list[str] = []
-        """Texts that it would write or replace, as in its input."""
+        """Texts that it would write or replace, as given in its input."""
         self.makes = False
         """Whether it names a file that is created from another."""
         self.searches = False
@@ -114,7 +113,8 @@ class ToolInput:
         return bool(self.lines) or self.argv is not None or self.hidden
 
     def shows_reading(self, kind: str) -> bool:
-        """Whether a call of this kind, which claims to read, shows what it reads and nothing else.
+        """Return whether a call of this kind, which claims to read, shows what it reads and
+        contains nothing else.
 
         A thought needs no file. A command is judged elsewhere, by what it runs.
         """
@@ -122,9 +122,18 @@ class ToolInput:
             return False
         return bool(self.paths) or self.searches or kind == "think"
 
+    def is_shown_by(self, texts: Sequence[str]) -> bool:
+        """Return whether its command, its paths and these texts of changed files show all of its
+        input. Otherwise a question has to show the input as it was received."""
+        if self.unknown or self.makes or self.hidden or self.kinds - {"edit"}:
+            return False
+        if not self.kinds:
+            return True
+        return bool(texts) and all(any(each in text for text in texts) for each in self.written)
+
 
 def told_of(call: Any) -> ToolInput:
-    """What a tool call says it would do, in any dialect."""
+    """Return what a tool call says it would do, in any dialect."""
     told = ToolInput()
     for location in _each(part(call, "locations")):
         path = part(location, "path")
@@ -144,7 +153,7 @@ def told_of(call: Any) -> ToolInput:
 
 
 def part(value: Any, *names: str) -> Any:
-    """The first of these names that a value has, in a struct or a dict."""
+    """Return the value of the first of these names that a struct or dict has."""
     for name in names:
         part = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
         if part is not None:
@@ -167,7 +176,7 @@ def _look(value: Any, name: str, told: ToolInput, depth: int) -> None:
         arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
         for name, item in fields:
             if " " in name or "\n" in name:
-                # Not a field name but its value.
+                # This is the value of a field, not its name.
                 told.unknown = True
             _field(name, item, arguments, told)
             _look(item, name, told, depth - 1)

@@ -1,6 +1,6 @@
 """The life cycle of a turn, in any dialect.
 
-Covers the order of a turn's items, its end, its budgets and cancelling. A dialect's client
+Covers the order of a turn's items, its end, its budgets and cancellation. A dialect's client
 subclasses `BaseTurn` to send the prompt and define the items.
 
     new ──begin──▶ running ──answer──▶ ended
@@ -61,14 +61,14 @@ class Prompted(Protocol):
 
 
 class TurnEndMark(Struct, Generic[Result], frozen=True):
-    """Put in the lane after the last item."""
+    """Queued after the last item."""
 
     result: Result | None = None
     error: DragomanError | None = None
 
 
 class BaseTurn(abc.ABC, Generic[Item, Result]):
-    """A running prompt, for use as ``async with``; iterate over it for its items.
+    """A running prompt. Use with ``async with``, and iterate over it for its items.
 
     Leaving the block early cancels the turn and waits for its end. Without iteration, `wait`
     drops the items and returns the result.
@@ -105,7 +105,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._why: DragomanError | None = None
         self._end: TurnEndMark[Result] | None = None
         self._last: TurnEndMark[Result] | None = None
-        """The end, before the consumer has reached it."""
+        """The end of the turn, until the consumer reaches it."""
         self._over = asyncio.Event()
         self.approvals = 0
         """How many permissions were granted, by a person or a policy."""
@@ -130,10 +130,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @abc.abstractmethod
     def _cancelled(self) -> Result:
-        """The result of a turn whose cancel got no response."""
+        """Return the result of a turn whose cancel got no response."""
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
-        """The end of a failed turn: by default its consumer gets the exception."""
+        """Return the end mark of a failed turn. By default the consumer gets the exception."""
         return TurnEndMark(error=error)
 
     # -- start and end
@@ -190,7 +190,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         try:
             lane = self._lane
         except AttributeError:
-            raise UsageError("the turn has not begun: use it as `async with`") from None
+            raise UsageError("the turn has not started: use `async with`") from None
         if lane.items:
             # Without a coroutine if the item is already there: this runs for every item of a fast
             # agent.
@@ -248,57 +248,64 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- for the session
 
     def put(self, item: Item, size: int) -> None:
-        """Add an item of this turn, received in `size` bytes; 0 for an item of ours, which is
-        not a sign of life."""
+        """Add an item of this turn, received in `size` bytes.
+
+        The size is 0 for our own items, which are not signs of life.
+        """
         if size:
             self._watchdog.signs += 1
         self._lane.put(item, size)
 
     def put_unhurried(self, item: Item, size: int) -> None:
-        """`put` for items that are not urgent: the consumer is woken a few milliseconds later,
-        unless something else wakes it before."""
+        """Like `put`, for items that are not urgent: the consumer is woken a few milliseconds
+        later, unless something else wakes it before."""
         if size:
             self._watchdog.signs += 1
         self._lane.put_unhurried(item, size)
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """A permission was granted, refused, or cancelled."""
+        """Record that a permission was granted, refused or cancelled."""
         if answer.allows:
             self.approvals += 1
         elif answer is not Answer.CANCEL:
             self.denied(Denial(question.tool_call_id, question.title, question.kind))
 
     def denied(self, denial: Denial) -> None:
-        """A permission was refused."""
+        """Record that a permission was refused."""
         self.denials.append(denial)
 
     def question_opened(self) -> None:
-        """The agent asked a question: its silence no longer counts."""
+        """Called when the agent asks a question: from now on its silence does not count."""
         self._watchdog.signs += 1
         self._watchdog.open_questions += 1
-        # The consumer may have to show first what the question is about.
+        # The consumer may first have to show what the question refers to.
         self._lane.wake()
 
     def question_closed(self) -> None:
-        """The question was answered: the agent's silence counts again."""
+        """Called when the question was answered: the agent's silence counts again."""
         self._watchdog.signs += 1
         self._watchdog.open_questions -= 1
 
     # -- inside
 
     def fail(self, why: DragomanError) -> None:
-        """End the turn with this error, for a reason of our own."""
+        """End the turn with this error, for a reason on our side."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self.cancel()
 
+    def expire(self, why: BudgetExceeded) -> None:
+        """End the turn because a time limit that covers more than this turn has passed."""
+        if self.state is TurnStage.RUNNING:
+            self._why = why
+            self._grace_time = self._budgets.grace_after(why.budget)
+            self.cancel()
+
     def _expired(self, budget: str, timeout: float) -> None:
-        self._why = BudgetExceeded(budget, timeout)
-        self._grace_time = self._budgets.grace_after(budget)
-        self.cancel()
+        self.expire(BudgetExceeded(budget, timeout))
 
     def _abandon(self) -> None:
-        """A cancel got no response: settle without the agent and abandon the session."""
+        """End the turn without the agent and abandon the session: a cancel got no response."""
         self.session.unusable = True
         self._finish(TurnEndMark(result=self._cancelled()))
         if self._call is not None:

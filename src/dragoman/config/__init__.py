@@ -7,11 +7,12 @@ it. No settings file may contain a secret.
 
 from dragoman.config.load import Config, IgnoredSetting, PeerTable, load_config
 from dragoman.config.project import Project, find_project_file, read_project, trust_project
-from dragoman.config.schema import PeerSettings, Settings, Timeouts
+from dragoman.config.schema import HostSettings, PeerSettings, Settings, Timeouts
 from dragoman.paths import Paths, find_paths
 
 __all__ = [
     "Config",
+    "HostSettings",
     "IgnoredSetting",
     "Paths",
     "PeerSettings",

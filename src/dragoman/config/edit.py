@@ -1,4 +1,4 @@
-"""Edit the user's ``config.toml``: create it, enable or disable peers.
+"""Edit the user's ``config.toml``: create it, enable peers, add hosts.
 
 Comments, order and layout are kept (tomlkit). An edit holds the file lock and is validated before
 it is written. A project's ``dragoman.toml`` is never changed.
@@ -6,7 +6,7 @@ it is written. A project's ``dragoman.toml`` is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ enabled_peers = []
 
 
 def init_config(paths: Paths) -> bool:
-    """Write an initial configuration with explanations; false if one exists."""
+    """Write an initial configuration with explanations. Returns False if one exists."""
     with locked(paths.config_file):
         if read_file(paths.config_file) is not None:
             return False
@@ -58,7 +58,7 @@ def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_of(text: str) -> Any:
-    """Parse a text as a TOML value; returns the text itself if it is not one."""
+    """Parse a text as a TOML value. Returns the text itself if it is not a valid TOML value."""
     try:
         return tomlkit.value(text).unwrap()
     except TOMLKitError:
@@ -83,7 +83,7 @@ def set_value(paths: Paths, key: str, value: Any) -> bool:
             if word not in table:
                 if value is None:
                     return
-                table[word] = tomlkit.table(is_super_table=word == "peer")
+                table[word] = tomlkit.table(is_super_table=word in ("peer", "hosts"))
             table = table[word]
             if not isinstance(table, MutableMapping):
                 raise ConfigInvalid(str(paths.config_file), f"{word} is not a table", key=key)
@@ -96,13 +96,44 @@ def set_value(paths: Paths, key: str, value: Any) -> bool:
     return before != after
 
 
+def set_host(paths: Paths, name: str, values: Mapping[str, Any]) -> bool:
+    """Write ``[hosts.NAME]``. A value of None removes its key; other keys stay. Returns whether the
+    file changed."""
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        hosts: Any = document.setdefault("hosts", tomlkit.table(is_super_table=True))
+        table = hosts.setdefault(name, tomlkit.table())
+        for key, value in values.items():
+            if value is None:
+                table.pop(key, None)
+            else:
+                table[key] = list(value) if isinstance(value, tuple) else value
+
+    before, after = edit_config(paths, change)
+    return before != after
+
+
+def remove_host(paths: Paths, name: str) -> bool:
+    """Remove ``[hosts.NAME]``. Returns whether it was there."""
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        hosts: Any = document.get("hosts")
+        if isinstance(hosts, MutableMapping):
+            hosts.pop(name, None)
+            if not hosts:
+                document.pop("hosts")
+
+    before, after = edit_config(paths, change)
+    return before != after
+
+
 def edit_config(
     paths: Paths, change: Callable[[tomlkit.TOMLDocument], None], *, needs: str = ""
 ) -> tuple[str, str]:
     """Change the file, and return its text before and after.
 
-    A line that it `needs` is put at the top if its key is missing: after the heading of a table it
-    would belong to that table. The result is validated before it is written.
+    The line `needs` is put at the top if its key is missing: after the heading of a table it would
+    belong to that table. The result is validated before it is written.
     """
     file = paths.config_file
     with locked(file):

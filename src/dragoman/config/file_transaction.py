@@ -18,14 +18,14 @@ from dragoman.errors import FileFailed, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file, before and after. None: the file did not or does not exist."""
+    """One file, before and after. None means that the file did not or does not exist."""
 
     path: Path
     before: bytes | None
     after: bytes | None
 
     def diff(self) -> str:
-        """The change as a unified diff, for display."""
+        """Return the change as a unified diff, for display."""
         name = str(self.path)
         lines = difflib.unified_diff(
             _lines(self.before),
@@ -67,19 +67,21 @@ class FileTransaction:
         path.unlink(missing_ok=True)
 
     def watch(self, path: Path) -> bytes | None:
-        """Remember a file that others are about to change; returns its content now."""
+        """Remember a file that other code is about to change. Returns its current content."""
         current = read_file(path)
         self._before.setdefault(path, current)
         return current
 
     def made(self) -> list[Change]:
-        """All changes, file by file."""
+        """Return all changes, file by file."""
         now = [Change(path, before, read_file(path)) for path, before in self._before.items()]
         return [change for change in now if change.before != change.after]
 
     def undo(self) -> None:
-        """Restore all files, the last first; then raise an error with those that could not be
-        restored."""
+        """Restore all files, the last one first.
+
+        Then raise an error if some could not be restored.
+        """
         failed: list[str] = []
         for path, before in reversed(self._before.items()):
             try:
@@ -104,18 +106,18 @@ class FileTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # An interrupt rolls the changes back as an error does.
+        # An interrupt rolls the changes back, as an error does.
         if error is not None:
             self.undo()
 
 
 def show(changes: Iterable[Change]) -> str:
-    """Several changes as one diff."""
+    """Return several changes as one diff."""
     return "".join(change.diff() for change in changes)
 
 
 def _lines(data: bytes | None) -> list[str]:
-    """Lines for a diff. Line ends other than a newline stay visible."""
+    """Return lines for a diff. Line ends other than a newline stay visible."""
     if data is None:
         return []
     lines = data.decode("utf-8", "replace").split("\n")

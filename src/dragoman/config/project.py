@@ -24,7 +24,11 @@ PROJECT_FILE: Final = "dragoman.toml"
 DEEP_KEY: Final = re.compile(
     rb"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}"""
 )
-"""A key of many parts. The parser's time grows with the square of their number."""
+"""Matches a key with many parts. The parser's time grows with the square of their number."""
+
+UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows what it wants)"
+
+USER_ONLY: Final = "only your own config.toml can name machines"
 
 
 class Project(Struct, frozen=True):
@@ -44,10 +48,22 @@ class Project(Struct, frozen=True):
         return self.file.parent
 
 
-def find_project_file(cwd: Path) -> Path | None:
-    """The nearest file from a directory up to the root of its repository.
+class IgnoredSetting(Struct, frozen=True):
+    """A setting of a project that is ignored, with the reason."""
 
-    Without a repository only the directory itself is searched: those above it may belong to anyone.
+    file: Path
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key} is ignored: {self.reason}"
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """Return the nearest file from a directory up to the root of its repository.
+
+    Without a repository only the directory itself is searched: directories above it may belong to
+    anyone.
     """
     cwd = cwd.absolute()
     passed: list[Path] = []
@@ -65,7 +81,7 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def read_project(cwd: Path, paths: Paths) -> Project | None:
-    """The project of a directory; None if it has no file."""
+    """Return the project of a directory, or None if it has no file."""
     file = find_project_file(cwd)
     if file is None:
         return None
@@ -88,7 +104,7 @@ def read_project(cwd: Path, paths: Paths) -> Project | None:
 
 
 def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Project:
-    """Trust the project of a directory as it is now.
+    """Trust the current state of a directory's project.
 
     `shown` are the bytes that the user saw; if the file has changed since, nothing is trusted.
     """
@@ -108,7 +124,7 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
 def parse(data: bytes, *, origin: str) -> dict[str, Any]:
     """Parse TOML to a table."""
     if DEEP_KEY.search(data) is not None:
-        raise ConfigInvalid(origin, "a key in it has far too many parts")
+        raise ConfigInvalid(origin, "it contains a key with far too many parts")
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -116,12 +132,13 @@ def parse(data: bytes, *, origin: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigInvalid(origin, "its lists or tables are nested far too deeply") from error
     except ValueError as error:
-        # Not only `TOMLDecodeError`: a number with thousands of digits raises another error.
+        # Not only `TOMLDecodeError`: a number with thousands of digits raises a different error.
         raise ConfigInvalid(origin, f"it is not TOML: {error}") from error
 
 
 def adapter_file(value: str, folder: Path) -> Path | None:
-    """The file that an adapter's value names, if it names one; ``module:attribute`` does not."""
+    """Return the file that an adapter's value names, if it names one; ``module:attribute`` does
+    not."""
     name = value.rpartition(":")[0] if value.count(":") and not value.endswith(".py") else value
     if name.endswith(".py"):
         return folder / Path(name).expanduser()

@@ -1,4 +1,4 @@
-"""Read, write and lock files: our own, those of other programs, and those that a user names.
+"""Read, write and lock files: dragoman's own, those of other programs, and those that a user names.
 
 Reads only regular files, up to a size limit. Creates a file exclusively, and replaces a file
 atomically unless that would change its owner or break a hard link. `locked` serializes writers.
@@ -19,10 +19,12 @@ from dragoman.client.folders import make_private
 from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
 
 MAX_FILE_SIZE: Final = 1024 * 1024
-"""No settings are larger; a file of gigabytes in a checkout must not be read into memory."""
+"""Maximum number of bytes read from a file. No settings are larger, and a file of gigabytes in a
+checkout must not be read into memory."""
 
 LOCK_TIMEOUT: Final = 5.0
-"""Seconds to wait for another writer. A write takes milliseconds, so a longer one hangs."""
+"""Seconds to wait for another writer. A write takes milliseconds, so one that takes longer
+hangs."""
 
 
 NEW_FILE_MODE: Final = 0o600
@@ -48,7 +50,7 @@ _WRONG_NAMES: Final = frozenset(
         errno.EROFS,
     }
 )
-"""Errno values of a wrong path from the user; any other is a system error."""
+"""Errno values that mean the user gave a wrong path; any other is a system error."""
 
 
 def read_file(
@@ -57,10 +59,10 @@ def read_file(
     max_size: int = MAX_FILE_SIZE,
     invalid: Callable[[str, str], DragomanError] = ConfigInvalid,
 ) -> bytes | None:
-    """The bytes of a regular file; None if it does not exist. `invalid` creates the error for other
-    files.
+    """Return the bytes of a regular file, or None if it does not exist. `invalid` creates the error
+    for other files.
 
-    Opened without blocking: a named pipe in a checkout would block forever.
+    The file is opened without blocking, because a named pipe in a checkout would block forever.
     """
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -78,7 +80,7 @@ def read_file(
     finally:
         os.close(fd)
     if len(data) > max_size:
-        raise invalid(str(path), f"it has more than {max_size} bytes")
+        raise invalid(str(path), f"it is larger than {max_size} bytes")
     return data
 
 
@@ -90,7 +92,7 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
     A link is followed, so that its target is replaced and not the link. The file keeps its owner,
     and its mode unless one is given; a new one is private to its owner. If replacing would change
-    the owner (it is another user's, or has a second hard link), it is written in place.
+    its owner or break a second hard link, the file is written in place.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -145,7 +147,7 @@ def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """Stat a path, following links; None if a file can be created there."""
+    """Return the stat of a path, following links, or None if a file can be created there."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -153,12 +155,12 @@ def _found(path: Path) -> os.stat_result | None:
 
 
 def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write to something that is not a regular file, as a shell's redirection does, but never
-    create a file."""
+    """Write to something that is not a regular file, like a shell's redirection, but never create a
+    file."""
     fd = os.open(path, _PRESENT)
     with os.fdopen(fd, "wb") as file:
         if stat.S_ISREG(os.fstat(fd).st_mode):
-            # It was replaced between the stat and the open.
+            # The file was replaced between the stat and the open.
             raise FileExistsError
         file.writelines(chunks)
 
@@ -194,7 +196,7 @@ class _Fresh(NamedTuple):
 
     path: Path
     is_alike: bool
-    """Whether it may replace the other one: it has the same owner and no second hard link."""
+    """Whether it may replace the other file, which has the same owner and no second hard link."""
 
 
 @contextlib.contextmanager
@@ -206,12 +208,12 @@ def _fresh(
     mode: int | None = None,
     sync: bool = True,
 ) -> Iterator[_Fresh]:
-    """A temporary file beside another, with its content; with the owner and mode of `like`, if
-    given.
+    """Context manager: a temporary file next to another one, with its content and, if given, the
+    owner and mode of `like`.
 
     It is removed at the end if it still exists.
     """
-    # Its own name and not one derived from the file's, which may already have the maximum length.
+    # Not derived from the file's name, which may already have the maximum length.
     path = target.with_name(f".dragoman-{os.urandom(8).hex()}.tmp")
     fd = os.open(path, _NEW, NEW_FILE_MODE)
     try:
@@ -224,7 +226,7 @@ def _fresh(
             file.writelines(chunks)
             file.flush()
             if sync:
-                # Without it, a crash of the machine after the rename could leave an empty file.
+                # Without fsync, a machine crash after the rename could leave an empty file.
                 os.fsync(fd)
         yield _Fresh(path, is_alike)
     finally:
@@ -233,7 +235,8 @@ def _fresh(
 
 
 def _take_owner(fd: int, like: os.stat_result) -> bool:
-    """Give a new file the owner of the one it will replace; False if that is not allowed."""
+    """Give a new file the owner of the one it will replace. Returns False if that is not
+    allowed."""
     if not hasattr(os, "fchown"):
         return True
     mine = os.fstat(fd)
@@ -246,7 +249,7 @@ def _take_owner(fd: int, like: os.stat_result) -> bool:
 
 
 def _put_in_place(fresh: _Fresh, target: Path) -> None:
-    """Rename a new file over another one, or else copy its content into that one."""
+    """Rename a new file over another one, or else copy its content into it."""
     if fresh.is_alike:
         os.replace(fresh.path, target)
         return
@@ -263,7 +266,7 @@ def _put_in_place(fresh: _Fresh, target: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold the exclusive lock for changing a file. The lock is a file beside it and stays there.
+    """Hold the exclusive lock for changing a file. The lock is a file next to it and stays there.
 
     The lock belongs to the open file, so the death of its holder releases it.
     """

@@ -1,12 +1,14 @@
 """Schema of the settings: every key of ``config.toml`` and ``dragoman.toml``, its type and default.
 
-`config.load` reads and merges the files and decides what an untrusted project may set.
+`config.load` reads and merges the files, and `config.untrusted` decides what an untrusted project
+may set. `flatten` and `nest` convert between tables and dotted keys.
 
-The annotations are values, not text (no `from __future__ import annotations`): every command reads
-settings, and msgspec would compile each of them first.
+The annotations are values, not text (no `from __future__ import annotations`): every command loads
+settings, and msgspec would have to compile each annotation first.
 """
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
@@ -20,12 +22,18 @@ Seconds: TypeAlias = float | Literal["never"]
 
 NEVER: Final = "never"
 
+DEFAULT: Final = "default"
+"""The origin of a setting that was not set."""
+
+ON_HOST: Final = "@"
+"""Between the name of a peer and of the host that it is on, as in ``codex@box``."""
+
 Adaptive: TypeAlias = Literal["off", "shadow", "on"]
 Fallback: TypeAlias = Literal["all", "peers", "none"]
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Timeouts in seconds; those not set are as in `dragoman.client.budgets`."""
+    """Timeouts in seconds. The defaults are those of `dragoman.client.budgets`."""
 
     spawn: float | None = None
     """Starting the program."""
@@ -42,105 +50,127 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     total: Seconds | None = None
     """The whole turn; ``"never"`` is the default."""
     cancel_grace: float | None = None
-    """From a cancel to the end of the turn."""
+    """From a cancellation to the end of the turn."""
 
 
 class DelegationLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of delegated work; what is not set has no limit. A day is the last 24 hours."""
+    """Limits for delegated work. A limit that is not set does not apply. A day means the last 24
+    hours."""
 
     turn_cost: float | None = None
-    """US dollars per turn, if the peer reports them while it works."""
+    """Maximum cost of one turn in US dollars, if the peer reports its cost while it works."""
     turn_tokens: int | None = None
-    """Tokens per turn, if the peer reports them while it works."""
+    """Maximum number of tokens in one turn, if the peer reports them while it works."""
     turn_seconds: float | None = None
-    """Duration of one turn."""
+    """Maximum duration of one turn in seconds."""
     silence: float | None = None
-    """Time without an event in a turn."""
+    """Maximum number of seconds without an event in a turn."""
     day_cost: float | None = None
-    """US dollars per day. Turns of unknown cost are not counted."""
+    """Maximum cost in US dollars over the last 24 hours. Turns of unknown cost are not counted."""
     day_tokens: int | None = None
-    """Tokens per day."""
+    """Maximum number of tokens over the last 24 hours."""
     day_seconds: float | None = None
-    """Duration of all turns per day."""
+    """Maximum total duration of turns over the last 24 hours, in seconds."""
     day_turns: int | None = None
-    """Turns per day."""
+    """Maximum number of turns over the last 24 hours."""
 
 
 class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model behind an API, used if no peer could answer; none without an ``api``."""
+    """A model behind an API, used if no peer can answer. Without ``api``, there is none."""
 
     api: Literal["anthropic", "openai"] | None = None
-    """Its protocol: Anthropic's API, or the chat completions that most servers have."""
+    """Its protocol: Anthropic's API, or the OpenAI chat completions that most servers support."""
     model: str = ""
     """The model's id in the API."""
     base_url: str | None = None
-    """The address of the API. For ``openai`` with its version, such as
+    """The address of the API. For ``openai``, it includes the version, such as
     http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
     """The variable that holds the key, if it is not the usual one."""
     max_tokens: int | None = None
-    """Maximum tokens of an answer."""
+    """Maximum number of tokens in an answer."""
     system: str = ""
     """The system prompt."""
     competes: bool = False
-    """Whether it is routed to like a peer, instead of only after the peers."""
+    """Whether it is a candidate like any peer, instead of only after the peers."""
 
 
 class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for one peer."""
 
     env: tuple[str, ...] = ()
-    """Names of further variables that the peer may see. A ``*`` at the end matches any suffix."""
+    """Names of additional variables that the peer may see. A ``*`` at the end matches any
+    suffix."""
     model: str | None = None
     """The model to use, unless a command names another."""
     mode: str | None = None
     """The mode to open sessions in, unless a command names another."""
     roles: tuple[str, ...] | None = None
-    """The roles that it has in delegation, replacing those that it claims by itself."""
+    """Its roles in delegation, in place of those that it claims."""
     permissions: Permissions | None = None
-    """The permission policy for this peer."""
+    """The permission preset for this peer."""
     allow_unenforced: bool = False
     """Whether it may be used under a restrictive policy although it does not ask for permission."""
     limits: DelegationLimits = DelegationLimits()
     """``[peer.NAME.limits]``: limits of delegated work for this peer."""
 
 
+class HostSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another machine, reached over SSH. Allowed only in your own settings; in a project's file it
+    is ignored, trusted or not."""
+
+    destination: str | None = None
+    """The destination passed to `ssh`. Default: the name of the table."""
+    dragoman: str | None = None
+    """The absolute path of the `dragoman` command there."""
+    ssh_options: tuple[str, ...] = ()
+    """Additional arguments for `ssh`, one per entry. Your SSH configuration applies too."""
+    workspace: str | None = None
+    """The absolute path of the directory to work in on that machine, unless a command names
+    another."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, merged."""
 
     enabled_peers: tuple[str, ...] = ()
-    """The peers that routing and delegation may use. A peer named in a command needs no
-    enabling."""
+    """The peers that delegation may use. A peer that you name in a command need not be enabled.
+    ``codex@box`` is codex on the host box; only your own settings can enable it."""
     default_peer: str | None = None
     """The peer that `run` and `chat` use by default."""
     permissions: Permissions = "ask"
-    """The permission policy; without a terminal ``ask`` means ``approve-reads``."""
+    """The permission preset. Without a terminal, ``ask`` means ``approve-reads``."""
     format: Format = "text"
-    """How results are printed."""
+    """The output format."""
     max_line_size: int | None = None
-    """The longest message of an agent in bytes."""
+    """Maximum size of a message from an agent, in bytes."""
     warm: bool = True
-    """Whether a broker keeps peers alive between calls; otherwise each call starts its own."""
+    """Whether a broker keeps peers running between calls. Otherwise each call starts its own."""
     ttl: float = 1800.0
     """How many seconds an idle broker keeps running."""
+    question_timeout: float = 3600.0
+    """How many seconds a permission request of a job from another machine waits while that machine
+    is not connected. Then it is denied."""
     max_idle_brokers: int = 4
     """Maximum number of idle brokers; the one that has been idle longest stops first."""
     keep_days: float = 90.0
-    """How many days closed sessions, jobs and attempts are kept after their last use; 0:
+    """How many days closed sessions, jobs and attempts are kept after their last use; 0 keeps them
     forever."""
     max_store_size: int = 2 * 1024**3
-    """Maximum size of the session store in bytes; the oldest closed sessions are deleted; 0: no
-    limit."""
+    """Maximum size of the session store, in bytes. Above it, the oldest closed sessions are
+    deleted; 0 means no limit."""
     agent_files: tuple[str, ...] = ("agents/*.md", ".claude/agents/*.md")
-    """Where a project has its agent files, relative to its directory."""
+    """Where a project's agent files are, relative to its directory."""
     adaptive: Adaptive = "shadow"
-    """Whether measured success decides the order of peers; ``"shadow"`` only compares."""
+    """Whether measured success determines the order of peers; ``"shadow"`` only shows what would
+    change."""
     fallback: Fallback = "all"
-    """Who is tried after a failure: all, only other ``"peers"``, or ``"none"``."""
+    """What is tried after a failure: other peers, the local model and scout (``"all"``), only other
+    ``"peers"``, or ``"none"``."""
     max_depth: int = 1
-    """Maximum depth of nested delegations: 1 lets no peer delegate further."""
+    """Maximum depth of nested delegations. With 1, a peer cannot delegate further."""
     require_card: bool = False
-    """Whether a peer that was never verified gets no delegated work."""
+    """Whether delegation uses only peers that were verified."""
     check: str = ""
     """A command whose exit code says whether delegated work is good."""
     limits: DelegationLimits = DelegationLimits()
@@ -151,11 +181,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See `Timeouts`."""
     peer: dict[str, PeerSettings] = field(default_factory=dict)
     """``[peer.NAME]``: settings for one peer."""
+    hosts: dict[str, HostSettings] = field(default_factory=dict)
+    """``[hosts.NAME]``: another machine, reached over SSH."""
     policy: PolicySettings = PolicySettings()
-    """Rules about what agents may do, which override ``permissions``: see the policy page."""
+    """Rules about what agents may do, which override ``permissions``; see the policy page."""
 
     def budgets(self, base: Budgets | None = None) -> Budgets:
-        """The budgets for a client: `base` with what is set here."""
+        """Return the budgets for a client: `base`, overridden by what is set here."""
         chosen: dict[str, float | None] = {}
         for name in structs.asdict(self.timeouts):
             value = getattr(self.timeouts, name)
@@ -166,7 +198,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return structs.replace(base or Budgets(), **chosen)
 
     def for_peer(self, name: str) -> PeerSettings:
-        return self.peer.get(name, PeerSettings())
+        """Return the settings of a peer. A peer on a host without its own settings has those of the
+        local peer."""
+        own = self.peer.get(name)
+        return own or self.peer.get(name.partition(ON_HOST)[0], PeerSettings())
 
     def permissions_for(self, name: str) -> Permissions:
         return self.for_peer(name).permissions or self.permissions
@@ -181,3 +216,50 @@ STRICTER: Final[dict[Permissions, frozenset[Permissions]]] = {
 """Presets that are stricter than each preset in every respect. Neither of `ask` and
 `approve-reads` is stricter: each allows something without asking, or by asking, that the other
 does not."""
+
+
+PLAIN_TABLES: Final = ("timeouts", "policy", "limits", "local_model")
+HOSTS: Final = "hosts"
+TABLES: Final = (*PLAIN_TABLES, "peer", HOSTS)
+RULES: Final = "policy.rules"
+LIMITS: Final = "policy.limits"
+
+
+def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings as dotted keys. A value may be a list of tables but never a table."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in PLAIN_TABLES:
+            flat.update({f"{key}.{name}": each for name, each in value.items()})
+        elif key == "peer":
+            for peer, settings in value.items():
+                for name, each in settings.items():
+                    if name == "limits":
+                        limits = {f"peer.{peer}.limits.{limit}": n for limit, n in each.items()}
+                        flat.update(limits)
+                    else:
+                        flat[f"peer.{peer}.{name}"] = each
+        elif key == HOSTS:
+            for host, settings in value.items():
+                # An empty table names a host, too.
+                entries = settings or {"destination": None}
+                flat.update({f"{HOSTS}.{host}.{name}": each for name, each in entries.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested settings."""
+    table: dict[str, Any] = {}
+    for key, value in flat.items():
+        head, *rest = key.split(".")
+        place = table
+        if rest:
+            place = table.setdefault(head, {})
+            for word in rest[:-1]:
+                place = place.setdefault(word, {})
+            place[rest[-1]] = value
+        else:
+            place[head] = value
+    return table

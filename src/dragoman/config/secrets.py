@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 from dragoman.redaction.names import SECRET_VARIABLE, SHORTEST
 
 if TYPE_CHECKING:
-    from dragoman.redaction.redactor import Redactor
-    from dragoman.redaction.reports import ReportRedactor
+    from dragoman.redaction.redactor import Redactor, ReportRedactor
 
 SHORTEST_HANDED: Final = 8
-"""Minimum length from which a value passed to an agent by its variable's name counts as a
-secret: shorter ones are numbers, switches or ordinary words."""
+"""Minimum length for a value passed to an agent by its variable's name to count as a secret:
+shorter ones are numbers, switches or ordinary words."""
 
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """The values of the variables that hold credentials, by their names or by their form."""
+    """Return the values of the variables that contain credentials, judged by their names or their
+    form."""
     known = set(names)
     found = {
         value
@@ -36,12 +36,12 @@ def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str
 def handed_values(
     environ: Mapping[str, str], names: Iterable[str], workspace: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    """The values that may be secrets among the variables that a user passes to an agent, by these
-    names or patterns: any variable may hold one.
+    """Return the values that may be secrets among the variables that a user passes to an agent by
+    these names or patterns.
 
-    A value that is a path on this machine, or several with the usual separator, is not a secret: a
-    history without directory names would be useless. Nor is any value if everything is passed,
-    because then no variable was named.
+    Any variable may contain one. A value that is a path on this machine, or several with the usual
+    separator, is not a secret: a history without directory names would be useless. Nor is any value
+    if everything is passed, because then no variable was named.
     """
     patterns = [name for name in names if name != "*"]
     found = {
@@ -66,7 +66,7 @@ def redactor(
     handed: Iterable[str] = (),
     workspace: str | os.PathLike[str] = ".",
 ) -> Redactor:
-    """A redactor for the values of these variables, and of all with secret-looking names."""
+    """Return a redactor for the values of these variables, and of all with secret-looking names."""
     # Not at the top: a command that goes through a broker only needs the values.
     from dragoman.redaction.redactor import Redactor
 
@@ -78,9 +78,9 @@ def redactor(
 def report_redactor(
     environ: Mapping[str, str], *, names: Iterable[str] = (), values: Iterable[str] = ()
 ) -> ReportRedactor:
-    """A redactor for secrets and the user's name in a report or a log. Secrets are these
+    """Return a redactor for secrets and the user's name in a report or a log. Secrets are these
     values, and those of the variables with these names or with secret-looking names."""
-    from dragoman.redaction.reports import ReportRedactor
+    from dragoman.redaction.redactor import ReportRedactor
 
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     return ReportRedactor(

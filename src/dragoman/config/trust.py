@@ -1,8 +1,8 @@
 """Record which project files the user trusts, by real path and SHA-256 digest.
 
 A checkout can be hostile, so dragoman ignores the commands, endpoints and variables in its files
-until the user trusts them. The record includes the Python adapters that the file names. A changed
-byte or a changed link target ends the trust. `config.load` decides what needs trust.
+until the user trusts them. The record includes the Python adapters that the file names. Any changed
+byte or link target ends the trust. `config.load` decides what needs trust.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
+from dragoman.wire.messages import UNDECODABLE
 
 TRUST_FORMAT: Final = 1
 
@@ -33,7 +34,7 @@ class TrustedFile(Struct, frozen=True, kw_only=True):
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True):
-    """Name of the file in the data directory."""
+    """The file in the data directory that records the trusted files."""
 
     format: int = TRUST_FORMAT
     files: dict[str, TrustedFile] = field(default_factory=dict)
@@ -55,18 +56,21 @@ class Trust:
         self._file = paths.trust_file
 
     def record(self) -> TrustRecord:
-        """The recorded trust. Raises for a damaged record; the checks below then trust nothing."""
+        """Return the recorded trust.
+
+        Raises for a damaged record; the checks below then trust nothing.
+        """
         data = read_file(self._file)
         if data is None:
             return TrustRecord()
         try:
             record = msgspec.json.decode(data, type=TrustRecord)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise ConfigInvalid(
                 str(self._file), f"the record of trusted projects is damaged: {error}; remove it"
             ) from error
         if record.format != TRUST_FORMAT:
-            raise ConfigInvalid(str(self._file), f"it has the unknown format {record.format}")
+            raise ConfigInvalid(str(self._file), f"unknown format {record.format}")
         return record
 
     def _entry(self, file: Path) -> TrustedFile | None:
@@ -76,17 +80,18 @@ class Trust:
             return None
 
     def trusts(self, file: Path, data: bytes) -> bool:
-        """Whether exactly these bytes of this file are trusted."""
+        """Return whether exactly these bytes of this file are trusted."""
         entry = self._entry(file)
         return entry is not None and entry.digest == digest(data)
 
     def trusts_adapter(self, file: Path, adapter: Path, data: bytes) -> bool:
-        """Whether these bytes of an adapter were recorded when the project's file was trusted."""
+        """Return whether these bytes of an adapter were recorded when the project's file was
+        trusted."""
         entry = self._entry(file)
         return entry is not None and entry.adapters.get(real(adapter)) == digest(data)
 
     def trust(self, file: Path, data: bytes, adapters: Mapping[Path, bytes] | None = None) -> None:
-        """Record that the user trusts these bytes, which were shown."""
+        """Record that the user trusts these bytes, which were shown to the user."""
         entry = TrustedFile(
             digest=digest(data),
             adapters={real(path): digest(code) for path, code in (adapters or {}).items()},
@@ -95,7 +100,7 @@ class Trust:
         self._change(file, entry)
 
     def withdraw(self, file: Path) -> bool:
-        """Revoke the trust; false if the file was not trusted."""
+        """Revoke the trust. Returns False if the file was not trusted."""
         return self._change(file, None)
 
     def _change(self, file: Path, entry: TrustedFile | None) -> bool:

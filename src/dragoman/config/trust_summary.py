@@ -13,7 +13,7 @@ from dragoman.config.project import Project
 
 
 def wanted(project: Project) -> list[str]:
-    """One sentence for each change that the file makes."""
+    """Return one sentence for each change that the file makes."""
     found = [*_of_settings(project.table), *_of_peers(project.table.get("peers"))]
     found += [f"run the Python code of {file}" for file in project.adapters]
     return found or ["nothing that needs trust"]
@@ -33,7 +33,7 @@ def _of_settings(table: Mapping[str, Any]) -> Iterator[str]:
                 for rule in _tables(value.get(name)):
                     about = [f"{word} {_listed(each)}" for word, each in rule.items()]
                     yield f"add to the {name} for permissions: {', '.join(about)}"
-        elif key != "peers":
+        elif key not in ("peers", "hosts"):
             yield f"set {key} to {_listed(value)}"
 
 

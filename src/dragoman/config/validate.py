@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECRET_WORD: Final = re.compile(r"(?:[?&;]|^-{1,2})([A-Za-z][A-Za-z0-9_\-]{0,60})[=:]([^&;\s]+)")
-"""A name with a value inside a text: in the query of a URL, or as an option."""
+"""Matches a name with a value inside a text: in the query of a URL, or as an option."""
 
 ELSEWHERE: Final = ("/", "./", "../", "~", "$", "-", "{")
-"""Prefixes of values that only say where the secret is."""
+"""Prefixes of values that only say where a secret is."""
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+ROLE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+"""The form of a role's name."""
 
 ADVICE: Final = (
     "looks like a secret, and no file of dragoman may contain one: set it as a variable of your "
@@ -35,13 +38,14 @@ ADVICE: Final = (
 
 
 SHOWN_SIZE: Final = 80
-"""Maximum characters shown of a word from a file."""
+"""Maximum length of a quoted word from a file, in characters."""
 
 MAX_MISTAKES: Final = 20
-"""Maximum number of mistakes of one file that are reported at once."""
+"""Maximum number of mistakes in one file to report at once."""
 
 MAX_DEPTH: Final = 50
-"""Maximum nesting of tables. Settings have three; a file with thousands is an attack."""
+"""Maximum nesting depth of tables. Settings have three levels; a file with thousands is an
+attack."""
 
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
@@ -59,8 +63,8 @@ def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
 def with_all_mistakes(
     check: Callable[[Mapping[str, Any]], T], table: Mapping[str, Any], *, origin: str
 ) -> T:
-    """The result of `check` for a table. If it raises `ConfigInvalid`, the rest of the table is
-    checked without the invalid part, and one error reports all mistakes."""
+    """Return the result of `check` for a table. If it raises `ConfigInvalid`, the rest of the table
+    is checked without the invalid part, and one error reports all mistakes."""
     found: list[ConfigInvalid] = []
     left: Mapping[str, Any] | None = table
     while left is not None and len(found) < MAX_MISTAKES:
@@ -80,8 +84,8 @@ def with_all_mistakes(
 
 
 def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    """A table without a dotted key, or without the list that contains the key; None if the key
-    does not exist."""
+    """Return a table without a dotted key, or without the list that contains the key, or None if
+    the key does not exist."""
     name, _, rest = key.partition(".")
     name, in_list, _ = name.partition("[")
     if name not in table:
@@ -130,7 +134,7 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
 
 
 def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
-    """Reject a word if only certain words are allowed, and list them."""
+    """Reject a word that is not one of the allowed words, and list them."""
     from msgspec import inspect
 
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
@@ -144,11 +148,13 @@ def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
     if words and word not in words and not any(isinstance(each, inspect.StrType) for each in kinds):
         close = nearest(word, words)
         advice = f"did you mean {close[0]!r}?" if close else f"use {_listed(words)}"
-        raise ConfigInvalid(origin, f"{short(word)!r} is not possible here; {advice}", key=path)
+        raise ConfigInvalid(
+            origin, f"{short(word)!r} is not a valid value here; {advice}", key=path
+        )
 
 
 def short(word: str) -> str:
-    """A word from a file, shortened for display."""
+    """Shorten a word from a file for display."""
     return word if len(word) <= SHOWN_SIZE else word[: SHOWN_SIZE - 1] + "…"
 
 
@@ -161,7 +167,7 @@ def _listed(words: list[str]) -> str:
 
 
 def _plain(problem: str) -> str:
-    """The decoder's message in TOML terms."""
+    """Rephrase the decoder's message in TOML terms."""
     for theirs, ours in (
         ("`str`", "a text"),
         ("`int | float`", "a number"),
@@ -193,8 +199,8 @@ def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
 
 
 def _named_secret(name: str, value: str) -> bool:
-    """Whether a value is a secret because of its name. A file, a variable and the next option
-    of a command line are not."""
+    """Return whether a value is a secret because of its name. The name of a file or a variable, or
+    the next option on a command line, is not one."""
     if value.startswith(ELSEWHERE) and not value.startswith("-----"):
         return False
     from dragoman.redaction.names import SECRET_NAME
@@ -203,7 +209,8 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 def _random_looking(value: str) -> bool:
-    """Whether a value under a secret-looking name may be a secret, and not a word or a variable."""
+    """Return whether a value under a secret-looking name may be a secret, and not a word or a
+    variable."""
     return (
         len(value) >= 8
         and " " not in value
@@ -224,7 +231,7 @@ def _texts(
         raise ConfigInvalid(origin, f"it has more than {MAX_DEPTH} nested tables")
     if isinstance(data, Mapping):
         for key, value in data.items():
-            # A key is as public as a value.
+            # A secret in a key is as exposed as one in a value.
             yield path, "", str(key)
             yield from _texts(value, _below(path, key), str(key), origin, depth - 1)
     elif isinstance(data, list | tuple):

@@ -1,4 +1,4 @@
-"""The web console: what waits for a person, sessions as they stream, and work, in a browser.
+"""The web console: open questions, live sessions and all work, in a browser.
 
-Needs the extra `dragoman[console]`.
+Requires the extra `dragoman[console]`.
 """

@@ -1,7 +1,7 @@
-"""Who may use the console: one-time links, and the tokens that browsers get for them.
+"""Access to the console: one-time links, and the tokens that browsers get in exchange.
 
-Both are kept as digests in one file of the state folder, so that they outlive the server and
-`dragoman console tokens` can revoke them. The server looks at the file with every request.
+Both are stored as digests in one file in the state directory, so that they survive a restart and
+`dragoman console tokens` can revoke them. Every request checks whether the file has changed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 Rights: TypeAlias = Literal["act", "read"]
 
 LINK_TIMEOUT: Final = 5 * 60.0
-"""Seconds in which a link has to be opened."""
+"""Seconds until a link expires."""
 
 TOKEN_TIMEOUT: Final = 30 * 24 * 3600.0
-"""Seconds after which a browser needs a new link."""
+"""Seconds until a token expires, after which the browser needs a new link."""
 
 SECRET_SIZE: Final = 32
-"""Random bytes of a link or a token."""
+"""Number of random bytes in a link or a token."""
 
 MAX_TOKENS: Final = 100
 MAX_LABEL: Final = 120
 
 
 class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A link that can be opened once."""
+    """A one-time login link."""
 
     digest: str
     rights: Rights
@@ -50,31 +50,31 @@ class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConsoleToken(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a browser has got for a link."""
+    """The token that a browser gets in exchange for a link."""
 
     id: str
     digest: str
     rights: Rights
     label: str
-    """What the browser calls itself."""
+    """The browser's User-Agent."""
     created_at: float
     expires_at: float
 
 
 class AccessRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the file holds."""
+    """The contents of the access file."""
 
     instance: str
-    """Part of the cookie's name: the ports of one machine share their cookies."""
+    """Part of the cookie name: cookies are shared between all ports of a host."""
     created_at: float
     url: str = ""
-    """Where the server listens, or has listened last."""
+    """The URL of the running server, or of the last one."""
     links: tuple[ConsoleLink, ...] = ()
     tokens: tuple[ConsoleToken, ...] = ()
 
 
 class ConsoleAccess:
-    """The links and tokens of one state folder."""
+    """The links and tokens of one state directory."""
 
     def __init__(self, paths: Paths) -> None:
         self.path: Path = paths.state / "console.json"
@@ -83,7 +83,7 @@ class ConsoleAccess:
 
     @property
     def record(self) -> AccessRecord:
-        """What the file holds now. It is made if there is none."""
+        """The current contents of the file. Creates the file if it does not exist."""
         mark = self._mark()
         if self._record is None or mark is None or mark != self._seen:
             self._record = self._read()
@@ -99,12 +99,12 @@ class ConsoleAccess:
         return f"dragoman-{self.record.instance}"
 
     def set_url(self, url: str) -> None:
-        """Remember where the server listens, for `new_link` in another process."""
+        """Store the server's URL, for `new_link` in another process."""
         with self._changing() as change:
             change.record = replace(change.record, url=url)
 
     def new_link(self, rights: Rights) -> str:
-        """The secret of a new link."""
+        """Create a link and return its secret."""
         secret = secrets.token_urlsafe(SECRET_SIZE)
         link = ConsoleLink(
             digest=_digest(secret), rights=rights, expires_at=time.time() + LINK_TIMEOUT
@@ -113,8 +113,15 @@ class ConsoleAccess:
             change.record = replace(change.record, links=(*change.record.links, link))
         return secret
 
+    def has_expired(self, secret: str) -> bool:
+        """Return whether a link has expired. The next change to the file drops expired links; after
+        that, the link is unknown and this returns False."""
+        wanted, now = _digest(secret), time.time()
+        return any(e.digest == wanted and e.expires_at <= now for e in self.record.links)
+
     def exchange(self, secret: str, label: str) -> tuple[str, ConsoleToken] | None:
-        """A token for a link, and its secret. None if the link is unknown, used or too old."""
+        """Exchange a link for a token. Returns the secret and the token, or None if the link is
+        unknown, used or expired."""
         with self._changing() as change:
             wanted = _digest(secret)
             link = next((each for each in change.record.links if each.digest == wanted), None)
@@ -136,21 +143,21 @@ class ConsoleAccess:
         return new, token
 
     def find(self, secret: str) -> ConsoleToken | None:
-        """The token with this secret, if it still counts."""
+        """Return the token with this secret, or None if it is unknown or expired."""
         wanted, now = _digest(secret), time.time()
         for token in self.record.tokens:
-            # Digests are compared, so the time that it takes says nothing about the secret.
+            # Comparing digests: the timing reveals nothing about the secret.
             if token.digest == wanted and token.expires_at > now:
                 return token
         return None
 
     def is_valid(self, id: str) -> bool:
-        """Whether the token with this id still counts."""
+        """Return whether the token with this id is still valid."""
         now = time.time()
         return any(each.id == id and each.expires_at > now for each in self.record.tokens)
 
     def revoke(self, id: str) -> ConsoleToken:
-        """Forget a token. Raises `UsageError` if there is none with this id."""
+        """Revoke a token. Raises `UsageError` if the id is unknown."""
         with self._changing() as change:
             found = next((each for each in change.record.tokens if each.id == id), None)
             if found is None:
@@ -160,7 +167,7 @@ class ConsoleAccess:
         return found
 
     def revoke_all(self) -> int:
-        """Forget all tokens and links. Returns how many tokens there were."""
+        """Revoke all tokens and links. Returns the number of tokens revoked."""
         with self._changing() as change:
             count = len(change.record.tokens)
             change.record = replace(change.record, tokens=(), links=())
@@ -183,12 +190,13 @@ class ConsoleAccess:
             return msgspec.json.decode(data, type=AccessRecord)
         except UNDECODABLE as error:
             raise ConfigInvalid(
-                str(self.path), f"it cannot be read; delete it, and all links and tokens: {error}"
+                str(self.path),
+                f"it cannot be read; delete it, which also revokes all links and tokens: {error}",
             ) from error
 
     @contextmanager
     def _changing(self) -> Iterator[_Change]:
-        """Change the record as the only one who does. What is too old is dropped."""
+        """Change the record under the file lock. Drops expired entries."""
         with locked(self.path):
             now = time.time()
             before = self._read() or AccessRecord(instance=secrets.token_hex(4), created_at=now)

@@ -1,8 +1,8 @@
-"""What a person starts from the page: prompts, handovers, and work that is delegated by its role.
+"""Actions that the user starts from the page: prompts, handovers and delegations.
 
-Builds the request for `runs.run`, which leaves the prompt with a broker, or for `delegation`, which
-runs in this process. The policy is that of the settings, and where it says `ask`, the question
-comes to the inbox.
+Builds the request for `runs.run`, which submits the prompt to a broker, or for `delegation`, which
+runs in this process. The policy comes from the settings. If a delegated agent started the console,
+the policy is never wider than that agent's own. A policy of `ask` puts the question in the inbox.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dragoman.catalogue.enforcement import enforce
-from dragoman.catalogue.launch import way_to
-from dragoman.client.options import ConnectOptions
+from msgspec import structs
+
 from dragoman.delegation import DelegationListener, DelegationRequest, delegate_request
-from dragoman.delegation.permission_ceiling import policy_for
+from dragoman.delegation.peer_request import attended_terms, peer_request
 from dragoman.errors import DragomanError, UsageError
 from dragoman.events.parts import Text
-from dragoman.policy import allows_everything, unattended
-from dragoman.policy.approver import Approver
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
@@ -37,28 +34,33 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("dragoman.console")
 
+MAX_DELEGATIONS: Final = 32
+"""Maximum number of delegations that run in one console at the same time."""
+
 
 async def start_run(peer: str, prompt: str, workspace: Path) -> tuple[str, str]:
-    """Begin a session with a peer. Returns the key of the session and the id of the job."""
-    request = await asyncio.to_thread(_request, peer, workspace, None)
+    """Start a session with a peer. Returns the session key and the job id."""
+    request = await in_thread(str(workspace), lambda _: _request(peer, workspace, None))
     return await _submit(request, prompt)
 
 
 async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str]:
-    """Prompt in a stored session, behind the turns that run or wait there."""
-    request = await asyncio.to_thread(_request, record.peer, Path(record.cwd), record)
+    """Send a prompt to a stored session. It is queued behind running and waiting turns."""
+    folder = Path(record.cwd)
+    request = await in_thread(record.cwd, lambda _: _request(record.peer, folder, record))
     return await _submit(request, prompt)
 
 
 async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str, str]:
-    """Continue in a new session with another peer, which gets a short summary."""
-    request = await asyncio.to_thread(_request, peer, Path(record.cwd), None)
-    brief = await asyncio.to_thread(brief_of, record)
+    """Continue in a new session with another peer, which gets a summary of the old one."""
+    folder = Path(record.cwd)
+    request = await in_thread(record.cwd, lambda _: _request(peer, folder, None))
+    brief = await in_thread(record.cwd, lambda _: brief_of(record))
     return await _submit(request, prompt, brief=brief)
 
 
 class RunningDelegations:
-    """Delegations that were started from the page. They end with the console."""
+    """Delegations started from the page. They end with the console."""
 
     def __init__(self) -> None:
         self._tasks = TaskOwner("console delegations")
@@ -66,10 +68,15 @@ class RunningDelegations:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
-    async def start(self, role: str, prompt: str, workspace: Path) -> str:
-        """Delegate work. Returns the id of its job. Raises what keeps it from being begun."""
-        request = DelegationRequest(role=role, prompt=prompt, workspace=workspace)
-        place = await asyncio.to_thread(_context, workspace)
+    async def start(self, role: str, prompt: str, workspace: Path, *, isolate: bool = False) -> str:
+        """Start a delegation and return its job id. Raises the error if it could not start."""
+        if len(self._tasks) >= MAX_DELEGATIONS:
+            raise UsageError(
+                f"this console already runs {MAX_DELEGATIONS} delegations; wait for one to end, "
+                "or cancel one"
+            )
+        request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
+        place = await in_thread(str(workspace), lambda _: _context(workspace))
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks.start(self._run(request, place, begun), f"delegate {role}")
         return await begun
@@ -87,12 +94,16 @@ class RunningDelegations:
             )
         except DragomanError as error:
             if begun.done():
-                log.warning("delegated work failed: %s", error)
+                log.warning("delegation failed: %s", error)
             else:
                 begun.set_exception(error)
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+            raise
         finally:
             if not begun.done():
-                begun.set_exception(UsageError("nothing was begun"))
+                begun.set_exception(UsageError("nothing was started"))
 
 
 class _BegunListener(DelegationListener):
@@ -105,9 +116,9 @@ class _BegunListener(DelegationListener):
 
 
 async def _from_inbox(question: Question) -> Decision:
-    """Wait for the answer of the inbox, which comes by the broker and ends this."""
+    """Wait for the answer from the inbox. It arrives through the broker, which cancels this."""
     await asyncio.Event().wait()
-    raise AssertionError("this wait has no end of its own")
+    raise AssertionError("unreachable: the wait only ends by cancellation")
 
 
 async def _submit(
@@ -121,49 +132,38 @@ async def _submit(
 
 
 def _context(workspace: Path) -> RunContext:
-    if not workspace.is_absolute() or not workspace.is_dir():
-        raise UsageError(f"not a directory: {workspace}; name one by its full path")
+    if not workspace.is_absolute():
+        raise UsageError(f"not an absolute path: {workspace}")
+    if not workspace.is_dir():
+        raise UsageError(f"not a directory: {workspace}")
     return load_context(workspace)
 
 
 def _request(peer: str, workspace: Path, record: SessionRecord | None) -> RunRequest:
     place = _context(workspace)
-    settings = place.config.settings
     if not place.is_enabled(peer):
-        raise UsageError(f"{peer} is not enabled; `dragoman peers enable {peer}` does that")
-    own = settings.for_peer(peer)
-    policy = policy_for(settings, peer, wished=None, attended=True)
-    launch = way_to(peer, catalogue=place.catalogue, settings=settings, environ=place.environ)
-    enforced = enforce(
-        launch,
-        restricts=not allows_everything(policy),
-        mode=own.mode,
-        card=place.cards().latest(peer),
-        allow_unenforced=own.allow_unenforced,
-    )
-    way = enforced.way
-    adapter = adapter_work(peer, place)
-    if adapter is not None:
-        raise UsageError(f"{peer} has a Python adapter, which no broker runs: use `dragoman run`")
-    return RunRequest(
-        peer=peer,
-        enforced=enforced,
-        adapter=None,
+        raise UsageError(f"{peer} is not enabled: run `dragoman peers enable {peer}`")
+    if adapter_work(peer, place) is not None:
+        raise UsageError(
+            f"{peer} has a Python adapter, which a broker cannot run: use `dragoman run`"
+        )
+    terms = attended_terms(peer, place)
+    request = peer_request(
+        terms.launch,
+        place=place,
         workspace=workspace,
+        policy=terms.policy,
+        lineage=terms.lineage,
+        adapter=None,
+        warm=True,
+    )
+    return structs.replace(
+        request,
         record=record,
-        # A session that the peer has lost continues in a new one with a summary.
+        # If the peer has lost the session, continue in a new one with a summary.
         fresh=True,
         brief=True,
         keep_open=True,
-        mode=own.mode,
-        model=own.model,
         model_strict=record is None,
         restored_as_is=True,
-        approver=Approver(policy, peer, str(workspace), titled=way.quirks.command_titles),
-        unattended=unattended(policy, peer=peer),
-        budgets=settings.budgets(way.budgets()),
-        ttl=place.config.chosen_ttl,
-        max_idle=settings.max_idle_brokers,
-        paths=place.paths,
-        options=ConnectOptions(inherit=own.env, max_line_size=settings.max_line_size),
     )

@@ -1,7 +1,7 @@
 """The ASGI application of the console: the page, the HTTP API and the WebSocket.
 
-The page is a shell without data. docs/reference/http-api.md describes the API. Who may call what
-is checked by `console.guard` before a request comes here.
+The page itself contains no data. docs/reference/http-api.md describes the API. `console.guard`
+authorizes requests before they get here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import base64
 import hashlib
 import logging
 import re
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -30,17 +28,29 @@ from dragoman.console.actions import (
     start_run,
 )
 from dragoman.console.event_socket import EventSocket
+from dragoman.console.fleet_routes import FleetRoutes
 from dragoman.console.guard import LOGIN, LOGOUT, TOKEN
+from dragoman.console.host_routes import HostRoutes
+from dragoman.console.json_routes import (
+    HEADERS,
+    MAX_ID,
+    answer,
+    body_of,
+    failure,
+    json_route,
+    session_of,
+)
+from dragoman.console.ledger_routes import LedgerRoutes
+from dragoman.console.peer_routes import PeerRoutes
 from dragoman.console.questions import OpenPermission
-from dragoman.errors import DragomanError, RemoteError, UnknownJob, UnknownSession, UsageError
+from dragoman.console.review_routes import ReviewRoutes
 from dragoman.runs.context import load_context
 from dragoman.runs.jobs import cancel_job
-from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.console.access import ConsoleAccess, ConsoleToken
+    from dragoman.console.fleet_watch import FleetWatch
     from dragoman.console.live_state import LiveState
-    from dragoman.store.records import SessionRecord
 
 log: Final = logging.getLogger("dragoman.console")
 
@@ -51,22 +61,12 @@ TYPES: Final = {
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""Files that are served, by their endings."""
+"""Content types of static files, by suffix."""
 
-HEADERS: Final = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "x-frame-options": "DENY",
-    "permissions-policy": "camera=(), microphone=(), geolocation=()",
-}
-
-MAX_ID: Final = 100
+MAX_SOCKETS: Final = 200
+"""Maximum number of open WebSockets: more than a user has tabs."""
 
 _IMPORT_MAP: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
-
-_encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class _Login(Struct):
@@ -76,7 +76,7 @@ class _Login(Struct):
 class _QuestionReply(Struct):
     digest: str
     option: str | None = None
-    action: str | None = None
+    action: Literal["accept", "decline", "cancel"] | None = None
     content: dict[str, Any] | None = None
 
 
@@ -99,10 +99,11 @@ class _NewDelegation(Struct):
     role: str
     prompt: str
     workspace: str
+    isolate: bool = False
 
 
 def static_files() -> dict[str, bytes]:
-    """The files of the page by their paths."""
+    """Return the static files of the page, by path."""
     found: dict[str, bytes] = {}
 
     def add(folder: Any, prefix: str) -> None:
@@ -117,7 +118,7 @@ def static_files() -> dict[str, bytes]:
 
 
 def content_policy(page: bytes) -> str:
-    """The Content-Security-Policy of the page. Its only inline script is the import map."""
+    """Return the Content-Security-Policy of the page. The only inline script is the import map."""
     hashes = [
         "'sha256-" + base64.b64encode(hashlib.sha256(text).digest()).decode() + "'"
         for text in _IMPORT_MAP.findall(page)
@@ -139,55 +140,77 @@ def content_policy(page: bytes) -> str:
 
 
 class ConsoleApp:
-    """Answers the requests of browsers."""
+    """The routes of the console and their handlers."""
 
     def __init__(
-        self, access: ConsoleAccess, state: LiveState, *, read_only: bool, secure: bool
+        self,
+        access: ConsoleAccess,
+        state: LiveState,
+        *,
+        fleet: FleetWatch,
+        read_only: bool,
+        secure: bool,
     ) -> None:
         self._access = access
         self._state = state
         self._read_only = read_only
         self._secure = secure
-        """Whether the cookie is for TLS only."""
+        """Whether the cookie has the Secure attribute."""
         self._files = static_files()
         self._policy = content_policy(self._files["index.html"])
         self._sockets: set[EventSocket] = set()
         self.delegations = RunningDelegations()
+        self.reviews = ReviewRoutes(state)
+        self.peers = PeerRoutes(state)
+        self.hosts = HostRoutes(state)
+        ledger = LedgerRoutes(state)
         state.on_state_file(self._file_changed)
         self.asgi = Starlette(
             routes=[
                 Route("/", self._page),
                 Route("/static/{path:path}", self._file),
-                Route(LOGIN, self._json(self._login), methods=["POST"]),
-                Route(LOGOUT, self._json(self._logout), methods=["POST"]),
-                Route("/api/v1/me", self._json(self._me)),
-                Route("/api/v1/inbox", self._json(self._inbox)),
-                Route("/api/v1/work", self._json(self._work)),
-                Route("/api/v1/peers", self._json(self._peers)),
-                Route("/api/v1/runs", self._json(self._start), methods=["POST"]),
-                Route("/api/v1/delegations", self._json(self._delegate), methods=["POST"]),
-                Route("/api/v1/questions/{id}/answer", self._json(self._answer), methods=["POST"]),
-                Route("/api/v1/sessions/{key}", self._json(self._session)),
-                Route("/api/v1/sessions/{key}/prompt", self._json(self._prompt), methods=["POST"]),
+                Route(LOGIN, json_route(self._login), methods=["POST"]),
+                Route(LOGOUT, json_route(self._logout), methods=["POST"]),
+                Route("/api/v1/me", json_route(self._me)),
+                Route("/api/v1/inbox", json_route(self._inbox)),
+                Route("/api/v1/work", json_route(self._work)),
+                Route("/api/v1/peers", json_route(self._peers)),
+                Route("/api/v1/runs", json_route(self._start), methods=["POST"]),
+                Route("/api/v1/delegations", json_route(self._delegate), methods=["POST"]),
+                Route("/api/v1/questions/{id}/answer", json_route(self._answer), methods=["POST"]),
+                Route("/api/v1/sessions/{key}", json_route(self._session)),
+                Route("/api/v1/sessions/{key}/prompt", json_route(self._prompt), methods=["POST"]),
                 Route(
-                    "/api/v1/sessions/{key}/handover", self._json(self._handover), methods=["POST"]
+                    "/api/v1/sessions/{key}/handover", json_route(self._handover), methods=["POST"]
                 ),
-                Route("/api/v1/jobs/{id}/cancel", self._json(self._cancel), methods=["POST"]),
-                Route("/api/v1/jobs/{id}/seen", self._json(self._saw), methods=["POST"]),
+                Route("/api/v1/jobs/{id}/cancel", json_route(self._cancel), methods=["POST"]),
+                Route("/api/v1/jobs/{id}/seen", json_route(self._saw), methods=["POST"]),
+                *self.reviews.routes(),
+                *self.peers.routes(),
+                *self.hosts.routes(),
+                *ledger.routes(),
+                *FleetRoutes(state, fleet).routes(),
                 WebSocketRoute("/api/v1/events", self._events),
             ]
         )
 
     def close_sockets(self) -> None:
-        """End every WebSocket, when the server ends."""
+        """Close every WebSocket, when the server shuts down."""
         for socket in list(self._sockets):
             socket.close(1001)
+
+    async def aclose(self) -> None:
+        """Stop the work that runs in this process."""
+        await self.delegations.aclose()
+        await self.reviews.aclose()
+        await self.peers.aclose()
+        await self.hosts.aclose()
 
     def _file_changed(self, name: str) -> None:
         if name == self._access.path.name:
             for socket in list(self._sockets):
                 if not self._access.is_valid(socket.token.id):
-                    log.warning("the token %s was revoked: its connection ends", socket.token.id)
+                    log.warning("token %s was revoked; closing its connection", socket.token.id)
                     socket.close()
 
     # -- the page
@@ -204,49 +227,30 @@ class ConsoleApp:
             return Response("not found\n", 404, HEADERS, "text/plain")
         headers = HEADERS | {
             "content-security-policy": self._policy,
-            # The next version has the same names.
+            # The files of the next version will have the same names.
             "cache-control": "no-cache",
         }
         return Response(data, 200, headers, TYPES[Path(name).suffix])
 
     # -- the API
 
-    def _json(
-        self, handler: Callable[[Request], Awaitable[Any]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """A handler that returns a value, or raises what becomes an error response."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                value = await handler(request)
-            except UNDECODABLE as error:
-                return _failure(400, "invalid_request", str(error))
-            except (UnknownJob, UnknownSession) as error:
-                return _failure(404, error.error_class, str(error))
-            except (UsageError, RemoteError) as error:
-                return _failure(400, error.error_class, str(error))
-            except DragomanError as error:
-                log.info("%s %s failed: %s", request.method, request.url.path, error)
-                return _failure(502, error.error_class, str(error))
-            if isinstance(value, Response):
-                return value
-            return _answer(200, value)
-
-        return answer
-
     async def _login(self, request: Request) -> Any:
-        asked = msgspec.json.decode(await request.body(), type=_Login)
+        asked = await body_of(request, _Login)
         label = request.headers.get("user-agent", "")
+        expired = self._access.has_expired(asked.token)
         found = self._access.exchange(asked.token, label)
         if found is None:
             client = request.client.host if request.client else "?"
-            log.warning("refused a login from %s: the link is unknown, used or too old", client)
-            return _failure(
-                401, "link_invalid", "this link was used, is too old, or is not of this console"
+            why = "has expired" if expired else "is unknown or was used"
+            log.warning("refused a login from %s: the link %s", client, why)
+            return failure(
+                401,
+                "link_invalid",
+                "this link was already used, has expired, or belongs to another console",
             )
         secret, token = found
-        log.info("the token %s was given to %s", token.id, token.label)
-        response = _answer(200, {"id": token.id, "rights": self._rights(token)})
+        log.info("issued token %s to %s", token.id, token.label)
+        response = answer(200, {"id": token.id, "rights": self._rights(token)})
         response.set_cookie(
             self._access.cookie,
             secret,
@@ -260,7 +264,7 @@ class ConsoleApp:
 
     async def _logout(self, request: Request) -> Any:
         self._access.revoke(_token(request).id)
-        response = _answer(200, {})
+        response = answer(200, {})
         response.delete_cookie(self._access.cookie, httponly=True, samesite="strict", path="/")
         return response
 
@@ -279,8 +283,8 @@ class ConsoleApp:
 
     async def _session(self, request: Request) -> Any:
         key = request.path_params["key"]
-        found = next((item for item in self._state.work if item["session"] == key), None)
-        return found or _failure(404, "unknown_session", f"there is no session {key[:100]!r}")
+        found = await self._state.find_item(key)
+        return found or failure(404, "unknown_session", f"there is no session {key[:100]!r}")
 
     async def _peers(self, request: Request) -> Any:
         place = load_context(Path.home())
@@ -293,10 +297,10 @@ class ConsoleApp:
         }
 
     async def _answer(self, request: Request) -> Any:
-        reply = msgspec.json.decode(await request.body(), type=_QuestionReply)
+        reply = await body_of(request, _QuestionReply)
         id = request.path_params["id"]
         question = self._state.question(id)
-        gone = _failure(409, "question_settled", "this question was answered already")
+        gone = failure(409, "question_settled", "this question was already answered")
         if question is None:
             return gone
         result: dict[str, Any]
@@ -311,30 +315,27 @@ class ConsoleApp:
         return {"answered": True}
 
     async def _prompt(self, request: Request) -> Any:
-        asked = msgspec.json.decode(await request.body(), type=_Prompt)
-        session, job = await continue_session(self._record(request), asked.text)
+        asked = await body_of(request, _Prompt)
+        record = await session_of(request, self._state)
+        session, job = await continue_session(record, asked.text)
         return {"session": session, "job": job}
 
     async def _handover(self, request: Request) -> Any:
-        asked = msgspec.json.decode(await request.body(), type=_Handover)
-        session, job = await hand_over(self._record(request), asked.peer, asked.text)
+        asked = await body_of(request, _Handover)
+        record = await session_of(request, self._state)
+        session, job = await hand_over(record, asked.peer, asked.text)
         return {"session": session, "job": job}
 
-    def _record(self, request: Request) -> SessionRecord:
-        key = request.path_params["key"]
-        record = self._state.session(key)
-        if record is None:
-            raise UnknownSession(f"there is no session {key[:MAX_ID]!r}")
-        return record
-
     async def _start(self, request: Request) -> Any:
-        asked = msgspec.json.decode(await request.body(), type=_NewRun)
+        asked = await body_of(request, _NewRun)
         session, job = await start_run(asked.peer, asked.prompt, Path(asked.workspace))
         return {"session": session, "job": job}
 
     async def _delegate(self, request: Request) -> Any:
-        asked = msgspec.json.decode(await request.body(), type=_NewDelegation)
-        job = await self.delegations.start(asked.role, asked.prompt, Path(asked.workspace))
+        asked = await body_of(request, _NewDelegation)
+        job = await self.delegations.start(
+            asked.role, asked.prompt, Path(asked.workspace), isolate=asked.isolate
+        )
         return {"job": job}
 
     async def _cancel(self, request: Request) -> Any:
@@ -347,6 +348,10 @@ class ConsoleApp:
     # -- the WebSocket
 
     async def _events(self, socket: WebSocket) -> None:
+        if len(self._sockets) >= MAX_SOCKETS:
+            log.warning("refused a WebSocket: %d are open", len(self._sockets))
+            await socket.close()
+            return
         token: ConsoleToken = socket.scope["state"][TOKEN]
         may_act = self._rights(token) == "act"
         served = EventSocket(socket, token, self._state, may_act=may_act)
@@ -360,12 +365,3 @@ class ConsoleApp:
 def _token(request: Request) -> ConsoleToken:
     token: ConsoleToken = request.scope["state"][TOKEN]
     return token
-
-
-def _answer(status: int, value: Any) -> Response:
-    headers = HEADERS | {"cache-control": "no-store"}
-    return Response(_encode(value), status, headers, "application/json")
-
-
-def _failure(status: int, word: str, message: str) -> Response:
-    return _answer(status, {"error": word, "message": message})

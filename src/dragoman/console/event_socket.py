@@ -1,13 +1,14 @@
-"""The WebSocket of the console: the state of all work, and the events of the sessions followed.
+"""The WebSocket of the console: the state of all work, and the events of the followed sessions.
 
-A browser that does not read is sent away instead of collecting what waits for it: it connects
-again, gets the state as it is then, and goes on behind the last event that it has.
+A browser that stops reading is disconnected; its messages are not buffered. When it reconnects, it
+gets the current state and continues after its last event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 from starlette.websockets import WebSocketDisconnect
 
 from dragoman.console.session_feed import Send, SessionFeed
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.job_events import EventCursor
 from dragoman.version import __version__
@@ -31,27 +32,37 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.console")
 
 MAX_WAITING: Final = 2000
-"""Messages about the state that wait for a browser."""
+"""Maximum number of state messages queued for one browser."""
 
 MAX_FEEDS: Final = 16
-"""Sessions that one browser follows at once."""
+"""Maximum number of sessions that one browser can follow at the same time."""
+
+CLOSE_TIMEOUT: Final = 5.0
+"""Seconds to wait for the closing handshake. A browser that stopped reading never answers it."""
 
 POLICY_VIOLATION: Final = 1008
+INTERNAL_ERROR: Final = 1011
 TRY_AGAIN: Final = 1013
+
+_GONE: Final = (WebSocketDisconnect, OSError, RuntimeError)
+"""Raised when the browser has disconnected; starlette raises `RuntimeError` from the second time
+on. Caught only around socket calls, because other code may raise the same exceptions."""
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class _Command(Struct):
-    """What a browser sends."""
+    """A message from a browser."""
 
     type: Literal["follow", "unfollow"]
     session: str
     after: str | None = None
+    feed: int | None = None
+    """A number chosen by the browser, repeated in the messages with these events."""
 
 
 class EventSocket:
-    """One browser."""
+    """The connection of one browser."""
 
     def __init__(
         self, socket: WebSocket, token: ConsoleToken, state: LiveState, *, may_act: bool
@@ -67,9 +78,11 @@ class EventSocket:
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Serve until the browser has gone, or `close` is called."""
+        """Serve until the browser disconnects or `close` is called."""
         await self._socket.accept()
         forget = self._state.subscribe(self._put)
+        left = max(self.token.expires_at - time.time(), 0.0)
+        expiry = asyncio.get_running_loop().call_later(left, self.close)
         try:
             self._put(self._snapshot())
             work: set[asyncio.Future[Any]] = {
@@ -80,12 +93,14 @@ class EventSocket:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         finally:
             forget()
+            expiry.cancel()
             await self._tasks.aclose()
-            with suppress(RuntimeError, WebSocketDisconnect, OSError):
-                await self._socket.close(self._over.result() if self._over.done() else 1000)
+            with suppress(*_GONE, TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self._socket.close(self._over.result() if self._over.done() else 1000)
 
     def close(self, code: int = POLICY_VIOLATION) -> None:
-        """End it, such as after its token was revoked."""
+        """Close the connection, for example after its token was revoked."""
         if not self._over.done():
             self._over.set_result(code)
 
@@ -96,6 +111,7 @@ class EventSocket:
             "rights": "act" if self._may_act else "read",
             "questions": self._state.questions,
             "work": self._state.work,
+            **self._state.snapshot(),
         }
 
     def _put(self, message: dict[str, Any]) -> None:
@@ -105,22 +121,31 @@ class EventSocket:
             self.close(TRY_AGAIN)
 
     async def _send_waiting(self) -> None:
-        with suppress(WebSocketDisconnect, OSError, RuntimeError):
+        with suppress(WebSocketDisconnect):
             while True:
                 await self._send(await self._waiting.get())
 
     async def _send(self, message: dict[str, Any]) -> None:
+        text = _encode(message).decode()
         async with self._sending:
-            await self._socket.send_text(_encode(message).decode())
+            try:
+                await self._socket.send_text(text)
+            except _GONE as error:
+                raise WebSocketDisconnect from error
 
     async def _receive(self) -> None:
-        with suppress(WebSocketDisconnect, OSError, RuntimeError):
-            while True:
-                text = await self._socket.receive_text()
-                try:
-                    self._obey(msgspec.json.decode(text, type=_Command))
-                except (*UNDECODABLE, UsageError) as error:
-                    self._put({"type": "error", "message": str(error)})
+        while True:
+            try:
+                message = await self._socket.receive()
+            except _GONE:
+                return
+            if message["type"] != "websocket.receive":
+                return
+            sent = message.get("text") or message.get("bytes") or b""
+            try:
+                self._obey(msgspec.json.decode(sent, type=_Command))
+            except (*UNDECODABLE, UsageError) as error:
+                self._put({"type": "error", "message": str(error)})
 
     def _obey(self, command: _Command) -> None:
         key = command.session
@@ -130,21 +155,36 @@ class EventSocket:
         if command.type == "unfollow":
             return
         if len(self._feeds) >= MAX_FEEDS:
-            raise UsageError(f"a browser follows {MAX_FEEDS} sessions at most")
+            raise UsageError(f"a browser can follow at most {MAX_FEEDS} sessions")
         after = None if command.after is None else EventCursor.parse(command.after)
         if after is not None and after.session != key:
             raise UsageError(f"{after} is a cursor of another session")
 
         async def send(events: list[dict[str, Any]], caught_up: bool) -> None:
             told = {"type": "events", "session": key, "events": events, "caughtUp": caught_up}
-            await self._send(told)
+            await self._send(told if command.feed is None else told | {"feed": command.feed})
 
-        self._feeds[key] = self._tasks.start(self._feed(key, send, after), f"feed {key}")
+        feed = self._feeds[key] = self._tasks.start(self._feed(key, send, after), f"feed {key}")
+        feed.add_done_callback(lambda _: self._feed_ended(key, feed))
+
+    def _feed_ended(self, key: str, feed: asyncio.Task[None]) -> None:
+        if self._feeds.get(key) is feed:
+            del self._feeds[key]
+        if not feed.cancelled() and feed.exception() is not None:
+            # Logged by the owner. The browser reconnects and continues, instead of waiting.
+            self.close(INTERNAL_ERROR)
 
     async def _feed(self, key: str, send: Send, after: EventCursor | None) -> None:
-        record = await self._state.find_session(key)
-        if record is None:
-            self._put({"type": "error", "message": f"there is no session {key[:100]!r}"})
+        further = self._state.feed_of(key)
+        record = None if further is not None else await self._state.find_session(key)
+        try:
+            if further is not None:
+                await further(key, send)
+            elif record is not None:
+                await SessionFeed(record, self._state, send, after).run()
+            else:
+                self._put({"type": "error", "message": f"there is no session {key[:100]!r}"})
+        except WebSocketDisconnect:
             return
-        with suppress(WebSocketDisconnect, OSError, RuntimeError):
-            await SessionFeed(record, self._state, send, after).run()
+        except DragomanError as error:
+            self._put({"type": "error", "message": str(error)})

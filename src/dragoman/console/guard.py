@@ -1,14 +1,13 @@
-"""ASGI middleware of the console: which requests are let in, with which rights.
+"""ASGI middleware of the console: authorizes requests with the token in the cookie.
 
-Host and Origin are checked by `transports.http_guard`. The shell of the page and its files hold no
-data and need no token. Everything else needs the cookie; a request that changes something also
-needs the right to act, and an Origin. Every refusal is logged.
+`transports.http_guard` checks Host and Origin. The page and its static files contain no data and
+need no token. Everything else needs a token. A request that changes something also needs the right
+to act, and an Origin header. Every refused request is logged.
 """
 
 from __future__ import annotations
 
 import logging
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
@@ -26,7 +25,7 @@ API: Final = "/api/"
 LOGIN: Final = "/api/v1/login"
 LOGOUT: Final = "/api/v1/logout"
 TOKEN: Final = "dragoman.console.token"
-"""Key in the state of a request's scope: the `ConsoleToken` of the browser."""
+"""Key of the browser's `ConsoleToken` in the state of the request scope."""
 
 READING: Final = frozenset({"GET", "HEAD"})
 
@@ -47,14 +46,14 @@ class ConsoleGuard(AddressGuard):
         reads = not is_socket and scope["method"] in READING
         headers = scope["headers"]
         if any(n == b"sec-fetch-site" and v not in (b"same-origin", b"none") for n, v in headers):
-            # A link from another page may open the shell, and nothing else.
+            # A link on another page may open the page, but not use the API.
             if path.startswith(API) or not reads:
-                raise HTTPException(403, "pages of other origins are not let in")
+                raise HTTPException(403, "requests from other origins are refused")
         if not reads and not any(name == b"origin" for name, _ in headers):
-            raise HTTPException(403, "the Origin is missing")
+            raise HTTPException(403, "the Origin header is missing")
         if not path.startswith(API):
             if not reads:
-                raise HTTPException(405, "there is nothing to change here")
+                raise HTTPException(405, "this path does not accept changes")
             return
         if path == LOGIN:
             return
@@ -62,7 +61,7 @@ class ConsoleGuard(AddressGuard):
         for secret in _cookies(headers, self._access.cookie):
             token = token or self._access.find(secret)
         if token is None:
-            raise HTTPException(401, "the token is missing, too old or revoked")
+            raise HTTPException(401, "the token is missing, expired or revoked")
         if not (reads or is_socket or path == LOGOUT):
             if self._read_only or token.rights != "act":
                 raise HTTPException(403, "this token may only read")
@@ -71,7 +70,7 @@ class ConsoleGuard(AddressGuard):
 
     def refused(self, scope: Scope, error: HTTPException) -> None:
         client = scope.get("client") or ("?", 0)
-        # Without the query and the headers: they may hold a secret.
+        # Not the query or the headers: they may contain a secret.
         what = "WEBSOCKET" if scope["type"] == "websocket" else scope["method"]
         log.warning(
             "refused %s %.200r from %s: %s %s",
@@ -84,13 +83,10 @@ class ConsoleGuard(AddressGuard):
 
 
 def _cookies(headers: list[tuple[bytes, bytes]], name: str) -> list[str]:
-    found = []
-    for header, value in headers:
-        if header == b"cookie":
-            try:
-                jar = SimpleCookie(value.decode("latin-1"))
-            except CookieError:
-                continue
-            if name in jar:
-                found.append(jar[name].value)
-    return found
+    """Return the values of a cookie. Not with `http.cookies`, which gives up at the first malformed
+    cookie: all ports of a host share their cookies, and other programs set any."""
+    prefix = f"{name}=".encode()
+    parts = [
+        part.strip() for key, value in headers if key == b"cookie" for part in value.split(b";")
+    ]
+    return [part[len(prefix) :].decode("latin-1") for part in parts if part.startswith(prefix)]

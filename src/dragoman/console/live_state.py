@@ -1,28 +1,32 @@
-"""What the console knows of all work: open questions, sessions and jobs, kept up to date.
+"""The live state of all work: open questions, sessions and jobs.
 
-Brokers tell of questions. Sessions and jobs are read from the store again when its files change,
-and only what differs is passed on. `session_feed` follows the events of one session.
+Brokers, and runs without a broker, report questions. When the files of the store change, sessions
+and jobs are read again, and only the differences are passed on. `session_feed` follows the events
+of one session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dragoman.broker import question_sockets
 from dragoman.broker.client.brokers import list_brokers
-from dragoman.broker.client.question_watch import answer_question, watch_questions
+from dragoman.broker.client.question_watch import Watched, answer_question, watch_questions
 from dragoman.broker.endpoint import brokers_folder
 from dragoman.broker.endpoint import make_private as make_runtime
+from dragoman.broker.lock import mark_console
 from dragoman.client.folders import make_state
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.console.questions import OpenForm, OpenPermission, open_question
-from dragoman.errors import ConnectError, ConnectionLost, DragomanError
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.console.work_items import is_attempt, summary_of, with_delegations
+from dragoman.errors import ConnectError, ConnectionLost, DragomanError, FileFailed
+from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.jobs import list_jobs
 from dragoman.store.open import open_store
 from dragoman.store.store import FILE_NAME
@@ -30,39 +34,45 @@ from dragoman.transports.file_watch import FileWatch
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
+    from dragoman.broker.lock import HeldLock
     from dragoman.broker.protocol import ShownQuestion
     from dragoman.broker.records import BrokerRecord
+    from dragoman.console.session_feed import Send
     from dragoman.paths import Paths
     from dragoman.store.records import JobRecord, SessionRecord
+    from dragoman.store.values import Park
 
 log: Final = logging.getLogger("dragoman.console")
 
 READ_INTERVAL: Final = 0.2
-"""Seconds between two reads of the store while it changes all the time."""
+"""Seconds between two reads of the store while it keeps changing."""
 
 RETRY_INTERVAL: Final = 0.5
-"""Seconds until a broker that is there and could not be reached is tried again."""
+"""Seconds before reconnecting to a running broker that could not be reached."""
+
+MAX_REFUSED: Final = 3
+"""Number of consecutive failed connections after which the socket of a run is removed."""
 
 MAX_SESSIONS: Final = 300
 MAX_JOBS: Final = 600
-MAX_PROMPT: Final = 300
-"""Characters of a prompt in a list."""
+"""Maximum number of listed sessions and jobs. Older ones are read on request."""
+
+MAX_TITLE: Final = 300
+"""Maximum length of a text from an agent about a session, in characters. It is sent with every
+change."""
 
 MAX_SEEN: Final = 5 * MAX_JOBS
-"""Jobs that are remembered as seen: more than are shown."""
-
-GOOD: Final = frozenset({"ok"})
-CALM: Final = frozenset({"cancelled"})
+"""Maximum number of jobs remembered as seen. Higher than the number of jobs shown."""
 
 
 class LiveState:
-    """Follows all brokers and the store of one user. `start` it, and always `aclose` it."""
+    """Follows all brokers and the store of one user. Call `start`, and always `aclose`."""
 
     def __init__(self, paths: Paths, *, answers: bool, since: float = 0.0) -> None:
         self.paths = paths
         self._answers = answers
         self._since = since
-        """What ended before counts as seen."""
+        """Work that ended before this time counts as seen."""
         self._seen = SeenJobs(paths)
         self._tasks = TaskOwner("console")
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
@@ -70,55 +80,96 @@ class LiveState:
         self._file_listeners: list[Callable[[str], None]] = []
         self._watch: FileWatch | None = None
         self._brokers: dict[str, BrokerRecord] = {}
-        """Those that are watched, by name."""
-        self._questions: dict[str, tuple[BrokerRecord, OpenPermission | OpenForm]] = {}
+        """The watched brokers, by name."""
+        self._runs: set[str] = set()
+        """The addresses of the watched runs that have no broker."""
+        self._mark: HeldLock | None = None
+        self._questions: dict[str, tuple[str, OpenPermission | OpenForm]] = {}
+        """The open questions, with the addresses at which they are answered."""
         self._sessions: dict[str, SessionRecord] = {}
         self._jobs: list[JobRecord] = []
+        self._shown: list[JobRecord] = []
+        """The same jobs, as shown by the work screen: see `with_delegations`."""
         self._work: dict[str, dict[str, Any]] = {}
+        self.parked: dict[str, Park] = {}
+        """Peers that delegation currently skips."""
+        self._further: dict[str, Callable[[], Any]] = {}
+        self._feeds: dict[str, Callable[[str, Send], Awaitable[None]]] = {}
         self._changed = asyncio.Event()
+        self._reading = asyncio.Lock()
+        """Held while the store is read: an earlier read must not replace a later one."""
         self._brokers_changed = asyncio.Event()
 
     async def start(self) -> None:
         folder = brokers_folder(self.paths.runtime)
-        # Both have to be there to be watched.
+        # Only existing directories can be watched.
         make_state(self.paths.state)
         make_runtime(folder)
-        self._watch = FileWatch([self.paths.state, folder], self._file_changed)
+        runs = question_sockets.questions_folder(self.paths)
+        make_runtime(runs)
+        self._watch = FileWatch([self.paths.state, folder, runs], self._file_changed)
         await self._read()
         self._tasks.start(self._follow_store(), "follow the store")
         self._tasks.start(self._follow_brokers(), "follow the brokers")
         self._brokers_changed.set()
+        if self._answers:
+            self._mark = mark_console(self.paths)
 
     async def aclose(self) -> None:
+        if self._mark is not None:
+            self._mark.release()
         if self._watch is not None:
             self._watch.close()
         await self._tasks.aclose()
 
-    # -- for those who show it
+    # -- reading the state
 
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Hand every change to `listener`; call the result to end that."""
+        """Pass every change to `listener`; call the returned function to unsubscribe."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def on_store(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after sessions and jobs were read again."""
+        """Call `listener` each time sessions and jobs were read again; call the returned function
+        to unsubscribe."""
         self._store_listeners.append(listener)
         return lambda: self._store_listeners.remove(listener)
 
     def on_state_file(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the name of each file in the state folder that changes."""
+        """Call `listener` with the name of each file that changes in the state directory."""
         self._file_listeners.append(listener)
+
+    def add_to_snapshot(self, name: str, read: Callable[[], Any]) -> None:
+        """Add a field to the snapshot, the first message that each browser gets."""
+        self._further[name] = read
+
+    def add_feed(self, prefix: str, follow: Callable[[str, Send], Awaitable[None]]) -> None:
+        """Let browsers follow something other than a session, by keys with this prefix."""
+        self._feeds[prefix] = follow
+
+    def feed_of(self, key: str) -> Callable[[str, Send], Awaitable[None]] | None:
+        """Return the function that sends the events of a key, or None if it is a session key."""
+        return next((feed for prefix, feed in self._feeds.items() if key.startswith(prefix)), None)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the fields added with `add_to_snapshot`."""
+        return {name: read() for name, read in self._further.items()}
+
+    def set_parked(self, parked: dict[str, Park]) -> None:
+        """Set the currently parked peers."""
+        if parked != self.parked:
+            self.parked = parked
+            self._tell_work()
 
     @property
     def questions(self) -> list[OpenPermission | OpenForm]:
-        """The questions that wait for a person, the oldest first."""
+        """The open questions, oldest first."""
         found = [question for _, question in self._questions.values()]
         return sorted(found, key=lambda question: question.asked_at)
 
     @property
     def work(self) -> list[dict[str, Any]]:
-        """Sessions and what is done in them, the one used last first."""
+        """The items of the work screen, most recently used first."""
         return sorted(self._work.values(), key=lambda item: item["updatedAt"], reverse=True)
 
     def question(self, id: str) -> OpenPermission | OpenForm | None:
@@ -129,36 +180,52 @@ class LiveState:
         return self._sessions.get(key)
 
     async def find_session(self, key: str) -> SessionRecord | None:
-        """A session that may have begun at this moment."""
+        """Return a session, even if it is brand new or too old for the list."""
         if key not in self._sessions:
             await self._read()
-        return self._sessions.get(key)
+        if key in self._sessions:
+            return self._sessions[key]
+        return await in_thread(key, lambda _: self._stored_session(key))
+
+    async def find_item(self, key: str) -> dict[str, Any] | None:
+        """Return the item of a session on the work screen, or None if the session does not
+        exist."""
+        record = await self.find_session(key)
+        if record is None or key in self._work:
+            return self._work.get(key)
+        jobs = with_delegations(await self.stored_jobs(key))
+        return self._session_item(record, jobs, set(self._seen.jobs), waiting=False)
+
+    async def stored_jobs(self, key: str) -> list[JobRecord]:
+        """Return all jobs of a session, newest first, without delegations that have attempts."""
+        return await in_thread(key, lambda _: self._stored_jobs(key))
 
     def jobs_of(self, key: str) -> list[JobRecord]:
-        """The jobs of a session that have begun or wait, the oldest first."""
+        """Return the running, queued and ended jobs of a session, oldest first."""
         return [job for job in reversed(self._jobs) if job.session_key == key]
 
     def broker_of(self, key: str) -> BrokerRecord | None:
-        """The broker that may have a session open, by the job that ran in it last."""
-        for job in self._jobs:
-            if job.session_key == key and job.endpoint is not None:
-                return self._brokers.get(job.endpoint)
-        return None
+        """Return the broker that may have the session open: that of its last job."""
+        last = next((job for job in self._jobs if job.session_key == key), None)
+        if last is None or last.endpoint is None:
+            return None
+        return self._brokers.get(last.endpoint)
 
     async def answer(self, id: str, digest: str, result: Any) -> bool:
-        """Answer a question at its broker. False if it does not wait for an answer any more.
-        Raises `RemoteError` if the answer does not fit."""
+        """Send the answer to the broker that asked. Returns False if the question is no longer
+        open. Raises `RemoteError` if the answer is invalid."""
         found = self._questions.get(id)
-        return found is not None and await answer_question(found[0].address, id, digest, result)
+        return found is not None and await answer_question(found[0], id, digest, result)
 
     def mark_seen(self, job: str) -> None:
-        """A person has seen how a job ended."""
+        """Record that the user has seen that a job ended."""
         self._seen.add(job)
         self._tell_work()
 
     # -- changes
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send a message to every browser."""
         for listener in list(self._listeners):
             listener(message)
 
@@ -166,7 +233,7 @@ class LiveState:
         if folder != self.paths.state:
             self._brokers_changed.set()
             return
-        # Readers write to the file beside it, `-shm`, so that one says nothing.
+        # Readers write to the `-shm` file too, so ignore its changes.
         if name in (FILE_NAME, f"{FILE_NAME}-wal"):
             self._changed.set()
         elif name == SeenJobs.FILE_NAME:
@@ -177,22 +244,31 @@ class LiveState:
     # -- sessions and jobs
 
     async def _follow_store(self) -> None:
+        failed = False
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
                 await self._read()
+                failed = False
             except DragomanError as error:
-                log.warning("the session store cannot be read: %s", error)
-            # Changes of this time are read together.
-            await asyncio.sleep(READ_INTERVAL)
+                if not failed:
+                    log.warning("cannot read the session store: %s", error)
+                # Try again: the next change may not come for a long time.
+                failed = True
+                self._changed.set()
+            # Changes during the sleep are read together.
+            await asyncio.sleep(RETRY_INTERVAL if failed else READ_INTERVAL)
 
     async def _read(self) -> None:
-        sessions, jobs = await asyncio.to_thread(self._load)
+        async with self._reading:
+            await self._read_now()
+
+    async def _read_now(self) -> None:
+        sessions, jobs = await in_thread(str(self.paths.state), lambda _: self._load())
         self._sessions = {record.key: record for record in sessions}
-        # What is delegated is done in its attempts, each of which is a job with a session.
-        parents = {job.id.rpartition("-")[0] for job in jobs if _is_attempt(job)}
-        self._jobs = [job for job in jobs if job.id not in parents]
+        self._jobs = _without_parents(jobs)
+        self._shown = with_delegations(jobs)
         self._tell_work()
         for listener in list(self._store_listeners):
             listener()
@@ -202,109 +278,195 @@ class LiveState:
         with open_store(read_only=True, paths=self.paths) as store:
             return store.sessions(limit=MAX_SESSIONS), jobs
 
+    def _stored_session(self, key: str) -> SessionRecord | None:
+        with open_store(read_only=True, paths=self.paths) as store:
+            return store.session(key)
+
+    def _stored_jobs(self, key: str) -> list[JobRecord]:
+        with open_store(read_only=True, paths=self.paths) as store:
+            return _without_parents(store.jobs(session_key=key, limit=-1, texts=False))
+
     def _tell_work(self) -> None:
         now = self._summaries()
         for id, item in now.items():
             if self._work.get(id) != item:
-                self._tell({"type": "work", "item": item})
+                self.tell({"type": "work", "item": item})
         for id in self._work.keys() - now.keys():
-            self._tell({"type": "gone", "id": id})
+            self.tell({"type": "gone", "id": id})
         self._work = now
 
     def _summaries(self) -> dict[str, dict[str, Any]]:
         jobs: dict[str, list[JobRecord]] = {}
         found: dict[str, dict[str, Any]] = {}
         seen = set(self._seen.jobs)
-        for job in self._jobs:
+        for job in self._shown:
             if job.session_key:
                 jobs.setdefault(job.session_key, []).append(job)
-            elif not _is_attempt(job):
-                item = self._summary(job.id, [job], seen, waiting=False)
+            elif not is_attempt(job):
+                item = self._summary(job.id, job.peer, [job], seen, waiting=False)
                 found[job.id] = item | {"session": None, "peer": job.peer, "root": job.root}
         waiting = {question.session for _, question in self._questions.values()}
         for key, record in self._sessions.items():
-            item = self._summary(key, jobs.get(key, []), seen, waiting=key in waiting)
-            found[key] = item | {
-                "session": key,
-                "peer": record.peer,
-                "root": record.root,
-                "cwd": record.cwd,
-                "name": record.name,
-                "title": record.title,
-                "model": record.model,
-                "mode": record.mode,
-                "closedAt": record.closed_at,
-                "events": record.events,
-                "createdAt": record.created_at,
-                "updatedAt": max(record.updated_at, item["updatedAt"]),
-            }
+            own = jobs.get(key, [])
+            found[key] = self._session_item(record, own, seen, waiting=key in waiting)
         return found
 
-    def _summary(
-        self, id: str, jobs: list[JobRecord], seen: set[str], *, waiting: bool
+    def _session_item(
+        self, record: SessionRecord, jobs: list[JobRecord], seen: set[str], *, waiting: bool
     ) -> dict[str, Any]:
-        item = summary_of(id, jobs, waiting=waiting)
+        item = self._summary(record.key, record.peer, jobs, seen, waiting=waiting)
+        return item | {
+            "session": record.key,
+            "peer": record.peer,
+            "root": record.root,
+            "cwd": record.cwd,
+            "name": record.name,
+            "title": _cut(record.title),
+            "model": _cut(record.model),
+            "mode": _cut(record.mode),
+            "closedAt": record.closed_at,
+            "events": record.events,
+            "createdAt": record.created_at,
+            "updatedAt": max(record.updated_at, item["updatedAt"]),
+        }
+
+    def _summary(
+        self, id: str, peer: str, jobs: list[JobRecord], seen: set[str], *, waiting: bool
+    ) -> dict[str, Any]:
+        item = summary_of(id, jobs, waiting=waiting, parked=self.parked.get(peer))
         job = item["job"]
-        if job is not None and item["state"] in ("done", "failed"):
+        if job is not None and item["state"] in ("done", "failed", "parked"):
             job["unseen"] = (job["endedAt"] or 0.0) >= self._since and job["id"] not in seen
         return item
 
     # -- brokers and their questions
 
+    async def _find_brokers(self) -> None:
+        paths = self.paths
+        brokers, addresses = await in_thread(
+            str(paths.runtime), lambda _: (list_brokers(paths), question_sockets.addresses(paths))
+        )
+        for record in brokers:
+            if not record.draining and record.name not in self._brokers:
+                self._brokers[record.name] = record
+                self._tasks.start(self._follow_broker(record), f"watch {record.name}")
+        for address in addresses:
+            if address not in self._runs:
+                self._runs.add(address)
+                self._tasks.start(self._follow_run(address), f"watch {address}")
+
     async def _follow_brokers(self) -> None:
         while True:
             await self._brokers_changed.wait()
             self._brokers_changed.clear()
-            for record in await asyncio.to_thread(list_brokers, self.paths):
-                if not record.draining and record.name not in self._brokers:
-                    self._brokers[record.name] = record
-                    self._tasks.start(self._follow_broker(record), f"watch {record.name}")
-            # A broker writes its record several times when it starts.
+            try:
+                await self._find_brokers()
+            except FileFailed as error:
+                log.warning("cannot list the brokers: %s", error)
+            # A starting broker writes its record several times.
             await asyncio.sleep(READ_INTERVAL)
 
     async def _follow_broker(self, record: BrokerRecord) -> None:
-        """Watch one broker until it ends. What it does not tell any more is gone."""
+        """Watch one broker until it ends."""
+        try:
+            await self._follow(
+                record.address, record.name, peer=record.peer, workspace=record.workspace
+            )
+        except (ConnectError, ConnectionLost) as error:
+            log.debug("cannot watch broker %s: %s", record.name, error)
+        except DragomanError as error:
+            log.info("cannot follow the questions of broker %s: %s", record.name, error)
+        await asyncio.sleep(RETRY_INTERVAL)
+        del self._brokers[record.name]
+        # This starts watching it again if it is still running.
+        self._brokers_changed.set()
+
+    async def _follow_run(self, address: str) -> None:
+        """Watch a run without a broker until it ends."""
+        failed = 0
+
+        def reached() -> None:
+            nonlocal failed
+            failed = 0
+
+        while failed < MAX_REFUSED:
+            failed += 1
+            try:
+                await self._follow(address, "of a run", on_reached=reached)
+            except (ConnectError, ConnectionLost) as error:
+                # The run has ended, was killed, or does not listen yet.
+                log.debug("cannot watch the run at %s: %s", address, error)
+            except DragomanError as error:
+                # The run is alive and would answer the same again.
+                log.info("cannot follow the questions of the run at %s: %s", address, error)
+                return
+            await asyncio.sleep(READ_INTERVAL)
+        question_sockets.forget_address(self.paths, address)
+        self._runs.discard(address)
+
+    async def _follow(
+        self,
+        address: str,
+        name: str,
+        *,
+        peer: str = "",
+        workspace: str = "",
+        on_reached: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Follow the questions at an address. After a reconnect, only the questions it reports
+        then are kept."""
+        about = Watched(peer=peer, workspace=workspace)
 
         def asked(shown: ShownQuestion) -> None:
-            question = open_question(shown, record)
+            question = open_question(shown, peer=about.peer, workspace=about.workspace)
             if question is None:
-                log.warning("a question of %s cannot be read", record.name)
+                log.warning("invalid question from %s", about.peer)
                 return
-            self._questions[question.id] = (record, question)
-            self._tell({"type": "question", "question": msgspec.to_builtins(question)})
+            self._questions[question.id] = (address, question)
+            self.tell({"type": "question", "question": msgspec.to_builtins(question)})
             self._tell_work()
 
         def settled(id: str, by: str) -> None:
             if self._questions.pop(id, None) is not None:
-                self._tell({"type": "settled", "id": id, "by": by})
+                self.tell({"type": "settled", "id": id, "by": by})
                 self._tell_work()
 
         def forget() -> None:
-            for id in [id for id, (each, _) in self._questions.items() if each is record]:
+            for id in [id for id, (each, _) in self._questions.items() if each == address]:
                 settled(id, "broker")
+
+        def connected(found: Watched) -> None:
+            forget()
+            about.peer = peer or found.peer
+            about.workspace = workspace or found.workspace
+            on_reached()
 
         try:
             await watch_questions(
-                record.address,
-                record.name,
+                address,
+                name,
                 answers=self._answers,
                 on_question=asked,
                 on_settled=lambda over: settled(over.id, over.by),
-                on_connected=forget,
+                on_connected=connected,
             )
-        except (ConnectError, ConnectionLost) as error:
-            log.debug("the broker %s is not watched: %s", record.name, error)
-        except DragomanError as error:
-            log.info("the questions of the broker %s are not shown: %s", record.name, error)
-        forget()
-        await asyncio.sleep(RETRY_INTERVAL)
-        del self._brokers[record.name]
-        # It is watched again if it is still there.
-        self._brokers_changed.set()
+        finally:
+            forget()
+
+
+def _without_parents(jobs: list[JobRecord]) -> list[JobRecord]:
+    """Return the jobs without delegations that have attempts. Each attempt is a job with a
+    session."""
+    parents = {job.id.rpartition("-")[0] for job in jobs if is_attempt(job)}
+    return [job for job in jobs if job.id not in parents]
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_TITLE]
 
 
 class SeenJobs:
-    """Which ends of jobs a person has seen, in a file, so that all browsers agree."""
+    """The ended jobs that the user has seen, stored in a file so that all browsers agree."""
 
     FILE_NAME = "console-seen.json"
 
@@ -325,60 +487,3 @@ class SeenJobs:
             if job not in jobs:
                 kept = [*jobs, job][-MAX_SEEN:]
                 write_file(self._path, msgspec.json.encode(kept) + b"\n", mode=0o600)
-
-
-def _is_attempt(job: JobRecord) -> bool:
-    return job.id.count("-") > 1
-
-
-def summary_of(id: str, jobs: list[JobRecord], *, waiting: bool) -> dict[str, Any]:
-    """What is done in a session, of its jobs, the newest first."""
-    running = next((job for job in reversed(jobs) if job.state == "running"), None)
-    queued = [job for job in jobs if job.state == "queued"]
-    ended = [job for job in jobs if job.state == "ended"]
-    last = max(ended, key=lambda job: job.ended_at or 0.0, default=None)
-    if running is not None:
-        state = "waiting" if waiting else "working"
-    elif queued:
-        state = "queued"
-    elif last is None or last.outcome in CALM:
-        state = "idle"
-    else:
-        state = "done" if last.outcome in GOOD else "failed"
-    shown = running or (queued[-1] if queued else last)
-    times = [job.ended_at or job.started_at or job.created_at for job in jobs]
-    return {
-        "id": id,
-        "state": state,
-        "queued": len(queued),
-        "job": None if shown is None else _job(shown),
-        "cost": _cost(ended),
-        "createdAt": min((job.created_at for job in jobs), default=0.0),
-        "updatedAt": max(times, default=0.0),
-    }
-
-
-def _job(job: JobRecord) -> dict[str, Any]:
-    failure = (job.failure or {}).get("message")
-    return {
-        "id": job.id,
-        "state": job.state,
-        "outcome": job.outcome,
-        "prompt": job.prompt[:MAX_PROMPT],
-        "failure": None if failure is None else str(failure)[:MAX_PROMPT],
-        "createdAt": job.created_at,
-        "startedAt": job.started_at,
-        "endedAt": job.ended_at,
-    }
-
-
-def _cost(jobs: list[JobRecord]) -> dict[str, Any] | None:
-    """What a session has cost, where its turns say so, in their first unit."""
-    costs = [cost for job in jobs if isinstance(cost := (job.usage or {}).get("cost"), dict)]
-    unit = next((cost.get("unit") for cost in costs), None)
-    amounts = [
-        cost["amount"]
-        for cost in costs
-        if cost.get("unit") == unit and isinstance(cost.get("amount"), int | float)
-    ]
-    return {"amount": round(sum(amounts), 6), "unit": unit} if amounts else None

@@ -1,34 +1,41 @@
-"""Questions of agents as the page shows them: what would be done, and which answers there are.
+"""Questions of agents as the page shows them: the requested action and the possible answers.
 
-Free of any dialect's spelling, like events. `broker.client.question_watch` fetches them.
+Like events, they do not depend on a dialect. `broker.client.question_watch` receives them.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.client.tool_input import told_of
+from dragoman.client.tool_input import ToolInput, told_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.protocol import ShownQuestion
-    from dragoman.broker.records import BrokerRecord
 
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 
 MAX_TEXT: Final = 200_000
-"""Characters of a text that the page gets of one question."""
+"""Maximum length of each text of a question that is sent to the page, in characters."""
 
+MAX_DIFFS: Final = 100
+MAX_DIFF_TEXT: Final = 2_000_000
+"""Maximum number of file changes of one question, and maximum total length of their texts, in
+characters."""
 
 MAX_PATHS: Final = 200
+MAX_PATH: Final = 4096
+MAX_OPTIONS: Final = 50
+MAX_OPTION_ID: Final = 1000
 
 
 class QuestionOption(Struct, rename="camel"):
-    """One answer to a permission."""
+    """A possible answer to a permission request."""
 
     id: str
     name: str
@@ -36,7 +43,7 @@ class QuestionOption(Struct, rename="camel"):
 
 
 class QuestionDiff(Struct, rename="camel"):
-    """A change of a file that is asked about."""
+    """A file change that needs permission."""
 
     path: str
     old_text: str | None
@@ -44,29 +51,37 @@ class QuestionDiff(Struct, rename="camel"):
 
 
 class OpenPermission(Struct, rename="camel", kw_only=True, tag="permission", tag_field="type"):
-    """A permission that waits for a person."""
+    """A permission request that waits for the user."""
 
     id: str
     digest: str
     peer: str
     workspace: str
     session: str
-    """The key of the session."""
+    """The session key."""
     job: str | None
     asked_at: float
     title: str
     tool_kind: str
     command: str | None = None
+    cwd: str | None = None
+    """The directory of the command, if the request names one."""
     paths: list[str] = []
     diffs: list[QuestionDiff] = []
+    more_diffs: int = 0
+    """Number of file changes that are not in `diffs`."""
+    notes: list[str] = []
+    """Other facts for the decision, such as that the command is not shown."""
     text: str = ""
-    """What else the agent says of it."""
+    """Additional text from the agent."""
     input: Any = None
+    input_is_shown: bool = False
+    """Whether the other fields show all of `input`."""
     options: list[QuestionOption] = []
 
 
 class OpenForm(Struct, rename="camel", kw_only=True, tag="form", tag_field="type"):
-    """A question with a form, or with a page to open, that waits for a person."""
+    """A question with a form, or with a page to open, that waits for the user."""
 
     id: str
     digest: str
@@ -81,13 +96,15 @@ class OpenForm(Struct, rename="camel", kw_only=True, tag="form", tag_field="type
     url: str | None = None
 
 
-def open_question(shown: ShownQuestion, broker: BrokerRecord) -> OpenPermission | OpenForm | None:
-    """A question as the page shows it; None if it cannot be read."""
+def open_question(
+    shown: ShownQuestion, *, peer: str, workspace: str
+) -> OpenPermission | OpenForm | None:
+    """Convert a question for the page. Returns None if it cannot be decoded."""
     about: dict[str, Any] = {
         "id": shown.id,
         "digest": shown.digest,
-        "peer": broker.peer,
-        "workspace": broker.workspace,
+        "peer": peer,
+        "workspace": workspace,
         "session": shown.key,
         "job": shown.job,
         "asked_at": shown.asked_at,
@@ -102,39 +119,58 @@ def open_question(shown: ShownQuestion, broker: BrokerRecord) -> OpenPermission 
 
 def _permission(asked: acp.RequestPermissionRequest, about: dict[str, Any]) -> OpenPermission:
     call = asked.tool_call
-    diffs: list[QuestionDiff] = []
-    texts: list[str] = []
-    for item in call.content or ():
-        if isinstance(item, acp.Diff):
-            old = None if item.old_text is None else _cut(item.old_text)
-            diffs.append(QuestionDiff(item.path, old, _cut(item.new_text)))
-        elif isinstance(block := getattr(item, "content", None), acp.TextContent):
-            texts.append(block.text)
-    once = {str(option.kind) for option in asked.options if str(option.kind).endswith("_once")}
+    told = told_of(call)
+    kind = str(call.kind or "other")
+    changes = [item for item in call.content or () if isinstance(item, acp.Diff)]
+    blocks = [getattr(item, "content", None) for item in call.content or ()]
+    diffs = _diffs(changes)
+    texts = [text for each in diffs for text in (each.old_text, each.new_text) if text is not None]
+    notes = []
+    if told.hidden:
+        notes.append("It runs a command that the agent does not show.")
+    elif kind == "execute" and not told.runs:
+        notes.append("The agent names no command; its title may be one.")
+    if told.tainted:
+        notes.append("The command has its own environment or input.")
     return OpenPermission(
         **about,
         title=_cut(call.title or "", 2_000),
-        tool_kind=str(call.kind or "other"),
-        command=_command(call),
-        paths=list(dict.fromkeys(told_of(call).paths))[:MAX_PATHS],
+        tool_kind=_cut(kind, 100),
+        command=_command(told),
+        cwd=None if told.cwd is None else _cut(told.cwd, MAX_PATH),
+        paths=[_cut(path, MAX_PATH) for path in dict.fromkeys(told.paths)][:MAX_PATHS],
         diffs=diffs,
-        text=_cut("\n".join(texts)),
+        more_diffs=len(changes) - len(diffs),
+        notes=notes,
+        text=_cut("\n".join(b.text for b in blocks if isinstance(b, acp.TextContent))),
         input=_small(call.raw_input),
+        input_is_shown=told.is_shown_by(texts),
         options=[
-            QuestionOption(option.option_id, _cut(option.name, 200), str(option.kind))
+            QuestionOption(option.option_id, _cut(option.name, 200), _cut(str(option.kind), 100))
             for option in asked.options
-            # What decides more than this one question is not answered from another surface.
-            if str(option.kind).replace("_always", "_once") not in once
-            or str(option.kind).endswith("_once")
-        ],
+            if len(option.option_id) <= MAX_OPTION_ID
+        ][:MAX_OPTIONS],
     )
 
 
-def _command(call: acp.ToolCallUpdate) -> str | None:
-    told = told_of(call)
-    if told.lines:
-        return _cut("\n".join(told.lines))
-    return None if told.argv is None else _cut(" ".join(told.argv))
+def _diffs(changes: list[acp.Diff]) -> list[QuestionDiff]:
+    found: list[QuestionDiff] = []
+    left = MAX_DIFF_TEXT
+    for item in changes[:MAX_DIFFS]:
+        old = None if item.old_text is None else _cut(item.old_text)
+        new = _cut(item.new_text)
+        left -= len(old or "") + len(new)
+        if left < 0:
+            break
+        found.append(QuestionDiff(_cut(item.path, MAX_PATH), old, new))
+    return found
+
+
+def _command(told: ToolInput) -> str | None:
+    """Return the commands as lines. A command given as a list of arguments is quoted, to show where
+    each argument begins."""
+    lines = [*told.lines, *([] if told.argv is None else [shlex.join(told.argv)])]
+    return _cut("\n".join(lines)) if lines else None
 
 
 def _form(asked: Any, about: dict[str, Any]) -> OpenForm | None:
@@ -146,15 +182,15 @@ def _form(asked: Any, about: dict[str, Any]) -> OpenForm | None:
         message=_cut(str(asked.get("message") or ""), 20_000),
         mode=str(asked.get("mode") or "form"),
         schema=_small(asked.get("requestedSchema")),
-        url=url if isinstance(url, str) else None,
+        url=_cut(url, 4_000) if isinstance(url, str) else None,
     )
 
 
 def _small(value: Any) -> Any:
-    """A value that is not too large to show."""
+    """Return the value, or its size as text if it is too large to show."""
     size = len(msgspec.json.encode(value, enc_hook=str))
     return value if size <= MAX_TEXT else f"{size} bytes"
 
 
 def _cut(text: str, size: int = MAX_TEXT) -> str:
-    return text if len(text) <= size else f"{text[:size]} … ({len(text) - size} characters more)"
+    return text if len(text) <= size else f"{text[:size]} … ({len(text) - size} more characters)"

@@ -1,9 +1,9 @@
 """Delegate a prompt to the best available peer, with retry, fallback and a full report.
 
 `request` says what is wanted, `collect_facts` and `candidates` which peers can do it, `routing`
-decides the order, `execution` runs the attempts, `journal` records them, `result` holds
-the outcome. Public names are imported on first use, so that a decision alone loads no code that
-connects to a peer.
+decides the order, `execution` runs the attempts, `executor_run` has them run on another machine,
+`journal` records them, `result` holds the outcome. Public names are imported on first use, so that
+a decision alone loads no code that connects to a peer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dragoman.delegation.candidates import decide_for
-    from dragoman.delegation.execution import DelegationListener, delegate, delegate_request
+    from dragoman.delegation.execution import delegate, delegate_request
+    from dragoman.delegation.executor import Executor
+    from dragoman.delegation.listener import DelegationListener
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
     from dragoman.delegation.result import Delegation
     from dragoman.runs.run_values import CancelHandle
 
 LATER: Final = {
     "Assigned": f"{__name__}.request",
-    "DelegationListener": f"{__name__}.execution",
+    "DelegationListener": f"{__name__}.listener",
+    "Executor": f"{__name__}.executor",
     "Delegation": f"{__name__}.result",
     "CancelHandle": "dragoman.runs.run_values",
     "DelegationRequest": f"{__name__}.request",
@@ -36,6 +39,7 @@ __all__ = [
     "Delegation",
     "CancelHandle",
     "DelegationRequest",
+    "Executor",
     "decide_for",
     "delegate",
     "delegate_request",

@@ -1,37 +1,39 @@
-"""Run one attempt: choose its directory, run the turn, see what changed, run the check, report.
+"""Run one attempt: choose its directory, run the turn, detect changes, run the check, report.
 
 An attempt works in the workspace or in a git worktree, whose changes become a patch. The turn
-itself is in `runs.run` and `local_model`; which peer to try, retry and fallback are in
-`execution`. A peer's failure is returned as a report and never raised.
+itself is in `runs.run`, `host_attempt` and `local_model`; which peer to try, retry and fallback are
+in `execution`. A peer's failure is returned as a report and never raised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
+from dragoman.broker.endpoint import console_is_open
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.catalogue.session_settings import with_settings
 from dragoman.client.budgets import Budgets
-from dragoman.client.options import ConnectOptions
 from dragoman.delegation import permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.collect_facts import LOCAL, local_model
+from dragoman.delegation.host_attempt import HostTurn
 from dragoman.delegation.learning import outcome_of_error
 from dragoman.delegation.local_model import LocalModel, ask
+from dragoman.delegation.peer_request import peer_request
 from dragoman.delegation.prices import Price, price
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
 from dragoman.delegation.spending_limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.delegation.unfinished_turn import unrest
-from dragoman.delegation.worktree.check_command import run_check
+from dragoman.delegation.worktree.check_command import CHECK_TIMEOUT, run_check
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.patch import stat_of
@@ -40,26 +42,33 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.policy import Policy, allows_everything, unattended
+from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
 from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
-from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
 from dragoman.store.ledger.records import RuntimeRole
+from dragoman.store.values import FREE, UNKNOWN, Charge
 
 if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire
     from dragoman.client.permissions import Permit
     from dragoman.runs.lineage import Lineage
 
 WORKTREES: Final = "worktrees"
 """Directory of the worktrees, below the state directory."""
 
+LATE_LOOK_TIMEOUT: Final = 0.5
+"""Seconds to look for changed files after the deadline. With the time to end the agent, a command
+stays within two seconds of its time limit, also in a large workspace."""
+
 
 def runtime_role(peer: str) -> RuntimeRole:
-    """Host for scout and the local model, which are part of dragoman; peer for all others."""
+    """Return the role of a peer: host for scout and the local model, which are part of dragoman,
+    and peer for all others."""
     return "host" if peer == LOCAL or peer in ALWAYS_ENABLED else "peer"
 
 
@@ -71,11 +80,14 @@ class AttemptSetup:
     place: RunContext
     job: str
     lineage: Lineage
-    """The lineage that the peer of this job gets."""
+    """The lineage to pass to the peer of this job."""
     ceilings: permission_ceiling.Ceilings
     caller: Permit | None
+    inquire: Inquire | None
     prices: Mapping[str, Price]
     cancel: CancelHandle
+    deadline: Deadline | None
+    """When all attempts must have ended."""
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
@@ -99,7 +111,7 @@ class Attempt:
         self.seen = RunResult()
         self.workspace_fault = False
         """Whether the workspace kept the peer from being prompted, or its work cannot be taken out
-        of the worktree. It is then not the peer's fault."""
+        of the worktree. Neither is the peer's fault."""
         self.misused = False
         """Whether the peer was never prompted because it cannot do what was requested, such as use
         a model that it does not have. This is not the peer's fault either."""
@@ -108,16 +120,22 @@ class Attempt:
         self._started_at = setting.clock()
         self._known: AttemptReport | None = None
         self._copy: Path | None = None
+        self._root: Path | None = None
+        """The directory that tool calls name their files from, if it is on another machine."""
         self._kept: Path | None = None
         self._enforced: Enforced
         self._adapter: AdapterWork | None = None
         self._approver: Approver | None = None
+        self._cost: Charge | None = None
+        """The cost, if it is known before the turn."""
 
     async def run(self) -> AttemptReport:
         """Run the attempt and report on it. A peer's failure is in the report and never raised."""
         setting = self.setting
         if self.candidate.peer == LOCAL:
             return await self._ask_local()
+        if self.candidate.host is not None:
+            return await self._on_host()
         try:
             way = way_to(
                 self.candidate.peer,
@@ -126,6 +144,8 @@ class Attempt:
                 environ=setting.place.environ,
             )
             way = with_settings(way, setting.request.session)
+            if way.descriptor is not None and way.descriptor.free:
+                self._cost = FREE
             self._adapter = adapter_work(way.name, setting.place, role=setting.request.role)
             own = setting.place.config.settings.for_peer(way.name)
             self._enforced = enforce(
@@ -139,7 +159,10 @@ class Attempt:
             return self._without_turn(error, Changed())
         try:
             if setting.request.isolate:
-                return await self._in_copy(self._enforced.way)
+                return await self._in_copy(
+                    lambda workspace: self._try(self._enforced.way, workspace),
+                    apply=setting.request.apply,
+                )
             return await self._in_place(self._enforced.way)
         except DragomanError as error:
             # The worktree or a snapshot failed; the turn handles its own errors.
@@ -152,8 +175,11 @@ class Attempt:
             return self._stuck(error)
 
     def _stuck(self, error: DragomanError) -> AttemptReport:
-        """The turn is over, but its changes cannot be taken out of the worktree or applied. The
-        work counts as failed, and it is not the peer's fault."""
+        """Return the report for a turn whose changes cannot be taken out of the worktree or
+        applied.
+
+        The work counts as failed, but it is not the peer's fault.
+        """
         self.workspace_fault = True
         copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
@@ -169,18 +195,60 @@ class Attempt:
         )
 
     async def _in_place(self, way: LaunchSpec) -> AttemptReport:
-        workspace = self.setting.request.workspace
-        before = await Snapshot.take(workspace)
+        workspace, deadline = self.setting.request.workspace, self.setting.deadline
+        before = Snapshot.take(workspace)
+        if deadline is None:
+            taken = await before
+        else:
+            taken = await deadline.limit(before, lambda: f"reading {workspace}")
         ended_at = await self._try(way, workspace)
-        changed = changes(before, await Snapshot.take(workspace))
+        changed = await self._changes_since(taken, workspace)
         self._known = report = self._report(ended_at, changed, workspace)
         return await self._checked(report, workspace)
 
-    async def _in_copy(self, way: LaunchSpec) -> AttemptReport:
+    async def _changes_since(self, before: Snapshot, workspace: Path) -> Changed | None:
+        """Return what changed in the workspace; None if that takes too long after the deadline."""
+        left = self._seconds_left
+        try:
+            async with asyncio.timeout(None if left is None else left + LATE_LOOK_TIMEOUT):
+                return changes(before, await Snapshot.take(workspace))
+        except TimeoutError:
+            self.setting.on_notice("what it changed is unknown: no time was left to check")
+            return None
+
+    async def _on_host(self) -> AttemptReport:
+        """Work on another machine, in a copy of the workspace. What changed there is applied here
+        by the rules of isolated work, so a failure leaves nothing behind."""
+        setting, request = self.setting, self.setting.request
+
+        async def work(worktree: Path) -> float:
+            turn = HostTurn(setting, self.candidate, policy=self._policy(), seen=self.seen)
+            self._root = Path(await turn.run(worktree))
+            return setting.clock()
+
+        try:
+            return await self._in_copy(work, apply=request.apply or not request.isolate)
+        except DragomanError as error:
+            if self.seen.result is None:
+                return self._without_turn(self.seen.error or error, Changed())
+            report = self._known or self._report(setting.clock(), Changed(), request.workspace)
+            outcome, failure = outcome_of_error(error)
+            return structs.replace(
+                report,
+                isolated=True,
+                outcome=outcome if report.outcome.good else report.outcome,
+                failure=report.failure or failure,
+                error_class=report.error_class or error.error_class,
+                patch=None if self._kept is None else str(self._kept),
+            )
+
+    async def _in_copy(
+        self, work: Callable[[Path], Awaitable[float]], *, apply: bool
+    ) -> AttemptReport:
         request, place = self.setting.request, self.setting.place
         isolation = Isolation(request.workspace, folder=place.paths.state / WORKTREES)
         try:
-            return await self._in_worktree(isolation, way)
+            return await self._in_worktree(isolation, work, apply=apply)
         except asyncio.CancelledError:
             if self._known is not None and isolation.kept is not None:
                 self._known = structs.replace(self._known, patch=str(isolation.kept))
@@ -188,18 +256,19 @@ class Attempt:
         finally:
             self._kept = isolation.kept
 
-    async def _in_worktree(self, isolation: Isolation, way: LaunchSpec) -> AttemptReport:
-        request = self.setting.request
+    async def _in_worktree(
+        self, isolation: Isolation, work: Callable[[Path], Awaitable[float]], *, apply: bool
+    ) -> AttemptReport:
         async with isolation:
             self._copy = workspace = isolation.workspace
-            ended_at = await self._try(way, workspace)
+            ended_at = await work(workspace)
             changed = Changed(files=await isolation.files())
             report = structs.replace(
                 self._report(ended_at, changed, workspace), isolated=True, patch_top=isolation.top
             )
             self._known = report
             report = await self._checked(report, workspace)
-            if report.ok and request.apply and not report.outside:
+            if apply and not report.patch_obstacle():
                 return structs.replace(report, applied=await isolation.apply())
             # Changes are never lost, even if they are not to be applied.
             kept = await isolation.save()
@@ -229,7 +298,7 @@ class Attempt:
         self.seen = await ask_local(
             model,
             setting.request.prompt,
-            budgets=tightened(settings.budgets(), [settings.limits], setting.request.timeout),
+            budgets=tightened(settings.budgets(), [settings.limits], self._seconds_left),
             environ=setting.place.environ,
             clock=setting.clock,
             on_event=setting.on_event,
@@ -237,31 +306,27 @@ class Attempt:
         report = self._report(setting.clock(), Changed(), setting.request.workspace)
         return await self._checked(report, setting.request.workspace)
 
+    @property
+    def _seconds_left(self) -> float | None:
+        deadline = self.setting.deadline
+        return None if deadline is None else deadline.left
+
     def _policy(self) -> Policy:
         setting = self.setting
         return permission_ceiling.policy_for(
             setting.place.config.settings,
             self.candidate.peer,
             wished=setting.request.permissions,
-            attended=setting.caller is not None,
+            # A person at the console can be asked as well.
+            attended=setting.caller is not None or console_is_open(setting.place.paths.runtime),
             ceilings=setting.ceilings,
         )
 
     def _run_request(self, way: LaunchSpec, workspace: Path) -> RunRequest:
         setting, name = self.setting, self.candidate.peer
-        request, config = setting.request, setting.place.config
-        settings = config.settings
+        request, settings = setting.request, setting.place.config.settings
         own = settings.for_peer(name)
         policy = self._policy()
-        self._approver = approver = Approver(
-            policy,
-            name,
-            str(workspace),
-            role=request.role,
-            caller=setting.caller,
-            ask_before_preset=policy.preset == "ask",
-            titled=way.quirks.command_titles,
-        )
         # A turn in a worktree must not outlive this process: nothing would use its result.
         warm = settings.warm and not (request.cold or request.isolate or self._adapter)
         limits = [settings.limits, own.limits]
@@ -273,37 +338,37 @@ class Attempt:
                 return None
             return Failure(crossed, ErrorKind.QUOTA, OVER_BUDGET, False, None)
 
-        return RunRequest(
-            peer=name,
-            enforced=self._enforced,
-            adapter=self._adapter,
+        usual = peer_request(
+            way,
+            place=setting.place,
             workspace=workspace,
+            policy=policy,
+            lineage=setting.lineage,
+            adapter=self._adapter,
+            warm=warm,
+            caller=setting.caller,
+            ask_before_preset=policy.preset == "ask",
+            enforced=self._enforced,
+            role=request.role,
+        )
+        self._approver = usual.approver
+        return structs.replace(
+            usual,
             project=request.workspace,
             prompt=[Text(prefixed(request.prompt, request.role, way))],
             attach=lambda can: request.attach(workspace, can),
             job=self.id,
             once=True,
-            mode=own.mode,
             model=self.candidate.model or own.model,
             model_strict=request.model is not None or self.candidate.model is None,
-            approver=approver,
-            unattended=unattended(policy, peer=name, role=request.role),
-            budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
+            budgets=tightened(usual.budgets, limits, self._seconds_left),
+            deadline=setting.deadline,
             limit=limit,
             still_running=lambda peer, session: unrest(peer, session, setting.place.paths),
             meta=setting.lineage.meta(),
             trace=self._trace,
-            warm=warm,
-            ttl=config.chosen_ttl,
-            max_idle=settings.max_idle_brokers,
-            paths=setting.place.paths,
-            options=ConnectOptions(
-                inherit=own.env,
-                env={
-                    **setting.lineage.environment(warm=warm),
-                    **permission_ceiling.environment(policy, peer=name, role=request.role),
-                },
-                max_line_size=settings.max_line_size,
+            options=structs.replace(
+                usual.options, inquire=setting.inquire, visits=setting.inquire is not None
             ),
             # The snapshots before and after the turn show what it changed.
             watch_changes=False,
@@ -314,7 +379,7 @@ class Attempt:
     # -- the report
 
     def torn(self) -> AttemptReport:
-        """Report of an attempt that was cancelled while no turn was running."""
+        """Return the report of an attempt that was cancelled while no turn was running."""
         setting = self.setting
         interrupted = DragomanError("it was interrupted")
         if self._known is not None:
@@ -348,8 +413,8 @@ class Attempt:
             changed=changed,
             unenforced=seen.unenforced or None,
             violations=self._violations(changed, workspace),
-            outside=outside_writes(seen.view.tools.values(), [workspace]),
-            cost=price(model, result.usage, self.setting.prices),
+            outside=outside_writes(seen.view.tools.values(), [self._root or workspace]),
+            cost=self._cost or price(model, result.usage, self.setting.prices),
             first_event_at=seen.first_event_at,
         )
 
@@ -383,6 +448,7 @@ class Attempt:
             **self._always(self.setting.clock() if ended_at is None else ended_at),
             may_have_run=self.seen.prompted and error.may_have_run,
             changed=changed,
+            cost=self._cost or UNKNOWN,
         )
 
     def _always(self, ended_at: float) -> dict[str, Any]:
@@ -392,6 +458,7 @@ class Attempt:
             "role": self.setting.request.role,
             "reason": self._reason,
             "runtime_role": runtime_role(candidate.peer),
+            "machine": candidate.host,
             "tier": candidate.tier,
             "asked_model": candidate.model,
             "started_at": self._started_at,
@@ -403,11 +470,13 @@ class Attempt:
         request = self.setting.request
         settings = self.setting.place.config.settings
         command = settings.check if request.check is None else request.check
-        # The denied action may not have been needed: the check says whether the work is good.
+        # The denied action may not have been needed; the check decides whether the work is good.
         over = report.outcome in (Outcome.OK, Outcome.DENIED)
         if not command or not over or self.setting.cancel.pulled:
             return report
-        return structs.replace(report, check=await run_check(command, workspace))
+        left = self._seconds_left
+        limit = CHECK_TIMEOUT if left is None else min(max(left, 0.1), CHECK_TIMEOUT)
+        return structs.replace(report, check=await run_check(command, workspace, timeout=limit))
 
 
 class _Forward(RunListener):
@@ -424,8 +493,10 @@ class _Forward(RunListener):
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
-    """The prompt for a role, with the slash command in front that the peer needs for it. A
-    Python adapter adds its own prefixes."""
+    """Return the prompt for a role, preceded by the slash command that the peer needs for it.
+
+    A Python adapter adds its own prefixes.
+    """
     if way.descriptor is None or way.has_adapter:
         return prompt
     prefix = way.descriptor.role_prefixes.get(role, "")

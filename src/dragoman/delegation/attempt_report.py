@@ -1,7 +1,7 @@
-"""Report of one attempt: outcome, text, changed files, denials, check, tokens, cost. Text and JSON.
+"""Report of one attempt: outcome, text, changed files, denials, check, tokens, cost.
 
-Collects nothing itself: `client` supplies the turn, `worktree` the changed files, `prices` the
-cost. `obstacle` says why no fallback may follow; `execution` decides.
+Formats it as text and JSON. Collects nothing itself: `client` supplies the turn, `worktree` the
+changed files, `prices` the cost. `obstacle` says why no fallback may follow; `execution` decides.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure, FileChange
 from dragoman.events.words import FileOp, Outcome
 from dragoman.store.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
-from dragoman.store.values import UNKNOWN, Charge, Provenance
+from dragoman.store.values import FREE, UNKNOWN, Charge, Provenance
 
 ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
 """Context at the start: none, the peer's own session, or a replayed transcript."""
 
 SHOWN_FILES: Final = 20
-"""Number of files listed in the text; the JSON has all of them."""
+"""Maximum number of files listed in the text; the JSON has all of them."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Number of stderr lines in the text: a traceback ends with what counts."""
+"""Maximum number of stderr lines in the text: a traceback ends with what counts."""
 
 SHOWN_STDERR_WIDTH: Final = 500
-"""Characters of such a line."""
+"""Maximum length of such a line, in characters."""
 
 _SIGNS: Final = {FileOp.ADD: "+", FileOp.DELETE: "-"}
 
@@ -48,6 +48,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
     """Why this peer was tried."""
     runtime_role: RuntimeRole = "peer"
+    machine: str | None = None
+    """The machine on which the peer worked; None is this one."""
     tier: str | None = None
     asked_model: str | None = None
     model: str | None = None
@@ -55,13 +57,13 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     outcome: Outcome
     text: str = ""
     truncated: bool = False
-    """Whether the peer said more than `text`, which was too long."""
+    """Whether the peer's answer was too long and `text` is only part of it."""
     stop: str = ""
     """The peer's own stop reason."""
     failure: Failure | None = None
     stderr_tail: str = ""
-    """The end of the peer's stderr, redacted, if it reported an internal error: such an error
-    is only a number, and stderr says what happened."""
+    """The end of the peer's stderr, redacted, if it reported an internal error: the error itself is
+    only a number, and stderr shows what happened."""
     error_class: str | None = None
     may_have_run: bool = False
     """Whether the prompt may have reached a model before it failed."""
@@ -81,7 +83,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     cost: Charge = UNKNOWN
     context: ContextState = "fresh"
     isolated: bool = False
-    """Whether it worked in a worktree, which is removed."""
+    """Whether it worked in a worktree, which has been removed."""
     patch: str | None = None
     """Path of the patch with its changes, if it was kept."""
     patch_stat: tuple[FileStat, ...] = ()
@@ -117,9 +119,11 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return self.changed.files if self.changed is not None else ()
 
     def obstacle(self) -> str | None:
-        """Why no other peer may be tried after this attempt; None if it left no changes behind.
+        """Return why no other peer may be tried after this attempt, or None if it left no changes
+        behind.
 
-        Unknown counts as changed: another attempt on top of a partial change would hide both.
+        An unknown state counts as changed: another attempt on top of a partial change would hide
+        both.
         """
         if self.outside:
             return f"it wrote outside the workspace: {_listed(self.outside)}"
@@ -136,9 +140,20 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
             return f"it cannot be proved that it changed nothing{notes and ': ' + notes}"
         return None
 
+    def patch_obstacle(self) -> str:
+        """Return why its patch must not be applied, or an empty string if it may. `delegate
+        --apply` and a review apply a patch only if this is empty."""
+        if not self.outcome.good:
+            return f"the turn ended as {self.outcome.value.replace('_', ' ')}"
+        if self.check is not None and not self.check.ok:
+            return f"the check failed: {self.check.command}"
+        if self.outside:
+            return f"it wrote outside the workspace: {_listed(self.outside)}"
+        return ""
+
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON, with the derived values."""
-        # The data that a peer adds to an error may not be JSON, and may be secret.
+        """Return the report as JSON, with the derived values."""
+        # The data that a peer adds to an error might not be JSON, and might be secret.
         failure = self.failure and msgspec.structs.replace(self.failure, data=None)
         bare = msgspec.structs.replace(self, failure=failure)
         value: dict[str, Any] = msgspec.to_builtins(bare)
@@ -157,7 +172,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return value
 
     def lines(self) -> list[str]:
-        """The report for people, without the answer itself."""
+        """Format the report for people, without the answer itself."""
         return list(_lines(self))
 
 
@@ -170,7 +185,10 @@ def report_of(
     ended_at: float,
     **more: Any,
 ) -> AttemptReport:
-    """The report of a turn that has a result; `more` are the fields that the turn cannot know."""
+    """Return the report of a turn that has a result.
+
+    `more` has the fields that the turn does not know.
+    """
     error = result.error
     values: dict[str, Any] = {
         "outcome": result.outcome,
@@ -179,7 +197,8 @@ def report_of(
         "stop": result.stop,
         "failure": result.failure,
         "error_class": None if error is None else error.error_class,
-        # Once a turn has begun the prompt is sent; only an error can say that it never arrived.
+        # Once a turn has begun, the prompt counts as sent; only an error can show that it never
+        # arrived.
         "may_have_run": True if error is None else error.may_have_run,
         "denials": result.denials,
         "approvals": result.approvals,
@@ -200,7 +219,8 @@ def report_of_error(
     ended_at: float,
     **more: Any,
 ) -> AttemptReport:
-    """The report of an attempt that never had a turn: the peer did not start or did not answer."""
+    """Return the report of an attempt that never had a turn: the peer did not start or did not
+    answer."""
     values = {"may_have_run": error.may_have_run, "changed": Changed(), **more}
     return AttemptReport(
         peer=peer,
@@ -250,7 +270,7 @@ def _lines(report: AttemptReport) -> list[str]:
 
 
 def _patch_lines(report: AttemptReport, kept: str) -> list[str]:
-    """A patch that was kept: its diffstat, and the command that applies it."""
+    """Format a patch that was kept: its diffstat, and the command that applies it."""
     stat = report.patch_stat or (report.applied.stat if report.applied is not None else ())
     told = [f"  the patch is {kept}"]
     if stat:
@@ -275,18 +295,19 @@ def _counts(stat: FileStat) -> str:
 
 def _headline(report: AttemptReport) -> str:
     who = report.peer + (f" ({report.model})" if report.model else "")
+    who += f" on {report.machine}" if report.machine else ""
     ended = report.outcome.value.replace("_", " ")
     if report.outcome.good and not report.ok:
         ended = "check failed"
     facts = [f"{ended} after {report.seconds:.1f} s"]
     if report.tokens.provenance is not Provenance.UNKNOWN:
         counts = (report.tokens.input, report.tokens.output)
-        facts.append(
-            "{} tokens in, {} out".format(*("?" if one is None else one for one in counts))
-        )
+        read, written = ("?" if one is None else f"{one:,}" for one in counts)
+        facts.append(f"{read} {'token' if read == '1' else 'tokens'} in, {written} out")
     if report.cost.amount is not None:
         unit = report.cost.currency or ""
-        about = "" if report.cost.provenance is Provenance.REPORTED else "about "
+        exact = report.cost.provenance is Provenance.REPORTED or report.cost == FREE
+        about = "" if exact else "about "
         facts.append(f"{about}{_amount(report.cost.amount)} {unit}".strip())
     else:
         facts.append("cost unknown")
@@ -296,7 +317,7 @@ def _headline(report: AttemptReport) -> str:
 
 
 def _amount(amount: float) -> str:
-    """An amount for people: four digits, and no exponent for the price of a short turn."""
+    """Format an amount for people: four digits, and no exponent for the price of a short turn."""
     return f"{amount:.4g}" if not 0 < amount < 1e-4 else f"{amount:.8f}".rstrip("0")
 
 

@@ -26,6 +26,9 @@ UNSUITED: Final = frozenset(
 )
 """Reasons that have nothing to do with a budget."""
 
+SHOWN_REASONS: Final = 3
+"""Maximum number of peers whose reasons a notice lists."""
+
 
 def decide_for(
     request: DelegationRequest,
@@ -36,7 +39,7 @@ def decide_for(
     rng: random.Random | None = None,
     now: float | None = None,
 ) -> Decision:
-    """Make the decision; start and write nothing. Opens the ledger if none is given."""
+    """Make the decision without starting or writing anything. Opens the ledger if none is given."""
     now = time.time() if now is None else now
     lineage = inherited(place.environ) if lineage is None else lineage
     if ledger is None:
@@ -48,7 +51,7 @@ def decide_for(
 
 
 def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
-    """The candidates that the fallback setting allows, in order."""
+    """Return the candidates that the fallback setting allows, in order."""
     peers = [one for one in decision.candidates if not one.last_resort]
     match fallback:
         case "all":
@@ -60,17 +63,39 @@ def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
 
 
 def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
-    """Why this candidate is first, and why not the peer that the request names."""
+    """Return why this candidate is first, and why not the peer that the request names."""
     missed = next((one for one in decision.passed_over if one.peer == wished), None)
     if missed is None:
         return first.why
     return f"{missed.peer} was requested but is passed over: {missed.detail}; {first.why}"
 
 
+def only_last_resort(decision: Decision) -> str:
+    """Return why only a last resort is left and what to do about it, or an empty string if a peer
+    can be tried."""
+    if any(not one.last_resort for one in decision.candidates):
+        return ""
+    role = decision.role
+    unusable = [one for one in decision.passed_over if one.reason not in UNSUITED]
+    if unusable:
+        reasons = "; ".join(f"{one.peer}: {one.detail}" for one in unusable[:SHOWN_REASONS])
+        return f"no enabled peer can do {role} now: {reasons}; `dragoman explain {role}` shows all"
+    installed = [one.peer for one in decision.passed_over if one.reason is Reason.NOT_ENABLED]
+    if installed:
+        return (
+            f"no peer is enabled for {role}: `dragoman init` sets up those that are installed "
+            f"({', '.join(installed)})"
+        )
+    return (
+        f"no agent with a model that can do {role} is installed: `dragoman peers` lists those to "
+        "install, and `dragoman init` sets them up"
+    )
+
+
 def nobody(decision: Decision) -> NoPeer:
-    """The error for a decision without a usable candidate."""
+    """Return the error for a decision without a usable candidate."""
     claiming = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
-    # If the request names a peer, the reason against that one must not get lost among the others.
+    # If the request names a peer, the reason against that peer must not get lost among the others.
     near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
     reasons = {one.peer: one.detail for one in near}
     for one in decision.candidates:

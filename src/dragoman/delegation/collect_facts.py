@@ -1,7 +1,8 @@
 """Collect the facts for routing: installed, enabled, health, budget, card and policy of each peer.
 
 Also defines the fixed order: enabled peers in the user's order, the other peers in catalogue order,
-the local model, scout. Reads files and the ledger, and starts nothing. `routing` decides.
+those on hosts (`host_facts`), the local model, scout. Reads files and the ledger, and starts
+nothing. `routing` decides.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from dragoman.catalogue import Descriptor
 from dragoman.catalogue.card import Card, RungVerdict
 from dragoman.catalogue.enforcement import gap
 from dragoman.catalogue.session_settings import lacking
-from dragoman.config.schema import LocalModelSettings
+from dragoman.config.hosts import split_peer
+from dragoman.config.schema import LocalModelSettings, PeerSettings
 from dragoman.delegation.bandit import size_of
-from dragoman.delegation.health import Breaker
+from dragoman.delegation.health import BREAKER
+from dragoman.delegation.host_facts import host_facts, host_peers
 from dragoman.delegation.local_model.model import MAX_TOKENS, LocalModel
 from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.peer_status import PeerStatus, row_of
@@ -35,10 +38,8 @@ from dragoman.store.values import Health
 LOCAL: Final = "local-model"
 """Name of the local model in places that hold a peer's name."""
 
-BREAKER: Final = Breaker()
-
 RECORD_AGE: Final = 90 * DAY
-"""Seconds for which a delegation counts in a peer's record: older ones were done by another
+"""Seconds for which a delegation counts in a peer's record. Older ones were done by another
 release."""
 
 _NO_RECORD: Final = TrackRecord()
@@ -68,7 +69,9 @@ def gather(
     ceilings = inherited_ceilings(lineage, place.environ)
     if request.session.allow_tool and ceilings:
         # The peer would not ask, so the policy of the delegating agent could not be enforced.
-        raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
+        raise UsageError(
+            "--allow-tool cannot be used in delegated work: it would bypass the policy"
+        )
     rows = [row_of(name, place) for name in in_fixed_order(place)]
     peers = [
         structs.replace(
@@ -86,6 +89,15 @@ def gather(
         )
         for row in rows
     ]
+    for name in host_peers(place):
+        policy = policy_for(
+            settings, name, wished=request.permissions, attended=True, ceilings=ceilings
+        )
+        judged = _judged(host_facts(name, request, place, policy), healths.get(name), spending, now)
+        record = records.get(name, _NO_RECORD) if records is not None else None
+        peers.append(structs.replace(judged, record=record))
+    order = {name: number for number, name in enumerate(settings.enabled_peers)}
+    peers.sort(key=lambda peer: (peer.always, order.get(peer.name, len(order))))
     local = settings.local_model
     if local.api is not None:
         model = local_model(place)
@@ -124,7 +136,7 @@ def gather(
 
 
 def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRecord] | None:
-    """The record of a role's delegations by peer; None if it cannot be read."""
+    """Return each peer's record for a role, or None if it cannot be read."""
     if ledger is None:
         return None
     return {
@@ -142,7 +154,8 @@ def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRec
 def _unenforced(
     row: PeerStatus, request: DelegationRequest, place: RunContext, ceilings: Ceilings
 ) -> str:
-    """Why the policy of this request would not restrict a peer; empty if it would."""
+    """Return why the policy of this request would not restrict a peer, or an empty string if it
+    would."""
     settings, name = place.config.settings, row.descriptor.name
     own = settings.for_peer(name)
     if request.allow_unenforced or own.allow_unenforced:
@@ -156,7 +169,8 @@ def _unenforced(
 
 
 def in_fixed_order(place: RunContext) -> list[str]:
-    """The names of all peers in the fixed order, which applies if the bandit does not decide."""
+    """Return the names of all peers in the fixed order, which applies if the bandit does not
+    decide."""
     names = place.catalogue.names
     wanted = [name for name in place.config.settings.enabled_peers if name in names]
     ordered = dict.fromkeys([*wanted, *names])
@@ -164,12 +178,12 @@ def in_fixed_order(place: RunContext) -> list[str]:
 
 
 def local_model(place: RunContext) -> LocalModel:
-    """The configured local model. Raises `ConfigInvalid`."""
+    """Return the configured local model. Raises `ConfigInvalid`."""
     local: LocalModelSettings = place.config.settings.local_model
     if local.api is None:
         raise ConfigInvalid("local_model", "it has no api")
     if LOCAL in place.catalogue:
-        raise ConfigInvalid("local_model", f"a peer is called {LOCAL}, too: rename it")
+        raise ConfigInvalid("local_model", f"a peer is also named {LOCAL}: rename it")
     return LocalModel(
         api=local.api,
         model=local.model,
@@ -181,7 +195,7 @@ def local_model(place: RunContext) -> LocalModel:
 
 
 def login_of(descriptor: Descriptor | None) -> str:
-    """The command that logs in to a peer, where its descriptor names one."""
+    """Return the command that logs in to a peer, if its descriptor names one."""
     found = _COMMAND.search("" if descriptor is None else descriptor.credentials.login)
     return found[1] if found else ""
 
@@ -199,16 +213,22 @@ class _Spending:
         )
 
     def over(self, peer: str) -> str | None:
-        own = self._settings.for_peer(peer).limits
-        if self._all is not None or not has_daily(own):
+        if self._all is not None:
             return self._all
-        return over_budget(own, self._ask().spent(peer, self._since), whose=peer)
+        # A limit of codex counts codex@box, too; that one may have further limits.
+        for name in dict.fromkeys([split_peer(peer)[0], peer]):
+            own = self._settings.peer.get(name, PeerSettings()).limits
+            if has_daily(own):
+                over = over_budget(own, self._ask().spent(name, self._since), whose=name)
+                if over is not None:
+                    return over
+        return None
 
     def _ask(self) -> Ledger:
         if self._ledger is None:
             raise StoreError(
                 "the ledger",
-                "the usage cannot be read, and limits are set",
+                "limits are set, but the recorded usage cannot be read",
                 remedy="repair it, or remove the limits",
             )
         return self._ledger
@@ -253,7 +273,7 @@ def _card(card: Card) -> CardFacts:
     if failed:
         first = failed[0]
         problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
-    # A login that was missing at verification says nothing about another shell or a later day: a
+    # A login that was missing at verification says nothing about another shell or a later day. A
     # turn finds out, and parks the peer if the login is still missing.
     no_login = facts.authenticated is False
     return CardFacts(

@@ -1,10 +1,11 @@
 """Run a delegation: decide, run attempts one after another, retry, fall back, stop on cancel.
 
-`delegate` is for programs, `delegate_request` for surfaces, which have a context and a listener.
+`delegate` is the public function; the surfaces, which have a context and a listener, call
+`delegate_request`.
 
-Falls back to the next peer only if the attempt before left no change behind. Retries the same peer
-only if a temporary limit rejected the prompt before it did anything. Each try is an attempt with a
-recorded reason; `attempt` runs it.
+Falls back to the next peer only if the previous attempt left no changes behind. Retries the same
+peer only if it rejected the prompt because of a temporary limit, before it did anything. Each try
+is an attempt with a recorded reason; `attempt` runs it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from typing import Final, get_args
 from msgspec import structs
 
 from dragoman.client.folders import absolute, require_folder
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, require_permit
 from dragoman.config.schema import Fallback
 from dragoman.delegation import learning
 from dragoman.delegation.attempt import WORKTREES, Attempt, AttemptSetup, runtime_role
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.candidates import allowed, nobody, reason_for_first
-from dragoman.delegation.collect_facts import BREAKER, LOCAL, gather, login_of
-from dragoman.delegation.health import Reading, Sign, backoff
+from dragoman.delegation.collect_facts import LOCAL, gather, login_of
+from dragoman.delegation.executor import Executor
+from dragoman.delegation.health import BREAKER, Reading, Sign, backoff
 from dragoman.delegation.journal import Journal
+from dragoman.delegation.listener import DelegationListener, EventListener
 from dragoman.delegation.otel import calling
 from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.permission_ceiling import inherited_ceilings
@@ -44,12 +48,12 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.cancel_by_file import obey_note
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.lineage import Lineage, inherited
-from dragoman.runs.run_values import CancelHandle
+from dragoman.runs.run_values import CancelHandle, Deadline
 from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.store.records import new_job_id
 
 MAX_AGAIN: Final = 2
-"""Retries of a peer that rejected the prompt because of a temporary limit."""
+"""Maximum number of retries of a peer that rejected the prompt because of a temporary limit."""
 
 _PHRASES: Final = {
     Outcome.OK: "did not pass the check",
@@ -60,7 +64,7 @@ _PHRASES: Final = {
     Outcome.CANCELLED: "cancelled its turn",
     Outcome.TIMED_OUT: "took too long",
     Outcome.CRASHED: "crashed",
-    Outcome.AUTH_REQUIRED: "wants a login",
+    Outcome.AUTH_REQUIRED: "requires a login",
     Outcome.QUOTA: "has no quota left",
     Outcome.FAILED: "failed",
     Outcome.PROTOCOL_ERROR: "violated its protocol",
@@ -71,37 +75,7 @@ _PHRASES: Final = {
 FALLBACKS: Final[tuple[str, ...]] = get_args(Fallback)
 
 SHOWN_SIZE: Final = 160
-"""Maximum characters of a failure repeated in the reason of the next attempt."""
-
-
-class DelegationListener:
-    """Callbacks of a delegation. They do nothing; a subclass overrides those it needs."""
-
-    def job(self, job: str) -> None:
-        """The job id of the delegation is known."""
-
-    def decided(self, decision: Decision) -> None:
-        """The routing decision is made."""
-
-    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
-        """An attempt is about to start."""
-
-    def event(self, event: Event) -> None:
-        """An event of an attempt."""
-
-    def reported(self, number: int, report: AttemptReport) -> None:
-        """An attempt is over."""
-
-    def notice(self, text: str) -> None:
-        """A message for the user."""
-
-
-class _EventListener(DelegationListener):
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
-        self._on_event = on_event
-
-    def event(self, event: Event) -> None:
-        self._on_event(event)
+"""Maximum number of characters of a failure to repeat in the reason for the next attempt."""
 
 
 async def delegate(
@@ -120,13 +94,14 @@ async def delegate(
     cold: bool = False,
     timeout: float | None = None,
     on_event: Callable[[Event], None] | None = None,
+    executor: Executor | None = None,
 ) -> Delegation:
-    """Give work to the peer that is best for it, and return the answer with every attempt.
+    """Delegate work to the best available peer, and return the answer with every attempt.
 
-    `role` is the kind of work, such as ``"review"`` or ``"research"``; ``dragoman peers`` lists
-    those that peers claim, and ``dragoman explain ROLE`` says which peer would do it and why. Only
-    enabled peers are used. A peer that fails is reported and does not raise: `Delegation.ok` says
-    whether the work is done. Raises `UsageError` for a mistake in the call, and `UnknownRole`,
+    `role` is the kind of work, such as ``"review"`` or ``"research"``; ``dragoman peers`` lists the
+    roles that peers claim, and ``dragoman explain ROLE`` says which peer would be used and why.
+    Only enabled peers are used. A peer that fails is reported and does not raise: `Delegation.ok`
+    says whether the work is done. Raises `UsageError` for a mistake in the call, and `UnknownRole`,
     `UnknownPeer` or `NoPeer` before any peer is prompted.
 
     Options:
@@ -135,35 +110,41 @@ async def delegate(
     peer (default None): use only this peer.
     tier (default None): prefer models of this tier: "fast", "standard" or "strong".
     model (default None): use this model.
-    permit (default None): function that decides about permissions that the rules of the settings
-        leave open. None: as the settings say, and reading only where they say "ask".
+    permit (default None): function that decides about permissions that the rules in the settings
+        leave open. None: as the settings say, with "ask" allowing only reads.
     check (default None): a shell command whose exit code says whether the work is good. None: as
         the settings say.
-    isolate (default False): whether to work in a git worktree, which gives a patch.
-    apply (default False): with isolate: whether to apply the patch if it still fits.
-    fallback (default None): what is tried after a failure that changed nothing: "all", "peers" or
+    isolate (default False): whether to work in a separate git worktree and return a patch.
+    apply (default False): with isolate: whether to apply the patch if it still applies cleanly.
+    fallback (default None): what to try after a failure that changed nothing: "all", "peers" or
         "none". None: as the settings say.
     cold (default False): whether to start the peer without a broker.
-    timeout (default None): the most seconds for one turn. None: as the settings say.
-    on_event (default None): function that is called with every event of every attempt.
+    timeout (default None): maximum seconds for all attempts together, including starting the
+        peers. None: as the settings say, for each turn.
+    on_event (default None): function to call with every event of every attempt.
+    executor (default None): runs the work on another machine, in a copy of the repository, such as
+        `dragoman.fleet.executor.FleetExecutor`. That machine chooses the peer, and its settings
+        decide about permissions. None: work on this machine.
     """
     given: tuple[tuple[str, object], ...] = (("role", role), ("prompt", prompt))
     for name, value in given:
         if not isinstance(value, str):
-            raise UsageError(f"{name} is text, not {type(value).__name__}")
+            raise UsageError(f"{name} must be a string, not {type(value).__name__}")
     if permit is not None:
         require_permit(permit)
+    if permit is not None and executor is not None:
+        raise UsageError("permit= cannot be used with executor=: the other machine decides")
     if on_event is not None and not callable(on_event):
         raise UsageError(f"on_event= takes a function, not {on_event!r}")
     if fallback not in (None, *FALLBACKS):
-        raise UsageError(f"there is no fallback {fallback!r}: use {', '.join(FALLBACKS)}")
+        raise UsageError(f"unknown fallback {fallback!r}: use {', '.join(FALLBACKS)}")
     seconds: object = timeout
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise UsageError(f"timeout= takes seconds greater than 0, not {timeout!r}")
+        raise UsageError(f"timeout= must be a number of seconds greater than 0, not {timeout!r}")
     require_folder(workspace)
     place = load_context(absolute(Path(workspace)))
     for problem in place.config.problems:
-        # A rule or a limit that is left out would allow too much.
+        # Ignoring an invalid rule or limit would allow too much.
         raise problem
     request = DelegationRequest(
         role=role,
@@ -173,14 +154,17 @@ async def delegate(
         tier=tier,
         model=model,
         check=check,
-        isolate=isolate,
+        # Another machine always works in a copy.
+        isolate=isolate or executor is not None,
         apply=apply,
         fallback=fallback,
         cold=cold,
         timeout=timeout,
     )
-    listener = None if on_event is None else _EventListener(on_event)
-    return await delegate_request(request, place=place, listener=listener, caller=permit)
+    listener = None if on_event is None else EventListener(on_event)
+    return await delegate_request(
+        request, place=place, listener=listener, caller=permit, executor=executor
+    )
 
 
 async def delegate_request(
@@ -189,8 +173,10 @@ async def delegate_request(
     place: RunContext,
     listener: DelegationListener | None = None,
     caller: Permit | None = None,
+    inquire: Inquire | None = None,
     cancel: CancelHandle | None = None,
     lineage: Lineage | None = None,
+    executor: Executor | None = None,
     rng: random.Random | None = None,
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -198,16 +184,33 @@ async def delegate_request(
     """Delegate a request to a peer and return the result with every attempt.
 
     `caller` answers permission requests that the policy leaves open; without it they are denied.
-    `lineage` overrides the lineage in the environment. Failures of peers are in the result. Raises
+    `inquire` answers the forms and pages of an agent; without it they are declined.
+    `lineage` overrides the lineage in the environment. `executor` runs the work on another machine,
+    which uses neither `caller` nor `inquire`. Failures of peers are in the result. Raises
     `UnknownRole`, `UnknownPeer` and `NoPeer` before any peer is prompted.
     """
+    lineage = inherited(place.environ) if lineage is None else lineage
+    if executor is not None:
+        from dragoman.delegation.executor_run import ExecutorRun
+
+        remote = ExecutorRun(
+            request,
+            place,
+            executor,
+            listener=listener or DelegationListener(),
+            cancel=cancel or CancelHandle(),
+            lineage=lineage,
+            clock=clock,
+        )
+        return await remote.run()
     running = _DelegationRun(
         request,
         place,
         listener or DelegationListener(),
         caller=caller,
+        inquire=inquire,
         cancel=cancel or CancelHandle(),
-        lineage=inherited(place.environ) if lineage is None else lineage,
+        lineage=lineage,
         rng=rng or random.Random(),
         clock=clock,
         pause=pause,
@@ -225,6 +228,7 @@ class _DelegationRun:
         listener: DelegationListener,
         *,
         caller: Permit | None,
+        inquire: Inquire | None,
         cancel: CancelHandle,
         lineage: Lineage,
         rng: random.Random,
@@ -244,6 +248,8 @@ class _DelegationRun:
         self.decision: Decision
         self.reports: list[AttemptReport] = []
         self._caller = caller
+        self._inquire = inquire
+        self._deadline = request.deadline or Deadline.after(request.timeout)
         self._tasks = TaskOwner("a delegation")
 
     async def run(self) -> Delegation:
@@ -259,8 +265,10 @@ class _DelegationRun:
                 lineage=self.lineage.child(self.job),
                 ceilings=inherited_ceilings(self.lineage, place.environ),
                 caller=self._caller,
+                inquire=self._inquire,
                 prices=read_prices(place.paths.config),
                 cancel=self.cancel,
+                deadline=self._deadline,
                 clock=self.clock,
                 on_event=self.listener.event,
                 on_notice=self.listener.notice,
@@ -272,9 +280,11 @@ class _DelegationRun:
             self._tasks.start(note, "watch for a stop request")
             try:
                 done = await self._stoppable(queue)
-            except BaseException:
+            except BaseException as error:
+                cancelled = isinstance(error, asyncio.CancelledError)
+                outcome = Outcome.CANCELLED if cancelled else Outcome.FAILED
                 final = self.reports[-1] if self.reports else None
-                journal.job_ended(self.job, final, Outcome.CANCELLED.value, "")
+                journal.job_ended(self.job, final, outcome.value, "")
                 raise
             finally:
                 await self._tasks.aclose()
@@ -302,7 +312,7 @@ class _DelegationRun:
     # -- the attempts
 
     async def _stoppable(self, queue: list[Candidate]) -> Delegation:
-        """Run the attempts. The cancel handle also ends them between two turns, and the attempts so
+        """Run the attempts. The cancel handle can also end them between two turns; the attempts so
         far are still returned."""
         task = asyncio.current_task()
         assert task is not None
@@ -344,6 +354,9 @@ class _DelegationRun:
             if reading.sign is Sign.PASSING and not attempt.seen.acted and again < MAX_AGAIN:
                 again += 1
                 seconds = backoff(again, self.rng, retry_after=reading.retry_after)
+                if self._deadline is not None and seconds >= self._deadline.left:
+                    stopped = self._out_of_time(self._deadline)
+                    break
                 told = f"{report.peer} hit a temporary limit{_message(report)}"
                 reason = f"{told}; retrying after {seconds:.1f} s"
                 self.journal.fell_back(record, candidate.peer, reason)
@@ -385,6 +398,7 @@ class _DelegationRun:
                 size=self.decision.size,
                 model=candidate.model,
                 runtime_role=runtime_role(candidate.peer),
+                machine=candidate.host,
                 reason=reason,
                 started_at=started_at,
                 runner=self.journal.runner,
@@ -406,12 +420,14 @@ class _DelegationRun:
             if self.cancel.pulled and isinstance(error, asyncio.CancelledError):
                 torn = attempt.torn()
                 self.journal.job_follows(self.job, attempt.id)
+                self.journal.keep_report(attempt.id, torn)
                 self.reports.append(torn)
                 self.listener.reported(number, torn)
             self._write_off(record, error, torn)
             raise
         if attempt.seen.prompted and candidate.peer != LOCAL:
             self.journal.job_follows(self.job, attempt.id)
+            self.journal.keep_report(attempt.id, report)
         self.reports.append(report)
         self.listener.reported(number, report)
         return attempt, record, reading
@@ -429,12 +445,12 @@ class _DelegationRun:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # A cancel, a fault of the workspace, an unsatisfiable request and a lost broker say nothing
+        # A cancellation, a workspace error, an unsatisfiable request and a lost broker say nothing
         # about the peer.
         interrupted = self.cancel.pulled and not report.ok
         broker_failed = attempt.seen.broker_failed
         blameless = interrupted or attempt.workspace_fault or attempt.misused
-        # Before the prompt, the reading says that the same peer may be tried again.
+        # Before the prompt is sent, the reading says that the same peer may be tried again.
         if blameless or (broker_failed and attempt.seen.prompted):
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort
@@ -460,7 +476,8 @@ class _DelegationRun:
     def _write_off(
         self, record: AttemptRecord, error: BaseException, torn: AttemptReport | None
     ) -> None:
-        """Record the end of an attempt that was cancelled or raised, with what is known of it."""
+        """Record the end of an attempt that was cancelled or raised, with what is known about
+        it."""
         gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
         self.journal.ended(
@@ -479,16 +496,22 @@ class _DelegationRun:
             detail="it was interrupted" if gone else str(error),
         )
 
+    def _out_of_time(self, deadline: Deadline) -> str:
+        option = f" ({deadline.option})" if deadline.option else ""
+        return f"the time limit of {deadline.seconds:g} s{option} was reached"
+
     def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
-        """Why no other peer may be tried after an attempt; empty if one may."""
+        """Return why no other peer may be tried after an attempt, or an empty string if one may."""
         if self.cancel.pulled:
             return "it was interrupted"
+        if self._deadline is not None and not self._deadline.left:
+            return self._out_of_time(self._deadline)
         if attempt.workspace_fault and attempt.seen.prompted:
-            return "a fault of the workspace; other peers would fail too"
+            return "the workspace has a problem; other peers would fail too"
         if attempt.workspace_fault:
-            return "no peer was prompted: a fault of the workspace; other peers would fail too"
+            return "no peer was prompted: the workspace has a problem; other peers would fail too"
         if report.outcome is Outcome.DENIED:
-            return "a permission was refused, and other peers would need it too"
+            return "a permission was denied, and other peers would need it too"
         if attempt.seen.over is not None:
             return f"a limit was reached: {attempt.seen.over.message}"
         if attempt.seen.restless is not None:

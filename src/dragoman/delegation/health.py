@@ -22,22 +22,22 @@ from dragoman.store.values import Health, Park
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 LOGIN_PARK: Final = 900.0
-"""Seconds for which a peer that needs a login is parked. A login is not reported to us, and after
-it the user should not wait for long; a successful turn ends the parking at once."""
+"""Seconds for which a peer that needs a login is parked. We are not notified of a login, and the
+user should not have to wait long after one; a successful turn ends the parking at once."""
 
 QUOTA_PARK: Final = 3600.0
 """Seconds for which a peer without quota is parked if it does not say when the quota resets."""
 
 LONGEST_PARK: Final = 31 * 86_400.0
-"""Maximum seconds of parking: quotas reset monthly at the latest, and a misread number must not
-park a peer for good."""
+"""Maximum parking time in seconds. Quotas reset monthly at the latest, and a misread number must
+not park a peer for good."""
 
 PASSING: Final = 60.0
-"""Maximum seconds of a limit that is worth waiting for; a longer one parks the peer."""
+"""Longest limit, in seconds, that is worth waiting for; a longer one parks the peer."""
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Minimum and maximum of the pause before a retry: what a person waits for without wondering."""
+"""Minimum and maximum pause before a retry: what a person waits for without wondering."""
 
 
 class Sign(enum.StrEnum):
@@ -87,7 +87,7 @@ _HARD: Final = re.compile(
     r"|credit balance|billing|limit_reached|quota_exhausted|exhausted your",
     re.IGNORECASE,
 )
-"""Words of a limit that a short wait does not lift."""
+"""Matches messages about a limit that a short wait does not lift."""
 
 
 def read(
@@ -107,7 +107,7 @@ def read(
         sign = Sign.PASSING
     if sign is Sign.LOGIN:
         what = f"log in with `{login}`" if login else "log in to it"
-        return Reading(sign=sign, why=f"it wants a login: {what}", park_until=now + LOGIN_PARK)
+        return Reading(sign=sign, why=f"it requires a login: {what}", park_until=now + LOGIN_PARK)
     if sign not in (Sign.QUOTA, Sign.PASSING):
         return Reading(sign=sign, why=message)
     reset = _reset_at(failure, limits, now)
@@ -125,10 +125,10 @@ def read(
 
 
 def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None) -> float:
-    """Seconds to wait before attempt number `tried` + 1, counting from 1.
+    """Return seconds to wait before attempt number `tried` + 1, counting from 1.
 
     It has random jitter, so that clients that were refused together do not retry together, and is
-    never shorter than what the peer asks for.
+    never shorter than the peer's own retry-after.
     """
     ceiling = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(tried - 1, 0), 16))
     drawn = rng.uniform(ceiling / 2, ceiling)
@@ -139,7 +139,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Circuit breaker: opens after some failures in a row, and later allows one trial turn."""
 
     threshold: int = 3
-    """Failures in a row that open it: one is an accident, and two may have one cause."""
+    """Number of failures in a row that open it: one may be an accident, and two may have the same
+    cause."""
     cool_down: float = 60.0
     """Seconds until the first trial; doubled after every failed trial."""
     longest: float = 3600.0
@@ -147,7 +148,10 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Seconds for which one trial blocks others. The process that started it may be dead."""
 
     def state(self, health: Health, now: float) -> BreakerState:
-        """Closed: use the peer. Open: do not. Half open: one turn may try."""
+        """Return the state.
+
+        Closed: use the peer. Open: do not use it. Half open: one turn may try.
+        """
         if health.opened_at is None:
             return "closed"
         if now < self.opens_again_at(health):
@@ -157,20 +161,26 @@ class Breaker(Struct, frozen=True, kw_only=True):
         return "open" if busy else "half_open"
 
     def opens_again_at(self, health: Health) -> float:
-        """When an open breaker becomes half open."""
+        """Return when an open breaker becomes half open."""
         if health.opened_at is None:
             return -math.inf
         beyond = max(health.failures - self.threshold, 0)
         return health.opened_at + min(self.longest, self.cool_down * 2.0 ** min(beyond, 16))
 
     def begun(self, health: Health, now: float) -> Health:
-        """The health when a turn begins. If the breaker is half open, this turn is the trial."""
+        """Return the health when a turn begins.
+
+        If the breaker is half open, this turn is the trial.
+        """
         if self.state(health, now) == "half_open":
             return structs.replace(health, trial_at=now)
         return health
 
     def ended(self, health: Health, reading: Reading, now: float, surroundings: str = "") -> Health:
-        """The health after a turn. `surroundings` identifies the credentials (see `parked`)."""
+        """Return the health after a turn.
+
+        `surroundings` identifies the credentials (see `parked`).
+        """
         parked: dict[str, Any] = {}
         if reading.park_until is not None:
             parked = {"parked_until": reading.park_until, "parked_why": reading.why}
@@ -200,14 +210,18 @@ class Breaker(Struct, frozen=True, kw_only=True):
                     **parked,
                 )
             case Sign.PASSING | Sign.NOTHING:
-                # A trial without a clear result leaves the question to the next one.
+                # A trial without a clear result leaves the decision to the next one.
                 return structs.replace(health, trial_at=None)
 
 
+BREAKER: Final = Breaker()
+"""The circuit breaker of all peers."""
+
+
 def greeted(health: Health, seconds: float) -> Health:
-    """The health after a handshake that took `seconds` (moving average)."""
+    """Return the health after a handshake that took `seconds` (moving average)."""
     before = health.handshake_seconds
-    # A fifth: one slow start on a busy machine does not make a slow peer.
+    # Weighted by a fifth: one slow start on a busy machine does not make a slow peer.
     smoothed = seconds if before is None else before + (seconds - before) / 5
     return structs.replace(health, handshake_seconds=smoothed)
 
@@ -220,7 +234,7 @@ _PERIODS: Final = (
     *("resets_in_seconds", "resetsInSeconds"),
 )
 _DEPTH: Final = 6
-"""How deep an error's data is searched: providers wrap errors in errors."""
+"""Maximum depth to which an error's data is searched: providers wrap errors in errors."""
 
 _UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PERIOD: Final = re.compile(
@@ -239,7 +253,7 @@ _THIS_CENTURY: Final = 4_102_444_800
 
 
 def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) -> float | None:
-    """When a limit resets; None if neither the limits nor the failure say."""
+    """Return when a limit resets, or None if neither the limits nor the failure say."""
     told = [limit.resets_at for limit in limits if limit.reached and limit.resets_at is not None]
     future = [at for at in told if at > now]
     if future:
@@ -286,7 +300,7 @@ def _instant(value: Any) -> float | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """A period: a number of seconds, or words such as "3h 20m" and "12.5s"."""
+    """Parse a period: a number of seconds, or text such as "3h 20m" and "12.5s"."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):

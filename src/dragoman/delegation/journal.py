@@ -1,7 +1,7 @@
-"""Record a delegation: attempts in the ledger, lines in ``events.jsonl``, the job in the store, and
-a user's verdict on it.
+"""Record a delegation in the ledger, in ``events.jsonl`` and in the store, and a user's verdict on
+it.
 
-A disk that fails never stops a delegation: the first failure is reported as a notice. `learning`
+A failing disk never stops a delegation: the first failure is reported as a notice. `learning`
 computes what to record. Calls are synchronous and take about a millisecond each.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -18,7 +18,8 @@ from msgspec import structs
 from dragoman.config.secrets import redactor
 from dragoman.delegation.health import Reading
 from dragoman.delegation.learning import revision
-from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
+from dragoman.errors import FileFailed, StoreCorrupt, StoreError, UnknownJob, UnknownSession
+from dragoman.events.words import Outcome
 from dragoman.runs.cancel_by_file import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.store.ledger import (
@@ -35,7 +36,7 @@ from dragoman.store.ledger import (
 )
 from dragoman.store.ledger.records import Verdict
 from dragoman.store.open import open_store
-from dragoman.store.records import JobRecord, root_of
+from dragoman.store.records import REPORT, JobRecord, root_of
 
 if TYPE_CHECKING:
     from dragoman.delegation.attempt_report import AttemptReport
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.delegation.routing import Decision
     from dragoman.paths import Paths
     from dragoman.runs.context import RunContext
+    from dragoman.store.ledger.attempt_table import EndedAttempt
     from dragoman.store.store import Store
 
 
@@ -64,7 +66,7 @@ class Journal:
         self._log = EventsFile(events_path(self._paths.state), self._redact)
         self.runner = note_reader()
         self.ledger: Ledger | None = None
-        """None if it cannot be used."""
+        """The ledger; None if it cannot be used."""
         self._store: Store | None = None
         self._attempts: dict[int, AttemptRecord] = {}
 
@@ -89,8 +91,8 @@ class Journal:
             self._on_notice(f"{file.path}: {file.replaced}")
 
     def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Read from the ledger; from a new one if it turns out to be damaged, and with None if
-        it cannot be read."""
+        """Call `read` with the ledger: with a new one if it turns out to be damaged, and with None
+        if it cannot be read."""
         try:
             return read(self.ledger)
         except StoreCorrupt as error:
@@ -126,7 +128,7 @@ class Journal:
             self._try(lambda: store.create_job(record))
 
     def job_tries(self, job: str, peer: str) -> None:
-        """A peer starts to work on the job."""
+        """Record that a peer starts to work on the job."""
         self._change_job(job, peer=peer)
 
     def job_follows(self, job: str, attempt: str) -> None:
@@ -147,6 +149,22 @@ class Journal:
 
         if store is not None:
             self._try(follow)
+
+    def keep_report(self, attempt: str, report: AttemptReport) -> None:
+        """Store the facts about an attempt that a later review needs, with its session."""
+        from dragoman.delegation.review.kept_report import as_note, kept_report
+
+        store = self._store
+
+        def keep() -> None:
+            assert store is not None
+            child = store.job(attempt)
+            kept = kept_report(attempt, report)
+            if kept is not None and child is not None and child.session_key:
+                store.note(child.session_key, child.next_event, REPORT, as_note(kept))
+
+        if store is not None:
+            self._try(keep)
 
     def job_ended(self, job: str, final: AttemptReport | None, outcome: str, text: str) -> None:
         fields: dict[str, Any] = {
@@ -224,6 +242,27 @@ class Journal:
             self._write(EventName.PEER_PARKED, after, detail=f"{reading.why}; {until}")
         return after
 
+    def executed(
+        self, decision: Decision, decision_id: str, attempts: Sequence[EndedAttempt]
+    ) -> bool:
+        """Record the attempts of a job that ended on another machine, once."""
+        ledger = self.ledger
+        added: list[bool] = []
+        if ledger is not None:
+            told = msgspec.to_builtins(decision)
+            self._try(lambda: added.append(ledger.add_ended(decision_id, told, attempts)))
+        if not any(added):
+            return False
+        for one in attempts:
+            fields = structs.asdict(one.ending)
+            if one.ending.model is None:
+                del fields["model"]
+            ended = structs.replace(one.began, **fields)
+            ok = ended.outcome == Outcome.OK and ended.verdict != "bad"
+            name = EventName.PEER_CALL_COMPLETED if ok else EventName.PEER_CALL_FAILED
+            self._write(name, ended, detail=ended.reason or None)
+        return True
+
     def fell_back(self, attempt: AttemptRecord, to: str, why: str) -> None:
         self._write(EventName.PEER_CALL_FELL_BACK, attempt, detail=f"to {to}: {why}")
 
@@ -251,7 +290,7 @@ class Journal:
                     raise
                 self._on_notice(str(error))
                 write()
-        except (StoreError, UnknownJob) as error:
+        except (StoreError, FileFailed, UnknownJob, UnknownSession) as error:
             if not self._told:
                 self._told = True
                 self._on_notice(f"this delegation is not recorded: {error}")
@@ -273,9 +312,7 @@ def give_verdict(
     redact = redactor(())
     path = ledger_path(paths.state)
     if not os.path.exists(path):
-        raise UnknownJob(
-            f"no attempt of a job {job} has ended here: nothing has been delegated yet"
-        )
+        raise UnknownJob(f"unknown job {job}: nothing has been delegated yet")
     with Ledger.open(path, redact) as ledger:
         ledger.check_kept()
         job = _delegation_of(job, ledger)
@@ -290,7 +327,7 @@ def give_verdict(
 
 
 def _delegation_of(job: str, ledger: Ledger) -> str:
-    """The delegation's job id; `job` may also be the id of its last attempt."""
+    """Return the delegation's job id; `job` may also be the id of its last attempt."""
     parent, _, number = job.rpartition("-")
     attempts = ledger.attempts(parent) if number.isdecimal() and parent else []
     if not attempts:

@@ -1,4 +1,4 @@
-"""Compute from an attempt's report its peer's health, its arm's posterior and its ledger record.
+"""Compute a peer's health, an arm's posterior and a ledger record from an attempt's report.
 
 Also maps an error before any turn to an outcome, and revises a posterior after a user's verdict.
 Pure; `journal` writes the results. `health` interprets failures, `bandit` rewards.
@@ -16,6 +16,7 @@ from dragoman.errors import (
     CallTimeout,
     DragomanError,
     HandshakeFailed,
+    HostUnavailable,
     IsolationFailed,
     SpawnError,
     Unsupported,
@@ -28,11 +29,11 @@ from dragoman.store.ledger.records import Verdict
 from dragoman.store.values import DOLLARS, FLOOR, Arm, Health, Posterior
 
 SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})
-"""Outcomes that the user or the policy caused: they do not count against an arm."""
+"""Outcomes caused by the user or the policy; they do not count against an arm."""
 
 
 def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
-    """How an attempt ended that never had a turn."""
+    """Return the outcome of an attempt that never had a turn."""
     outcome, failure = explain(error)
     if outcome is Outcome.UNKNOWN:
         match error:
@@ -44,6 +45,10 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
                 outcome = Outcome.PROTOCOL_ERROR
             case CallTimeout():
                 outcome = Outcome.TIMED_OUT
+            case HostUnavailable():
+                outcome = Outcome.FAILED
+                if error.remedy:
+                    failure = structs.replace(failure, message=f"{failure.message}; {error.remedy}")
             case SpawnError() | UsageError() | IsolationFailed():
                 outcome = Outcome.FAILED
     return outcome, failure
@@ -52,7 +57,7 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
 def reading_of(
     report: AttemptReport, *, now: float, login: str = "", limits: tuple[Limit, ...] = ()
 ) -> Reading:
-    """Health reading of an attempt."""
+    """Return the health reading of an attempt."""
     return read(report.outcome, report.failure, now=now, login=login, limits=limits)
 
 
@@ -64,7 +69,7 @@ def health_change(
     greeting: float | None = None,
     surroundings: str = "",
 ) -> HealthChange:
-    """Function that updates the health of a peer after an attempt."""
+    """Return a function that updates the health of a peer after an attempt."""
 
     def change(health: Health) -> Health:
         if greeting is not None:
@@ -75,7 +80,7 @@ def health_change(
 
 
 def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float | None:
-    """Reward of an attempt for its arm; None if it says nothing about the arm."""
+    """Return the reward of an attempt for its arm, or None if it says nothing about the arm."""
     if report.outcome in SAYS_NOTHING:
         return None
     return reward(
@@ -88,7 +93,8 @@ def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float 
 
 
 def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
-    """Arm and function that updates its posterior after an attempt; None for no change."""
+    """Return the arm, and a function that updates its posterior after an attempt, or None for no
+    change."""
     worth = earned(report, arm)
     if worth is None:
         return None
@@ -102,7 +108,7 @@ def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
 
 
 def ending_of(report: AttemptReport) -> Ending:
-    """How an attempt ended, for the ledger."""
+    """Return how an attempt ended, for the ledger."""
     verdict: Verdict | None = None
     if report.check is not None:
         verdict = "good" if report.check.ok else "bad"
@@ -123,7 +129,7 @@ def ending_of(report: AttemptReport) -> Ending:
 
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
-    """How a verdict changes the posterior of an attempt that was counted by its outcome.
+    """Return how a verdict changes the posterior of an attempt that was counted by its outcome.
 
     A failed turn has earned nothing, and a good verdict does not change that.
     """

@@ -65,7 +65,7 @@ class AttemptSpan:
         self._span = span
 
     def context(self) -> dict[str, str]:
-        """Trace context for a peer's ``_meta``; empty without tracing."""
+        """Return the trace context for a peer's ``_meta``; empty without tracing."""
         if self._instruments is None:
             return {}
         carrier: dict[str, str] = {}
@@ -94,7 +94,7 @@ class AttemptSpan:
 
 @contextlib.contextmanager
 def calling(attempt: AttemptRecord) -> Iterator[AttemptSpan]:
-    """A span around one attempt."""
+    """Context manager: a span around one attempt."""
     instruments = _instruments()
     if instruments is None:
         yield AttemptSpan(None, None)
@@ -103,7 +103,7 @@ def calling(attempt: AttemptRecord) -> Iterator[AttemptSpan]:
         f"{OPERATION} {attempt.peer}",
         kind=instruments.trace.SpanKind.CLIENT,
         attributes=_known({**_of_start(attempt), **_of_work(attempt)}),
-        # The text of an exception may hold secrets; `ended` records its type.
+        # An exception's text may contain secrets; `ended` records its type.
         record_exception=False,
         set_status_on_exception=False,
     ) as span:
@@ -147,5 +147,5 @@ def _error_type(attempt: AttemptRecord) -> str:
 
 
 def _known(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes without None values, which OpenTelemetry does not accept."""
+    """Return the attributes without None values, which OpenTelemetry does not accept."""
     return {name: value for name, value in attributes.items() if value is not None}

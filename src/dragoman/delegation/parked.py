@@ -1,8 +1,9 @@
-"""Parked peers: list them, and unpark them on request.
+"""Parked and paused peers: list them, and unpark them on request.
 
 A missing login parks a peer only for the set of credential variables that were set at the time
 (`catalogue.launch.surroundings_of`). `health` decides when to park, `store.ledger` stores it, and
-`store.peer_recovery` unparks a peer after a successful turn.
+`store.peer_recovery` unparks a peer after a successful turn. After several failures in a row a peer
+is paused (`health.Breaker`), which is listed in the same way.
 """
 
 from __future__ import annotations
@@ -13,25 +14,27 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue.launch import surroundings_of
+from dragoman.delegation.health import BREAKER
 from dragoman.errors import StoreError
+from dragoman.store.values import Park
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.runs.context import RunContext
-    from dragoman.store.values import Health, Park
+    from dragoman.store.values import Health
 
 log: Final = logging.getLogger("dragoman.delegation")
 
 
 def surroundings_here(name: str, place: RunContext) -> str:
-    """`surroundings_of` a peer in a run context."""
+    """Return `surroundings_of` for a peer in a run context."""
     descriptor = place.catalogue.get(name) if name in place.catalogue else None
     own = place.config.settings.for_peer(name)
     return surroundings_of(descriptor, env=own.env, environ=place.environ)
 
 
 def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
-    """The peers that are parked here, with reason and time."""
+    """Return the peers that are parked here, with the reason and the time."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
@@ -41,18 +44,32 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
         with Ledger.open(path, read_only=True) as ledger:
             healths = ledger.healths()
     except StoreError as error:
-        log.debug("which peers are parked is not known: %s", error)
+        log.debug("cannot read which peers are parked: %s", error)
         return {}
     found = {
-        name: health.parking(now, surroundings_here(name, place))
+        name: health.parking(now, surroundings_here(name, place)) or _paused(health, now)
         for name, health in healths.items()
     }
     return {name: park for name, park in found.items() if park is not None}
 
 
+def _paused(health: Health, now: float) -> Park | None:
+    """Return until when a peer is not used because it failed several times in a row."""
+    if BREAKER.state(health, now) != "open":
+        return None
+    until = BREAKER.opens_again_at(health)
+    if until <= now:
+        # One turn tries it now, and others wait for its result.
+        until = (health.trial_at or now) + BREAKER.trial
+    last = f": {' '.join(health.last_error.split())}" if health.last_error else ""
+    return Park(until, f"it failed {health.failures} times in a row{last}")
+
+
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
-    """Unpark peers in all surroundings and forget their failures. Returns those that were
-    parked or had failures. Raises `StoreError`."""
+    """Unpark peers for every set of credentials and reset their failures.
+
+    Returns those that were parked or had failures. Raises `StoreError`.
+    """
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(paths.state)
@@ -68,5 +85,5 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
 
 
 def _is_held(health: Health) -> bool:
-    """Whether the ledger has a parked state or failures of the peer, even expired ones."""
+    """Return whether the ledger has the peer as parked or with failures, even expired ones."""
     return health.parked_until is not None or bool(health.logins) or health.failures > 0

@@ -1,6 +1,6 @@
 """Status of each peer: installed, enabled, version, card, parked.
 
-Reads files and starts no process. If only running the program would show its version, the version
+Reads files and starts no process. If the version can only be found by running the program, the one
 on its card is used.
 """
 
@@ -45,7 +45,7 @@ class PeerStatus:
 
     @property
     def card_state(self) -> str:
-        """The card in a word or two."""
+        """The state of the card in a word or two."""
         if self.card is None:
             return "none"
         if not self.card.usable:
@@ -61,12 +61,12 @@ class PeerStatus:
 
 
 def overview(place: RunContext) -> list[PeerStatus]:
-    """The status of every peer."""
+    """Return the status of every peer."""
     return with_parking([row_of(name, place) for name in place.catalogue.names], place)
 
 
 def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStatus]:
-    """The rows with the parked state from the ledger."""
+    """Return the rows with the parked state from the ledger."""
     parked = parked_peers(place, now=time.time())
     found = ((row, parked.get(row.descriptor.name)) for row in rows)
     return [
@@ -78,14 +78,14 @@ def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStat
 
 
 def clock(at: float) -> str:
-    """A local time, with the date if it is not today."""
+    """Format a local time, with the date if it is not today."""
     then, today = time.localtime(at), time.localtime()
     same = then[:3] == today[:3]
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
 def row_of(name: str, place: RunContext) -> PeerStatus:
-    """The status of one peer. Raises `UnknownPeer`."""
+    """Return the status of one peer. Raises `UnknownPeer`."""
     descriptor = place.role_catalogue().get(name)
     way, missing = _way(descriptor, place)
     store = place.cards()
@@ -127,7 +127,7 @@ def _notes(
     if not descriptor.verified:
         notes.append("facts unverified")
     if way is not None and way.deprecated:
-        notes.append("this way of starting it will go away")
+        notes.append("this way of starting it is deprecated")
     if gap(descriptor, card=card):
         notes.append(NOT_ENFORCED)
     if card is not None and card.facts.authenticated is False:
@@ -140,6 +140,6 @@ def _notes(
 
 
 def credentials_set(descriptor: Descriptor, place: RunContext) -> tuple[str, ...]:
-    """Names of the peer's credential variables that are set here; never values."""
+    """Return the names of the peer's credential variables that are set here; never values."""
     names = (*descriptor.credentials.env, *descriptor.credentials.endpoints)
     return tuple(name for name in names if place.environ.get(name))

@@ -19,6 +19,7 @@ from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.runs.lineage import Lineage, ancestors
 from dragoman.transports.process.identity import PROC
+from dragoman.wire.messages import UNDECODABLE
 
 VARIABLE: Final = "DRAGOMAN_CEILING"
 
@@ -32,10 +33,10 @@ def inherited_ceilings(
     pid: int | None = None,
     proc: Path = PROC,
 ) -> Ceilings:
-    """The policies of the delegations above this process; empty if a user started it.
+    """Return the policies of the delegations above this process; empty if a user started it.
 
-    In a nested delegation a missing ceiling denies everything: a limit that cannot be read must not
-    become no limit. Raises `ConfigInvalid` if the variable is invalid.
+    In a nested delegation a missing ceiling denies everything: an unreadable limit must not mean
+    "no limit". Raises `ConfigInvalid` if the variable is invalid.
     """
     own = (os.environ if environ is None else environ).get(VARIABLE, "")
     found = [_read(own)] if own else []
@@ -50,12 +51,12 @@ def inherited_ceilings(
 def _read(text: str) -> Policy:
     try:
         return msgspec.json.decode(text, type=Policy)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ConfigInvalid(VARIABLE, f"not written by dragoman: {error}; unset it") from error
 
 
 def environment(policy: Policy, *, peer: str, role: str = "") -> dict[str, str]:
-    """The variable for a peer that works under this policy.
+    """Return the variable for a peer that works under this policy.
 
     Rules for this peer or role are made general: the nested delegation uses another peer in another
     role, and a rule that names these would no longer match.
@@ -69,9 +70,9 @@ def policy_for(
     *,
     wished: Permissions | None,
     attended: bool,
-    ceilings: Ceilings = (),
+    ceilings: Ceilings,
 ) -> Policy:
-    """The policy of a peer. If no user can be asked, `ask` becomes `approve-reads`."""
+    """Return the policy for a peer. If no user can be asked, `ask` becomes `approve-reads`."""
     chosen = wished or settings.permissions_for(peer)
     if chosen == "ask" and not attended:
         chosen = "approve-reads"

@@ -1,7 +1,7 @@
 """Cost of a turn: price list per model, token arithmetic, and the provenance of the amount.
 
-A cost that the peer reports wins over a computed one, and the user's ``prices.toml`` over the list
-in this package. `store.ledger` stores the amounts.
+A cost reported by the peer takes precedence over a computed one, and the user's ``prices.toml``
+over the list in this package. `store.ledger` stores the amounts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
 from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
+from dragoman.wire.messages import UNDECODABLE
 
 MILLION: Final = 1_000_000
 FILE_NAME: Final = "prices.toml"
@@ -36,7 +37,7 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Cached input; if not set, it costs as much as other input."""
     cache_write: Rate | None = None
     long_prompt: int | None = None
-    """From this many input tokens on, another price applies, which is not listed here."""
+    """The number of input tokens from which another price applies, which is not listed here."""
     currency: str = DOLLARS
     date: datetime.date | None = None
     """The day on which the price was looked up."""
@@ -48,13 +49,14 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def listed_prices() -> Mapping[str, Price]:
-    """The prices that come with dragoman."""
+    """Return the prices that come with dragoman."""
     text = resources.files("dragoman.delegation").joinpath(FILE_NAME).read_bytes()
     return msgspec.toml.decode(text, type=_File).models
 
 
 def read_prices(config: Path) -> Mapping[str, Price]:
-    """The user's own prices: `prices.toml` in the configuration directory; empty if there is none.
+    """Return the user's own prices from `prices.toml` in the configuration directory; empty if
+    there is none.
 
     Raises `ConfigInvalid` if the file cannot be read: a wrong price is worse than none.
     """
@@ -65,12 +67,15 @@ def read_prices(config: Path) -> Mapping[str, Price]:
         return {}
     except OSError as error:
         raise ConfigInvalid(str(file), error.strerror or str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise ConfigInvalid(str(file), str(error)) from error
 
 
 def price_of(model: str | None, prices: Mapping[str, Price] | None = None) -> Price | None:
-    """The price of a model. `prices` are the user's own and take precedence over the list."""
+    """Return the price of a model.
+
+    `prices` are the user's own and take precedence over the list.
+    """
     if not model:
         return None
     # Gateways put the provider before the name: openai/gpt-5.
@@ -87,7 +92,7 @@ _RELEASES: Final = ("latest", "preview", "exp")
 
 
 def _stands_for(name: str, model: str) -> bool:
-    """Whether a name in the list means this model or one of its releases."""
+    """Return whether a name in the list means this model or one of its releases."""
     if model == name:
         return True
     rest = model.removeprefix(f"{name}-")
@@ -98,7 +103,7 @@ def _stands_for(name: str, model: str) -> bool:
 def price(
     model: str | None, usage: Usage | None, prices: Mapping[str, Price] | None = None
 ) -> Charge:
-    """The cost of a turn."""
+    """Return the cost of a turn."""
     if usage is None:
         return UNKNOWN
     if usage.cost is not None and math.isfinite(usage.cost.amount) and usage.cost.amount >= 0:
@@ -107,7 +112,7 @@ def price(
         )
     found = price_of(model, prices)
     if found is None or usage.input_tokens is None or usage.output_tokens is None:
-        # Half of the token counts does not give half of the price.
+        # Half of the token counts are not enough to compute half of the price.
         return UNKNOWN
     fresh, guessed = usage.input_tokens, False
     cost = 0.0
@@ -116,7 +121,8 @@ def price(
         (usage.cache_write_tokens, found.cache_write),
     ):
         if cached:
-            # Some peers count these as part of their input, others separately, and none says which.
+            # Some peers count these as part of their input, others separately, and none of them
+            # says which.
             guessed = True
             if cached <= fresh:
                 fresh -= cached

@@ -1,4 +1,5 @@
-"""DelegationRequest: role, prompt, workspace and options of a delegation; reads agent files.
+"""`DelegationRequest`: role, prompt, workspace and options of a delegation. Also parses agent
+files.
 
 `routing` chooses the peer, and `results` holds the outcome.
 """
@@ -18,6 +19,7 @@ from dragoman.errors import DelegationInvalid, UsageError
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue
     from dragoman.events.parts import Block, Capabilities
+    from dragoman.runs.run_values import Deadline
 
 Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
 """Returns the attachments of a prompt for a workspace and a peer's capabilities."""
@@ -27,7 +29,7 @@ TIERS: Final[tuple[str, ...]] = get_args(Tier)
 
 
 def nothing(workspace: Path, can: Capabilities) -> Sequence[Block]:
-    """No attachments."""
+    """Return no attachments."""
     return ()
 
 
@@ -43,25 +45,27 @@ class DelegationRequest:
     tier: str | None = None
     model: str | None = None
     files: int = 0
-    """Number of files that the prompt names, for the estimate of the size of the work."""
+    """Number of files that the prompt names, used to estimate the size of the work."""
     attach: Attach = nothing
     permissions: Permissions | None = None
     """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
     """Whether a peer that does not ask may work under a policy that restricts it."""
     session: WantedSettings = WantedSettings()
-    """Requested session options. Peers that do not support them are passed over."""
+    """Requested session options. Peers that do not support them are skipped."""
     check: str | None = None
-    """A command whose exit code says whether the work is good; None leaves it to the settings."""
+    """A command whose exit code says whether the work is good; None uses the settings."""
     isolate: bool = False
-    """Whether to work in a git worktree, which gives a patch."""
+    """Whether to work in a git worktree and return a patch."""
     apply: bool = False
-    """Whether to apply the patch if it still fits."""
+    """Whether to apply the patch if it still applies cleanly."""
     fallback: Fallback | None = None
     cold: bool = False
     """Whether to start the peer without a broker."""
     timeout: float | None = None
-    """Timeout of one turn in seconds."""
+    """Maximum number of seconds for all attempts together, including the start of each peer."""
+    deadline: Deadline | None = None
+    """When all of that must have ended, if the limit began before the delegation."""
 
     def __post_init__(self) -> None:
         if not self.prompt.strip():
@@ -81,7 +85,7 @@ class Assigned:
     instructions: str
 
     def prompt(self, text: str) -> str:
-        """The prompt with the agent's instructions in front."""
+        """Return the prompt, preceded by the agent's instructions."""
         return f"{self.instructions}\n\n{text}" if self.instructions else text
 
 
@@ -108,7 +112,7 @@ def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
 
 
 def _body(text: str) -> str:
-    """The text after the front matter."""
+    """Return the text after the front matter."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---":
         return text.strip()

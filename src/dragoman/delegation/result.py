@@ -1,6 +1,6 @@
-"""Delegation: the result of a delegation with decision, attempts and cost, as text and JSON.
+"""`Delegation`: the result of a delegation with its decision, attempts and cost, as text and JSON.
 
-Each attempt is an AttemptReport of `attempt_report`, the decision comes from
+Each attempt is an `AttemptReport` from `attempt_report`; the decision comes from
 `delegation.routing`.
 """
 
@@ -82,7 +82,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
         return all(one.cost.provenance is not Provenance.UNKNOWN for one in self.attempts)
 
     def as_json(self) -> dict[str, Any]:
-        """The delegation as one object."""
+        """Return the delegation as one object."""
         return {
             "job": self.job,
             "decision_id": self.decision_id,
@@ -100,7 +100,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
         }
 
     def lines(self) -> list[str]:
-        """The attempts as lines of text, without the answer itself."""
+        """Format the attempts as lines of text, without the answer itself."""
         told: list[str] = []
         for number, report in enumerate(self.attempts, 1):
             first, *rest = report.lines()

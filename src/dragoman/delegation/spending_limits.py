@@ -1,6 +1,6 @@
 """Limits on cost, tokens, seconds and turns, per day and per turn.
 
-Compares usage with the limits of the settings and words the reason. `store.ledger` supplies the
+Compares usage with the limits in the settings and formats the reason. `store.ledger` supplies the
 daily usage before a turn, the peer's usage reports supply it during a turn.
 """
 
@@ -18,7 +18,7 @@ from dragoman.store.ledger.records import Spent
 from dragoman.store.values import DOLLARS
 
 DAY: Final = 24 * 3600.0
-"""In seconds. The last 24 hours count, so that no limit doubles at midnight."""
+"""A day in seconds. The last 24 hours count, so that no limit doubles at midnight."""
 
 OVER_BUDGET: Final = "over_budget"
 """The `error_class` of a turn that was stopped by one of these limits."""
@@ -28,13 +28,13 @@ TURN_SCOPES: Final = frozenset({"turn", "session", "context", "call"})
 
 
 def has_daily(limits: DelegationLimits) -> bool:
-    """Whether there is a daily limit, so that the ledger has to be read."""
+    """Return whether there is a daily limit, so that the ledger has to be read."""
     daily = (limits.day_cost, limits.day_tokens, limits.day_seconds, limits.day_turns)
     return any(limit is not None for limit in daily)
 
 
 def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> str | None:
-    """The daily limit that is used up, as text; None if none is."""
+    """Return the daily limit that is exhausted, as text, or None."""
     of = f" for {whose}" if whose else ""
     for used, limit, unit in (
         (spent.cost, limits.day_cost, "dollars"),
@@ -43,14 +43,14 @@ def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> s
         (spent.turns, limits.day_turns, "turns"),
     ):
         if limit is not None and used >= limit:
-            return f"{used:.6g} of {limit:.6g} {unit} a day{of} are used up"
+            return f"{used:.6g} of {limit:.6g} {unit} a day{of} are used"
     return None
 
 
 def tightened(
     budgets: Budgets, limits: Sequence[DelegationLimits], timeout: float | None = None
 ) -> Budgets:
-    """Time budgets of a turn, reduced to the limits and the timeout."""
+    """Return the time budgets of a turn, reduced to the limits and the timeout."""
     total = _least([budgets.total, timeout, *(one.turn_seconds for one in limits)])
     silence = [one.silence for one in limits]
     budgets = replace(
@@ -86,7 +86,7 @@ class TurnLimits:
         self._called = 0
 
     def crossed(self, event: model.Event) -> str | None:
-        """The limit that this event exceeds, as text; None if none."""
+        """Return the limit that this event exceeds, as text, or None."""
         if not isinstance(event, model.UsageReported) or event.scope not in TURN_SCOPES:
             return None
         usage = event.usage

@@ -1,16 +1,17 @@
 """Check whether a cancelled turn of a delegation still runs, in a broker or in a Python adapter.
 
 A peer that ignores a cancel is stopped together with its broker if no other client uses that
-broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer: what was changed
-is known only when no turn is running. `runs.run_values` has the handle that cancels the turn.
+broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer, because the
+changes are known only when no turn is running. `runs.run_values` has the handle that cancels the
+turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec import Struct
 
 from dragoman.client.conversation import Peer
 from dragoman.errors import DragomanError
@@ -27,7 +28,8 @@ STATUS_TIMEOUT: Final = 3.0
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
-    """Why a cancelled or timed-out turn may still be running in the peer; None if it is not.
+    """Return why a cancelled or timed-out turn may still be running in the peer, or None if it is
+    not.
 
     A peer that ignored the cancel is stopped with its broker, if no other client uses the broker.
     An adapter is cancelled again.
@@ -39,19 +41,20 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
         # The peer is our own child process and ends with the connection.
         return None
     from dragoman.broker.client.brokers import list_brokers, stop_broker
-    from dragoman.broker.protocol import STATUS
+    from dragoman.broker.protocol import STATUS, decode_as
 
     try:
         async with asyncio.timeout(STATUS_TIMEOUT):
-            status = msgspec.json.decode(await peer.client.connection.call(STATUS, {}))
+            raw = await peer.client.connection.call(STATUS, {})
+        status = decode_as(raw, _Status, f"response to {STATUS}")
     except (DragomanError, TimeoutError) as error:
         return f"it is unknown whether it stopped: {error}"
     if not _is_set_aside(status, session_id):
         return None
-    others = status["callers"] or any(
-        session["running"] or session["queued"]
-        for session in status["sessions"]
-        if session["sessionId"] != session_id
+    others = status.callers or any(
+        session.running or session.queued
+        for session in status.sessions
+        if session.session_id != session_id
     )
     if not others:
         for record in list_brokers(paths):
@@ -60,9 +63,23 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
     return _STILL_WORKING
 
 
-def _is_set_aside(status: dict[str, Any], session_id: str) -> bool:
+class _SessionStatus(Struct, rename="camel"):
+    """A session in the status of a broker, as far as it matters here."""
+
+    session_id: str
+    running: str | None
+    queued: int
+    quarantined: bool
+
+
+class _Status(Struct):
+    """The status of a broker, as far as it matters here."""
+
+    callers: int
+    sessions: list[_SessionStatus]
+
+
+def _is_set_aside(status: _Status, session_id: str) -> bool:
     return any(
-        session["quarantined"]
-        for session in status["sessions"]
-        if session["sessionId"] == session_id
+        session.quarantined for session in status.sessions if session.session_id == session_id
     )

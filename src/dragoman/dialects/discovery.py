@@ -1,10 +1,10 @@
 """Detect which dialect a peer speaks.
 
-The launch decides the family, the response to one `initialize` decides the dialect, and a program
-that refuses it is greeted in the other dialects, each in a process of its own. Nothing is sent or
-stored here: the caller passes a cache, and probes again only what the cache does not know. Launch
-forms are never tried out: two real programs take a wrong one for a prompt and send it to their
-model.
+The command line determines the family, and the response to one `initialize` determines the dialect.
+A program that refuses it is tried with the handshakes of the other dialects, each in its own
+process. Nothing is sent or stored here: the caller passes a cache, and probes only what the cache
+does not contain. Command lines are never tried out: two real programs treat a wrong one as a prompt
+and send it to their model.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.errors.usage import nearest, shown
+from dragoman.wire.messages import UNDECODABLE
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
@@ -40,13 +41,13 @@ CHAINED: Final = "chained"
 DIALECTS: Final[Mapping[str, str]] = {
     ACP: "the Agent Client Protocol, version 1",
     CODEX: "the Codex app-server",
-    ONESHOT: "one prompt for each request, no sessions, a date as version",
+    ONESHOT: "one prompt per request, no sessions, a date as version",
     THREADS: "threads and turns; the response to a turn is its result",
     TAGGED: "ACP with a string version, session metadata and updates with a type tag",
-    KEYED: "ACP with updates keyed by what they carry",
-    CHAINED: "unknown method names, found by trying a list of them",
+    KEYED: "ACP with updates keyed by their content",
+    CHAINED: "method names that are found by trying a list of them",
 }
-"""The names by which a dialect can be chosen, with a description of each."""
+"""The names of the dialects, with a description of each."""
 
 OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "agent-client-protocol": (ACP,),
@@ -73,11 +74,11 @@ OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "session/start": (CHAINED,),
     "prompt/send": (CHAINED,),
 }
-"""Words from the documents that describe the dialects, with the dialects that each may mean."""
+"""Terms from the specifications of the dialects, with the dialects that each may mean."""
 
 
 def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
-    """Find the dialect that a user names, by dragoman's name or by a word from its document.
+    """Find the dialect that a user names, by dragoman's name or by a term from its specification.
 
     Raises `UsageError` for a word that means no dialect, or more than one.
     """
@@ -95,7 +96,8 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
     if meant:
         either = ", or ".join(f"{name} ({DIALECTS[name]})" for name in meant)
         raise UsageError(f"the dialect {shown(word)} is ambiguous: name {either}")
-    # Our own names first: a typo in one is more likely than one in a word of a document.
+    # Our own names come first: a typo in one of them is more likely than in a term from a
+    # specification.
     close = nearest(plain, names)[:1] or nearest(plain, OTHER_WORDS)[:1]
     near = [
         repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
@@ -113,14 +115,14 @@ class Program(Struct, frozen=True):
 
 
 class Cache(Protocol):
-    """Stores what was detected about a program, failures too."""
+    """Stores what was detected about a program, including failures."""
 
     def get(self, program: Program, concept: str) -> str | None: ...
     def put(self, program: Program, concept: str, value: str) -> None: ...
 
 
 def dialect_concept(launch: str) -> str:
-    """The cache key for the dialect of a launch."""
+    """Return the cache key for the dialect of a launch."""
     return f"dialect {launch}"
 
 
@@ -138,7 +140,7 @@ class MemoryCache:
 
 
 def family(argv: Sequence[str]) -> str:
-    """The family that a command line starts: Codex's app-server, or ACP."""
+    """Return the family that a command line starts: Codex's app-server, or ACP."""
     name = PurePath(argv[0]).name.lower().removesuffix(".exe").removesuffix(".cmd") if argv else ""
     if "app-server" in argv[1:] or name == "codex-app-server":
         return CODEX
@@ -146,7 +148,8 @@ def family(argv: Sequence[str]) -> str:
 
 
 def of_answer(result: Any) -> str | None:
-    """The dialect of a peer with this response to `initialize`; None if it is not a known one."""
+    """Return the dialect of a peer with this response to `initialize`, or None if it is not a known
+    one."""
     if not isinstance(result, dict):
         return None
     version = result.get("protocolVersion")
@@ -168,10 +171,10 @@ def of_answer(result: Any) -> str | None:
 
 
 def of_text(text: bytes | Raw) -> str | None:
-    """The same for a response that is not decoded yet."""
+    """Like `of_answer`, for a response that is not decoded yet."""
     try:
         return of_answer(msgspec.json.decode(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
@@ -197,8 +200,8 @@ NO_METHOD: Final = -32601
 class DialectSearch:
     """Chooses the dialect for the greeting, and the next one if the program refuses.
 
-    A program that exits or does not respond to the first greeting at all is not greeted again: it
-    may be anything, and may take each greeting for a prompt.
+    A program that exits, or does not respond to the first greeting at all, is not greeted again: it
+    may be anything, and may treat each greeting as a prompt.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
@@ -215,7 +218,7 @@ class DialectSearch:
         return len(self.tried) > 1
 
     def go_on(self, refusal: DragomanError) -> bool:
-        """After a refusal, set `dialect` to the next one to try; false if there is none."""
+        """Set `dialect` to the next one to try after a refusal. Returns False if there is none."""
         following = self._next(refusal)
         if following is None:
             return False
@@ -228,7 +231,7 @@ class DialectSearch:
             if refusal.dialect in DIALECTS and refusal.dialect not in self.tried:
                 return refusal.dialect
             if refusal.version is not None:
-                # It speaks this dialect in another version.
+                # The program speaks another version of this dialect.
                 return None
         if not is_refusal(refusal) and not (
             self.answered and isinstance(refusal, CallTimeout | ConnectionLost)
@@ -245,12 +248,12 @@ class DialectSearch:
 
 
 def is_refusal(error: DragomanError) -> bool:
-    """Whether the peer responded to a greeting, but not as an agent of that dialect does."""
+    """Return whether the peer responded to a greeting, but not as an agent of that dialect does."""
     return isinstance(error, RemoteError | InvalidAnswer | ProtocolMismatch | Unsupported)
 
 
 def _wants_login(refusal: RemoteError) -> bool:
-    # The documents use ACP's error code for logins for other errors too; the message decides.
+    # The specifications use ACP's login error code for other errors too, so the message decides.
     words = refusal.message.lower()
     return isinstance(refusal, AuthRequired) and any(
         word in words for word in ("auth", "login", "log in")
@@ -258,7 +261,7 @@ def _wants_login(refusal: RemoteError) -> bool:
 
 
 def of_request(method: str, params: Any) -> str | None:
-    """The dialect of a client with this first request; None if it is not a known one."""
+    """Return the dialect of a client with this first request, or None if it is not a known one."""
     params = params if isinstance(params, dict) else {}
     if method == "initialize":
         return _of_hello(params)
@@ -303,9 +306,11 @@ def _of_hello(params: dict[str, Any]) -> str | None:
 
 
 def is_keyed(method: str, params: Any) -> bool:
-    """Whether only the keyed dialect sends such a request: its handshake may look like that of
-    ACP, which requires `mcpServers`, and has `prompt` and `methodId` where it has `content` and
-    `method`."""
+    """Return whether only the keyed dialect sends such a request.
+
+    Its handshake may look like ACP's, but ACP requires `mcpServers`, and has `prompt` and
+    `methodId` where the keyed dialect has `content` and `method`.
+    """
     if not isinstance(params, dict):
         return False
     if method == "session/prompt":
@@ -325,8 +330,8 @@ def is_keyed(method: str, params: Any) -> bool:
 
 
 def not_executed(code: int, message: str, method: str) -> bool:
-    """Whether an error proves that the request did not run, so that it may be sent in another
-    form. After any other error it may have run: a prompt is not sent twice."""
+    """Return whether an error proves that the request did not run, so that it may be sent in
+    another form. After any other error it may have run, and a prompt is not sent twice."""
     if code == -32601:
         return True
     return code == -32600 and (

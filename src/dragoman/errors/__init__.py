@@ -1,8 +1,8 @@
 """Every error dragoman raises on purpose, in one tree.
 
 Every class answers three questions: whose fault it is (`blame`), whether a retry makes sense
-(`retryable`), and whether the other side may already have acted (`may_have_run`). Imports nothing
-of dragoman, so every package may use it.
+(`retryable`), and whether the other side may already have acted (`may_have_run`). It imports
+nothing from dragoman, so every package may use it.
 
     DragomanError
     ├── UsageError                  the caller asked for something that cannot be done here
@@ -19,6 +19,7 @@ of dragoman, so every package may use it.
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── ClientFileInvalid       another program's configuration cannot be edited safely
     │   ├── DelegationInvalid       a value of delegate_to names no peer with such a role
+    │   ├── PatchChanged            a patch is not the one that was shown
     │   ├── UnknownPeer             no peer has this name
     │   ├── UnknownRole             no peer at all claims this role
     │   ├── RoleNotClaimed          the peer does not claim this role
@@ -30,6 +31,7 @@ of dragoman, so every package may use it.
     │   ├── ProgramNotFound         the program was not found
     │   └── NotInstalled            no launcher of a peer is installed, or it cannot run here
     ├── ConnectError                a connection could not be opened; nothing was sent
+    │   └── HostUnavailable         another machine cannot be reached, or has no fitting dragoman
     ├── ConnectionLost              the connection is over; every pending call gets one of these
     │   ├── ConnectionClosed        by us
     │   ├── ConnectionEnded         by them: end of stream
@@ -65,6 +67,11 @@ of dragoman, so every package may use it.
     │   ├── StoreRefused            we may not read or write the file or its directory
     │   ├── StoreCorrupt            the file is damaged, or belongs to another program
     │   └── StoreTooNew             written by a newer version of dragoman
+    ├── FleetError                  the fleet's server or coordinator failed
+    │   ├── FleetUnreachable        it does not answer
+    │   ├── FleetRefused            it refused the credentials
+    │   ├── FleetFull               it has no room left; nothing was accepted
+    │   └── FleetConflict           a record was changed by another process
     ├── IsolationFailed             a worktree for a job could not be created or used
     │   └── FilterFailed            a git filter failed, or only the repository defines it
     ├── AdapterFailed               the Python adapter of a peer failed
@@ -88,6 +95,7 @@ from dragoman.errors.connections import (
     ConnectionEnded,
     ConnectionLost,
     HandshakeFailed,
+    HostUnavailable,
     InvalidAnswer,
     LineTooLong,
     NotInstalled,
@@ -107,6 +115,11 @@ from dragoman.errors.services import (
     FileFailed,
     FileMissing,
     FilterFailed,
+    FleetConflict,
+    FleetError,
+    FleetFull,
+    FleetRefused,
+    FleetUnreachable,
     IsolationFailed,
     NotPermitted,
     NotText,
@@ -134,6 +147,7 @@ from dragoman.errors.usage import (
     InputTimeout,
     MessageTooLong,
     NoPeer,
+    PatchChanged,
     PolicyNotEnforced,
     RequestInProgress,
     RoleNotClaimed,
@@ -174,14 +188,21 @@ __all__ = [
     "FileFailed",
     "FileMissing",
     "FilterFailed",
+    "FleetConflict",
+    "FleetError",
+    "FleetFull",
+    "FleetRefused",
+    "FleetUnreachable",
     "FrontMatterInvalid",
     "HandshakeFailed",
+    "HostUnavailable",
     "InputTimeout",
     "InvalidAnswer",
     "IsolationFailed",
     "LineTooLong",
     "MessageTooLong",
     "NoPeer",
+    "PatchChanged",
     "NotInstalled",
     "NotPermitted",
     "NotText",

@@ -9,16 +9,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.errors.usage import DragomanError
+from dragoman.errors.usage import Blame, DragomanError
 
 SHOWN_DETAILS_SIZE = 500
-"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
-hint."""
+"""Maximum number of characters to show of the details an agent adds to an error: enough for a path
+and a hint."""
 
 
 SHOWN_INCIDENT_SIZE = 64
-"""Maximum characters of an incident id, by which an agent finds an error in its log; ours have
-eight."""
+"""Maximum length of an incident id, which helps find an error in the agent's log. Ours have eight
+characters."""
 
 _WORDS = (
     *("details", "detail", "message", "error", "errors", "reason", "description", "cause"),
@@ -28,7 +28,7 @@ _WORDS = (
 nested: providers wrap errors in errors, and agents wrap those."""
 
 _JSON_SIZE = 64 * 1024
-"""How much of a text that looks like JSON is searched for a message."""
+"""Maximum number of characters of a text that looks like JSON to search for a message."""
 
 _MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _ESCAPE = re.compile(r"\\(.)")
@@ -37,12 +37,13 @@ _DEPTH = 6
 """Maximum depth to which the data of an error is searched."""
 
 _ITEMS = 3
-"""How many entries of a list of errors are shown."""
+"""Maximum number of entries of a list of errors to show."""
 
 
 def own_words(data: Any) -> str:
-    """The agent's description of its failure, from error data of any shape, cut to
-    `SHOWN_DETAILS_SIZE`; empty if there is none. Callers must sanitise it before printing."""
+    """Return the agent's description of its failure, from error data of any shape, cut to
+    `SHOWN_DETAILS_SIZE`, or an empty string if there is none. Callers must sanitise it before
+    printing."""
     return " ".join(_words(data, _DEPTH).split())[:SHOWN_DETAILS_SIZE]
 
 
@@ -74,7 +75,7 @@ def _entry(entry: Any, depth: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text, or the message inside if it is a JSON object: agents forward a provider's
+    """Return a text, or the message in it if it is a JSON object: agents forward a provider's
     response as is."""
     if not text.startswith("{"):
         return text
@@ -122,7 +123,8 @@ class NotInstalled(SpawnError):
 
 
 class ConnectError(DragomanError):
-    """A connection could not be opened: no listener, no answer in time, or not authorized.
+    """A connection could not be opened: there is no listener, it did not answer in time, or it
+    refused us.
 
     `status` is the HTTP status of a refusal, if there was one.
     """
@@ -134,6 +136,34 @@ class ConnectError(DragomanError):
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class HostUnavailable(ConnectError):
+    """Another machine cannot be reached over SSH, or has no dragoman that this one can talk to.
+
+    `host` is its name in the settings, and `remedy` says what to do. It is retryable if the problem
+    may resolve itself (`passing`), like a network that is down. `may_have_run` is set if a request
+    was sent before the connection was lost.
+    """
+
+    error_class = "host_unavailable"
+    retryable = False
+
+    def __init__(
+        self,
+        host: str,
+        problem: str,
+        *,
+        remedy: str = "",
+        passing: bool = False,
+        may_have_run: bool = False,
+    ) -> None:
+        super().__init__(f"{host}: {problem}")
+        self.host = host
+        self.problem = problem
+        self.remedy = remedy
+        self.retryable = passing
+        self.may_have_run = may_have_run
 
 
 class ConnectionLost(DragomanError):
@@ -177,7 +207,7 @@ class ProcessExited(ConnectionEnded):
         else:
             how = "exited"
         tail = stderr_tail.strip()
-        super().__init__(f"the process {how}" + (f"; it last said: {tail[-400:]}" if tail else ""))
+        super().__init__(f"the process {how}" + (f"; last output: {tail[-400:]}" if tail else ""))
         self.exit_code = exit_code
         self.signal = signal
         self.stderr_tail = stderr_tail
@@ -199,8 +229,8 @@ class PeerUnresponsive(ConnectionLost):
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"the agent was ended because it hung: no answer to {what}, and {why}; "
-            "it is started again"
+            f"the agent hung (no answer to {what}, and {why}), so it was killed; "
+            "it is being restarted"
         )
 
 
@@ -220,10 +250,15 @@ class Overflow(ConnectionLost):
     """A bounded buffer was full and stayed full.
 
     Raised to a consumer that did not read its messages (only that consumer is cut off), and for the
-    whole connection when the other side does not read what we write.
+    whole connection when the other side does not read what we write: `blame` says which.
     """
 
     error_class = "overflow"
+
+    def __init__(self, message: str, *, blame: Blame = "us", retryable: bool = True) -> None:
+        super().__init__(message)
+        self.blame = blame
+        self.retryable = retryable
 
 
 class CallError(DragomanError):
@@ -247,12 +282,21 @@ class CallTimeout(CallError):
 
 
 class BudgetExceeded(CallTimeout):
-    """A turn used up one of its time budgets. `budget` names it."""
+    """A turn used up one of its time budgets. `budget` names it.
 
-    def __init__(self, budget: str, timeout: float) -> None:
+    `option` is the command-line option that set it; empty if there is none.
+    """
+
+    def __init__(self, budget: str, timeout: float, *, option: str = "") -> None:
         super().__init__("the prompt", timeout)
-        self.args = (f"the turn used up its budget for {budget}: {timeout:g} s",)
+        happened = {
+            "total": "timed out after",
+            "first_event": "the agent sent nothing after the prompt for",
+            "silence": "the agent sent nothing for",
+        }.get(budget, f"the turn used up its budget {budget}:")
+        self.args = (f"{happened} {timeout:g} s" + (f" ({option})" if option else ""),)
         self.budget = budget
+        self.option = option
 
 
 class RemoteError(CallError):
@@ -264,13 +308,13 @@ class RemoteError(CallError):
     data: Any = None
 
     stderr_tail: str = ""
-    """What the agent wrote to stderr in the meantime, if we started it: for an agent made with
-    dragoman, the traceback."""
+    """What the agent wrote to stderr in the meantime, if we started it. For an agent written with
+    dragoman this is the traceback."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         said = _plain(message)
         told = f"{said} ({code})"
-        # Real agents say "Internal error" and put the details beside it.
+        # Real agents say "Internal error" and put the details into the data.
         details = own_words(data)
         if details and details not in said:
             told += f": {details}"
@@ -294,7 +338,7 @@ class AuthRequired(RemoteError):
     """The other side requires a login.
 
     `methods` are the login methods it offers, and `hint` says what to do, with the command if it is
-    known. dragoman never logs in by itself and sends no secret over the protocol.
+    known. dragoman never logs in on its own and sends no secret over the protocol.
     """
 
     error_class = "auth_required"
@@ -316,9 +360,13 @@ class AuthRequired(RemoteError):
 
 
 class InvalidAnswer(CallError):
-    """The response does not match the protocol."""
+    """The response does not match the protocol.
+
+    `remedy` says what to do, if that is known.
+    """
 
     error_class = "invalid_answer"
+    remedy: str = ""
 
 
 class ProtocolMismatch(DragomanError):
@@ -326,7 +374,7 @@ class ProtocolMismatch(DragomanError):
 
     `dialect` names what the other side speaks instead, if its response shows it, and `version` the
     version of the same protocol that it speaks. `remedy` says which side has to change, if known.
-    `hint` says what the caller can do if it is not about versions.
+    `hint` says what the caller can do if the problem is not the version.
     """
 
     error_class = "protocol_mismatch"
@@ -353,7 +401,7 @@ class ProtocolMismatch(DragomanError):
 class AdapterFailed(DragomanError):
     """The Python adapter of a peer failed. `adapter` is its file or module.
 
-    `__cause__` is what its code raised. The peer may have been prompted by then.
+    `__cause__` is what its code raised. The peer may already have been prompted.
     """
 
     error_class = "adapter_failed"
@@ -368,7 +416,7 @@ class AdapterFailed(DragomanError):
 
 
 class HandshakeFailed(DragomanError):
-    """The other side did not answer like an agent. Nothing was prompted.
+    """The other side did not answer like an agent. No prompt was sent.
 
     The message says what happened, the likely cause and what to do. `noise` is the output that came
     instead of messages, `timed_out` says that no response came in time, and `__cause__` is the
@@ -377,6 +425,8 @@ class HandshakeFailed(DragomanError):
 
     error_class = "handshake_failed"
     blame = "peer"
+    hint = ""
+    """What to do, if that is known."""
 
     def __init__(
         self,

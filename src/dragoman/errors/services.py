@@ -5,20 +5,14 @@ The whole tree is drawn in `dragoman.errors`.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from dragoman.errors.usage import Blame, DragomanError, shown
-
-SHOWN_DETAILS_SIZE = 500
-"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
-hint."""
 
 
 class BrokerError(DragomanError):
     """A broker failed. The peer behind it is not to blame."""
 
     error_class = "broker_failed"
-    blame: ClassVar[Blame] = "world"
+    blame: Blame = "world"
 
 
 class BrokerBusy(BrokerError):
@@ -29,17 +23,18 @@ class BrokerBusy(BrokerError):
 
 
 class BrokerUnavailable(BrokerError):
-    """A broker cannot be started or reached. Nothing was prompted.
+    """A broker cannot be started or reached. No prompt was sent.
 
-    `log_tail` is the end of the log of a broker that did not start.
+    `log_tail` is the end of the log of a broker that did not start, and `hint` says what to do.
     """
 
     error_class = "broker_unavailable"
     retryable = True
 
-    def __init__(self, message: str, *, log_tail: str = "") -> None:
+    def __init__(self, message: str, *, log_tail: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.log_tail = log_tail
+        self.hint = hint
 
 
 class StoreError(DragomanError):
@@ -49,7 +44,7 @@ class StoreError(DragomanError):
     """
 
     error_class = "store_failed"
-    blame: ClassVar[Blame] = "world"
+    blame: Blame = "world"
 
     def __init__(self, path: str, problem: str, *, remedy: str = "") -> None:
         super().__init__(f"{path}: {problem}{remedy and '; ' + remedy}")
@@ -106,12 +101,55 @@ class StoreCorrupt(StoreError):
         super().__init__(path, problem, remedy=remedy)
         self.damaged = damaged
         self.replaced = replaced
+        self.retryable = replaced
 
 
 class StoreTooNew(StoreError):
     """The file was written by a newer version of dragoman. It is left as it is."""
 
     error_class = "store_too_new"
+
+
+class FleetError(DragomanError):
+    """The fleet's server or coordinator failed. No peer is to blame.
+
+    `may_have_run` is True if a message was sent and its acknowledgement did not arrive: a job may
+    have been accepted. `remedy` says what would help, if that is known.
+    """
+
+    error_class = "fleet_failed"
+    blame: Blame = "world"
+
+    def __init__(self, *message: object, remedy: str = "", may_have_run: bool = False) -> None:
+        super().__init__(*message)
+        self.remedy = remedy
+        self.may_have_run = may_have_run
+
+
+class FleetUnreachable(FleetError):
+    """The fleet's server or coordinator does not answer."""
+
+    error_class = "fleet_unreachable"
+    retryable = True
+
+
+class FleetRefused(FleetError):
+    """The fleet's server refused the credentials: revoked, expired, or without the right."""
+
+    error_class = "fleet_refused"
+
+
+class FleetFull(FleetError):
+    """The fleet's server has no room left; nothing was accepted."""
+
+    error_class = "fleet_full"
+    retryable = True
+
+
+class FleetConflict(FleetError):
+    """A record of the fleet was changed by another process since it was read."""
+
+    error_class = "fleet_conflict"
 
 
 class IsolationFailed(DragomanError):
@@ -140,7 +178,7 @@ class ServiceError(DragomanError):
     """A service offered to the peer failed; nothing was changed."""
 
     error_class = "service_failed"
-    blame: ClassVar[Blame] = "peer"
+    blame: Blame = "peer"
 
 
 class ArgumentInvalid(ServiceError):

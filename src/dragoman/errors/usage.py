@@ -27,15 +27,16 @@ BROKEN_CODE: Final = (
 
 
 class DragomanError(Exception):
-    """The root. `str(error)` is a message for people; the attributes are for programs."""
+    """The base class. `str(error)` is a message for people; the attributes are for programs."""
 
     error_class: ClassVar[str] = "error"
-    blame: ClassVar[Blame] = "us"
-    retryable: ClassVar[bool] = False
+    blame: Blame = "us"
+    retryable: bool = False
     may_have_run: bool = False
 
     def fresh(self) -> Self:
-        """A copy to raise elsewhere, so that the tracebacks of different callers do not mix."""
+        """Return a copy to raise elsewhere, so that the tracebacks of different callers do not
+        mix."""
         # Not `copy.copy`, which calls the constructor with `args`: here that is the finished
         # message, which the constructors of this tree do not take.
         twin = type(self).__new__(type(self))
@@ -63,11 +64,6 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= 200 else f"{text[:160]!r}… ({len(text)} characters)"
 
 
-SHOWN_DETAILS_SIZE = 500
-"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
-hint."""
-
-
 LISTED_CHOICES = 12
 """Maximum number of names listed in a message. One real agent has 130 models."""
 
@@ -75,7 +71,7 @@ CLOSE_CHOICES = 3
 """Maximum number of names suggested for an unknown one."""
 
 COMPARED_SIZE: Final = 80
-"""Maximum characters of a word that are compared."""
+"""Maximum number of characters of a word to compare."""
 
 CLOSE: Final = 0.6
 """Minimum similarity of two words for one to count as a misspelling of the other."""
@@ -84,8 +80,9 @@ AS_CLOSE: Final = 0.1
 """Names less similar than the best match by more than this are not suggested."""
 
 
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Names that a word may be a misspelling of, best match first."""
+def nearest(word: str, known: Iterable[str], *, close: float = CLOSE) -> list[str]:
+    """Return the names that a word may be a misspelling of, best match first. `close` is the
+    minimum similarity, up to 1."""
     import difflib  # Only a mistake needs it.
 
     meant = word[:COMPARED_SIZE].casefold()
@@ -94,13 +91,13 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
         for name in dict.fromkeys(known)
     }
     best = max(ratios.values(), default=0.0)
-    floor = max(CLOSE, best - AS_CLOSE)
+    floor = max(close, best - AS_CLOSE)
     near = sorted((name for name in ratios if ratios[name] >= floor), key=lambda n: -ratios[n])
     return near[:CLOSE_CHOICES]
 
 
 def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str:
-    """The available names for an unknown one: all of them, or the closest few."""
+    """Return the available names for an unknown one: all of them, or the closest few."""
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
         return f"it {verb} none"
@@ -128,7 +125,7 @@ class MessageTooLong(UsageError):
     error_class = "message_too_long"
 
     def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"the message has {size} bytes, and the limit for a line is {limit}")
+        super().__init__(f"the message is {size} bytes long, and the limit for a line is {limit}")
         self.size = size
         self.limit = limit
 
@@ -155,7 +152,8 @@ class Unsupported(UsageError):
 def no_such(
     setting: str, wanted: str, known: Iterable[str], *, peer: str = "the agent"
 ) -> Unsupported:
-    """The error for a model or a mode that a peer does not have, with the closest that it has."""
+    """Return the error for a model or a mode that a peer does not have, with the closest that it
+    has."""
     return Unsupported(
         f"{peer} has no {setting} {shown(wanted)}; {alternatives(wanted, known)}", setting=setting
     )
@@ -222,7 +220,7 @@ class ClientFileInvalid(UsageError):
         path: str,
         problem: str,
         *,
-        remedy: str = "mend it by hand, or put the entry there yourself: it is what is printed "
+        remedy: str = "fix the file by hand, or add the entry yourself: it is printed "
         "without --write",
     ) -> None:
         super().__init__(f"{path}: {problem}; nothing was changed")
@@ -245,6 +243,12 @@ class DelegationInvalid(UsageError):
         self.remedy = remedy
 
 
+class PatchChanged(UsageError):
+    """The patch is not the one that was shown: it has changed, was applied, or is gone."""
+
+    error_class = "patch_changed"
+
+
 class UnknownPeer(UsageError):
     """No peer has this name. `nearest` are similar names."""
 
@@ -252,11 +256,11 @@ class UnknownPeer(UsageError):
 
     def __init__(self, name: str, nearest: Sequence[str] = (), *, problem: str = "") -> None:
         if problem:
-            advice = f"it is described, but: {problem}"
+            advice = f"its descriptor is invalid: {problem}"
         elif nearest:
             advice = f"did you mean {' or '.join(nearest)}?"
         else:
-            advice = "`dragoman peers` lists those there are, and `dragoman peers add` adds one"
+            advice = "`dragoman peers` lists the known peers, and `dragoman peers add` adds one"
         super().__init__(f"there is no peer {shown(name)}; {advice}")
         self.name = name
         self.nearest = tuple(nearest)
@@ -293,7 +297,7 @@ class NoPeer(UsageError):
         if len(reasons) > 1 and len(set(reasons.values())) == 1:
             # A reason that all peers share is given once.
             told = f": {next(iter(reasons.values()))}"
-        super().__init__(f"no peer can be asked for {role}{told}")
+        super().__init__(f"no peer can be used for {role}{told}")
         self.role = role
         self.reasons = dict(reasons)
         self.over_budget = over_budget
@@ -335,6 +339,8 @@ class ConfigInvalid(UsageError):
     """
 
     error_class = "config_invalid"
+    hint = ""
+    """What to do, if it is not to correct the origin."""
     key: str
     problem: str
 

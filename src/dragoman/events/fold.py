@@ -29,8 +29,10 @@ def apply(view: View, event: happened.Event) -> None:
 
 
 def apply_briefly(view: View, event: happened.Event) -> None:
-    """`apply` for a consumer that shows text as it arrives and does not need it later: no
-    message and no plan text is kept, so the view does not grow with the output."""
+    """Like `apply`, for a consumer that shows text as it arrives and does not need it later.
+
+    No message and no plan text is kept, so the view does not grow with the output.
+    """
     if type(event) not in _SPOKEN:
         apply(view, event)
         view.messages.clear()
@@ -38,13 +40,13 @@ def apply_briefly(view: View, event: happened.Event) -> None:
 
 
 def apply_settings(view: View, event: happened.Event) -> None:
-    """`apply` for a consumer that needs only the settings and the usage of the session."""
+    """Like `apply`, for a consumer that needs only the settings and the usage of the session."""
     if type(event) in _SETTINGS:
         apply(view, event)
 
 
 def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
-    """The state of a session after these events."""
+    """Return the state of a session after these events."""
     view = view or View()
     for event in events:
         apply(view, event)
@@ -55,7 +57,7 @@ def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
 
 
 def _message(view: View, role: Role, message_id: str | None) -> Message:
-    """The message that a chunk belongs to; a new one if there is none."""
+    """Return the message that a chunk belongs to, or a new one if there is none."""
     if role is Role.USER and view.prompt is not None:
         return _repeated(view, view.prompt, message_id)
     view.prompt = None
@@ -74,7 +76,7 @@ def _message(view: View, role: Role, message_id: str | None) -> Message:
 
 
 def _repeated(view: View, prompt: Message, message_id: str | None) -> Message:
-    """The prompt, emptied: the agent's version of it replaces it."""
+    """Return the prompt, emptied, because the agent's version replaces it."""
     view.prompt = None
     view.open = True
     prompt.message_id = message_id
@@ -170,7 +172,7 @@ def _files(view: View, event: happened.FilesChanged) -> None:
     tool.changes = event.changes
     tool.stage = event.stage
     if event.stage is ChangeStage.PROPOSED:
-        # It comes after the end of its call, which says more.
+        # This event comes after the end of its call, which says more.
         tool.stage = _STAGES.get(tool.status, event.stage)
 
 
@@ -237,8 +239,8 @@ def _turn_ended(view: View, event: happened.TurnEnded) -> None:
 
 
 def _final_text(view: View, text: str) -> None:
-    """A dialect that gives the whole answer at the end may have streamed all, part or none of
-    it."""
+    """Apply the complete answer at the end of a turn: all, part or none of it may have been
+    streamed."""
     if not text or view.text == text:
         return
     last = view.messages[-1] if view.messages else None

@@ -9,8 +9,8 @@ response is the `raw` of one event, and each replayed event has its part of it, 
 The common fields of all events come from an `EventEnvelope`. All envelopes of one connection share
 a counter, so its events are numbered in order.
 
-Three states: in an event that patches something, `UNSET` leaves a value unchanged, None clears it,
-anything else replaces it.
+In an event that patches something, `UNSET` leaves a value unchanged, None clears it, and anything
+else replaces it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Base(Struct, frozen=True, gc=False):
     replay: bool
 
     def __repr__(self) -> str:
-        """The event's content and origin. The message it came from is in `raw`."""
+        """Show the event's content and origin. The message it came from is in `raw`."""
         own = self.__struct_fields__[len(Base.__struct_fields__) :]
         defaults = self.__struct_defaults__
         said = dict.fromkeys(own)
@@ -181,7 +181,7 @@ class SessionClosed(Base, frozen=True, gc=False, tag=True):
 
 
 class SettingsChanged(Base, frozen=True, gc=False, tag=True):
-    """The current settings; each list is complete. UNSET means not reported."""
+    """The session's current settings. Each list is complete; `UNSET` means not reported."""
 
     options: tuple[SessionOption, ...] | UnsetType = UNSET
     mode: str | None | UnsetType = UNSET
@@ -205,7 +205,7 @@ class TurnStarted(Base, frozen=True, gc=False, tag=True):
 
 
 class TurnState(Base, frozen=True, gc=False, tag=True):
-    """A turn is running, waiting for us, or idle."""
+    """A turn is running, waiting for an answer, or idle."""
 
     phase: TurnPhase
     flags: tuple[str, ...] = ()
@@ -249,8 +249,8 @@ class MessageSet(Base, frozen=True, gc=False, tag=True):
 
 
 class ToolChanged(Base, frozen=True, gc=False, tag=True):
-    """A tool call began or changed: the first event for an id creates it, with status pending
-    and an unspecific kind unless it says otherwise."""
+    """A tool call began or changed. The first event for an id creates the call; its defaults are
+    status `pending` and kind `other`."""
 
     tool_id: str
     title: str | None | UnsetType = UNSET
@@ -286,7 +286,7 @@ class FilesChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class PlanSet(Base, frozen=True, gc=False, tag=True):
-    """The current plan, complete: entries, or a text."""
+    """The whole current plan, as entries or as text."""
 
     entries: tuple[PlanEntry, ...] = ()
     text: str | None = None
@@ -349,7 +349,7 @@ class InputAnswered(Base, frozen=True, gc=False, tag=True):
 
 
 class ServiceCalled(Base, frozen=True, gc=False, tag=True):
-    """The peer used a service of ours. `service`: fs, terminal, tool or extension."""
+    """The peer called a service of the client. `service`: fs, terminal, tool or extension."""
 
     service: str
     operation: str
@@ -360,7 +360,8 @@ class ServiceCalled(Base, frozen=True, gc=False, tag=True):
 
 
 class UsageReported(Base, frozen=True, gc=False, tag=True):
-    """Usage. `scope`: context, turn, session, call or account. It replaces, never adds."""
+    """Current usage; replaces the earlier value for the same `scope`: context, turn, session,
+    call or account."""
 
     scope: str
     usage: Usage
@@ -385,20 +386,21 @@ class Compacted(Base, frozen=True, gc=False, tag=True):
 
 
 class ErrorReported(Base, frozen=True, gc=False, tag=True):
-    """An error that ends nothing by itself. `scope`: call, turn or connection."""
+    """The peer reported an error. The turn and the connection continue. `scope`: call, turn or
+    connection."""
 
     scope: str
     failure: Failure
 
 
 class Answered(Base, frozen=True, gc=False, tag=True):
-    """A response to a call of ours that no other event carries. `native` names the call."""
+    """A response to one of our requests that has no event of its own. `native` names the method."""
 
     failure: Failure | None = None
 
 
 class Unknown(Base, frozen=True, gc=False, tag=True):
-    """A message without an event type. `raw` holds it."""
+    """A message without an event type. It is in `raw`."""
 
     reason: str = ""
 
@@ -453,7 +455,7 @@ class EventEnvelope:
     def base(
         self, native: str, raw: bytes | None
     ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
-        """The common fields of an event."""
+        """Return the common fields of an event."""
         return (
             self.source,
             next(self.numbers),

@@ -1,7 +1,7 @@
 """The components of events: content, tool details, plans, options, usage.
 
-Values inside events, independent of any dialect's spelling. `model` has the events. What a dialect
-has and this vocabulary lacks is kept in the raw message.
+These are values inside events, independent of any dialect's spelling. `model` has the events.
+Anything that this vocabulary cannot express is kept in the raw message.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Location(Struct, frozen=True, gc=False):
 
 
 class FileChange(Struct, frozen=True, gc=False):
-    """A change of one file: whole texts if known, a unified diff if known."""
+    """A change to one file, with whole texts and a unified diff if they are known."""
 
     path: str
     op: FileOp = FileOp.UNKNOWN
@@ -194,7 +194,7 @@ class PermissionOption(Struct, frozen=True, gc=False):
 
 
 class Failure(Struct, frozen=True, gc=False):
-    """An error that the peer reported. `code` is its own: a number or a word."""
+    """An error that the peer reported. `code` is the peer's own: a number or a word."""
 
     message: str
     kind: ErrorKind = ErrorKind.PEER

@@ -1,7 +1,8 @@
 """Remove from a stream of events what a dialect cannot express.
 
-Has one rule for each part of `words.Part`, which removes exactly that part. Used to compare the
-same story in two dialects: a remaining difference is an undocumented loss.
+Has one rule for each part of `words.Part`, which removes exactly that part. For tests, of authors
+of a dialect too: they compare the same story in two dialects, and a remaining difference is an
+undocumented loss. Nothing else in dragoman uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dragoman.events.words import ChangeStage, Outcome, Part, Role, ToolStatus
 
 
 def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
-    """The events without these parts."""
+    """Return the events without these parts."""
     kept = list(events)
     lost = frozenset(parts)
     # In the order of the enumeration: a title may be replaced by a name only once the name is
@@ -70,8 +71,8 @@ def _numbered(events: Sequence[Event]) -> list[Event]:
 
 
 def _only_paths(events: Sequence[Event]) -> list[Event]:
-    """Changes belong to the turn, and are reported once they are made: on their own, or at the
-    end of the tool call that proposed them."""
+    """Keep only the paths of changes, as the turn's own, reported once they are made: on their own,
+    or at the end of the tool call that proposed them."""
     kept: list[Event] = []
     changed: dict[str, FileChange] = {}
     proposed: dict[str | None, model.FilesChanged] = {}

@@ -26,26 +26,26 @@ MANY_PIECES: Final = 1024
 """Number of chunks after which they are joined: a short one takes many times the memory of its
 characters."""
 
-UNJOINED_SIZE: Final = 64 * 1024
-"""Number of characters in chunks after which they are joined too: a full text holds no more than
-these beyond its limit, twice while it joins them."""
+UNJOINED_SIZE: Final = 16 * 1024
+"""Number of characters in chunks after which they are joined as well. A text at its limit holds at
+most this many characters beyond it, and twice as many while it joins them."""
 
 
 class Growing:
-    """A text that grows by chunks. They are joined when it is read, and in batches: adding to a
-    string would copy it for every chunk, and an answer has thousands of them.
+    """A text that grows in chunks.
 
-    With a `limit` only its beginning is kept; `size` counts all.
+    They are joined when it is read, and in batches: adding to a string would copy it for every
+    chunk, and an answer has thousands of them. With a `limit` only its beginning is kept; `size`
+    counts everything.
     """
 
-    __slots__ = ("_blocks", "_due", "_kept", "_pieces", "limit", "size")
+    __slots__ = ("_due", "_kept", "_pieces", "limit", "size")
 
     def __init__(self, text: str = "", *, limit: int | None = None) -> None:
         self.limit = limit
         self.size = len(text)
         self._pieces = [text] if text else []
-        self._blocks: list[str] = []
-        self._kept = 0
+        self._kept = ""
         self._due = UNJOINED_SIZE
 
     def add(self, piece: str) -> None:
@@ -55,40 +55,40 @@ class Growing:
         if len(pieces) >= MANY_PIECES or self.size > self._due:
             self._join()
 
-    def cut(self, size: int) -> None:
-        """Remove all but the first `size` characters."""
+    def set_end(self, start: int, text: str) -> None:
+        """Replace everything from `start` on with this text."""
         self._join()
-        while self._blocks and self._kept > size:
-            block = self._blocks.pop()
-            self._kept -= len(block)
-            if self._kept < size:
-                block = block[: size - self._kept]
-                self._blocks.append(block)
-                self._kept += len(block)
-        self.size = size
-        self._due = size + UNJOINED_SIZE
+        self.size = start
+        room = None if self.limit is None else max(0, self.limit - start)
+        # Usually it is the same text again, and then the whole need not be copied.
+        if self._kept[start:] != text[:room]:
+            self._kept = self._kept[:start]
+            self._pieces.append(text)
+            self._join()
+        self.size += len(text)
+        self._due = self.size + UNJOINED_SIZE
 
     @property
     def truncated(self) -> bool:
-        """Whether a part of it was not kept."""
+        """Whether part of it was not kept."""
         return self.limit is not None and self.size > self.limit
 
     def _join(self) -> None:
         block = "".join(self._pieces)
         self._pieces.clear()
+        # A local name that is the only reference: CPython then adds to the string in place.
+        # A list of blocks would need twice the memory of the text when they are joined.
+        kept, self._kept = self._kept, ""
         if self.limit is not None:
-            block = block[: max(0, self.limit - self._kept)]
-        if block:
-            self._blocks.append(block)
-            self._kept += len(block)
+            block = block[: max(0, self.limit - len(kept))]
+        kept += block
+        self._kept = kept
         self._due = self.size + UNJOINED_SIZE
 
     def __str__(self) -> str:
         if self._pieces:
             self._join()
-        if len(self._blocks) > 1:
-            self._blocks = ["".join(self._blocks)]
-        return self._blocks[0] if self._blocks else ""
+        return self._kept
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other) if isinstance(other, Growing) else NotImplemented
@@ -172,7 +172,7 @@ class View(Struct, eq=False):
     usage: dict[str, Usage] = field(default_factory=dict)
     """By scope: context, turn, session, call, account."""
     changes: tuple[FileChange, ...] = ()
-    """Changes in the whole turn, if the dialect reports them so."""
+    """Changes in the whole turn, if the dialect reports them that way."""
     turns: list[FinishedTurn] = field(default_factory=list)
     running: bool = False
     waiting: set[str] = field(default_factory=set)

@@ -1,8 +1,8 @@
 """Enumerations for the states and kinds in events, and how dialects' words map to them.
 
 An unknown word maps to OTHER or UNKNOWN and never counts as success; the dialect's own word is kept
-beside it in the event or its raw message. `Part` and `Loss` say what a dialect cannot express at
-all; `reduction` removes such a part from a stream of events.
+in the event or its raw message. `Part` and `Loss` say what a dialect cannot express at all;
+`reduction` removes such a part from a stream of events.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FileOp(enum.StrEnum):
 
 
 class ChangeStage(enum.StrEnum):
-    """Whether a change of files was made."""
+    """Whether a change to files was made."""
 
     PROPOSED = "proposed"
     APPLIED = "applied"
@@ -121,7 +121,7 @@ class TurnPhase(enum.StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """For an answer from us."""
+    """It waits for an answer from us."""
     IDLE = "idle"
 
 
@@ -130,7 +130,7 @@ class Outcome(enum.StrEnum):
 
     OK = "ok"
     EMPTY = "empty"
-    """A clean end without content: no text, no tool call."""
+    """A clean end without any text or tool call."""
     REFUSED = "refused"
     TRUNCATED = "truncated"
     """A limit of tokens or requests was reached."""
@@ -142,14 +142,14 @@ class Outcome(enum.StrEnum):
     AUTH_REQUIRED = "auth_required"
     QUOTA = "quota"
     FAILED = "failed"
-    """The peer reports a failure, but not why in known words."""
+    """The peer reports a failure, but not for a known reason."""
     PROTOCOL_ERROR = "protocol_error"
     UNSUPPORTED = "unsupported"
     UNKNOWN = "unknown"
 
     @property
     def good(self) -> bool:
-        """Whether the work can be considered done. Unknown cannot."""
+        """Whether the work can be considered done. An unknown outcome cannot."""
         return self is Outcome.OK
 
 
@@ -177,7 +177,7 @@ class ErrorKind(enum.StrEnum):
 
 
 INVALID_UPDATE: Final = "an invalid update"
-"""Prefix of the reason of an `Unknown` event for an update with malformed fields."""
+"""Prefix of the reason in an `Unknown` event for an update with malformed fields."""
 
 STOPS: Final[dict[str, Outcome]] = {
     "end_turn": Outcome.OK,
@@ -196,7 +196,7 @@ STOPS: Final[dict[str, Outcome]] = {
     "tool_error": Outcome.FAILED,
     "failed": Outcome.FAILED,
 }
-"""Stop reasons of all dialects. Others are UNKNOWN: "stopped", never a success."""
+"""Outcomes by stop reason, for all dialects. Other stop reasons are UNKNOWN and never a success."""
 
 ERROR_OUTCOMES: Final[dict[ErrorKind, Outcome]] = {
     ErrorKind.AUTH_REQUIRED: Outcome.AUTH_REQUIRED,
@@ -293,7 +293,7 @@ class Part(enum.StrEnum):
 
 
 class Loss(Struct, frozen=True, gc=False):
-    """Something that a dialect cannot express: for people, and for programs."""
+    """Something that a dialect cannot express, described for people and for programs."""
 
     what: str
     parts: tuple[Part, ...] = ()

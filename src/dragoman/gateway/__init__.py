@@ -1,8 +1,8 @@
 """Serve any connected peer as an ACP v1 agent.
 
 `Gateway` serves one peer to any number of clients, `serve` to one client; `python -m
-dragoman.gateway -- CMD` does the same from the command line. Requests of the peer go to the client
-and those of the client to the peer. Names load lazily, so that importing `gateway.events_to_acp` or
+dragoman.gateway -- CMD` does the same from the command line. The peer's requests go to the client,
+and the client's to the peer. Names load lazily, so that importing `gateway.events_to_acp` or
 `gateway.relay` loads neither `agent` nor `transports`.
 """
 

@@ -18,10 +18,11 @@ from dragoman.client.inquiries import DECLINED
 from dragoman.client.options import AUTO, ConnectOptions
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError
 from dragoman.gateway.early_initialize import EarlyInitialize, offered
 from dragoman.gateway.gateway import Gateway
 from dragoman.transports import open_stdio
+from dragoman.transports.addresses import parse_address
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,18 +62,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def target_of(words: Sequence[str]) -> Target:
-    """An address if it is the only word and looks like one, else a command line."""
+    """Return an address if there is only one word that looks like one, or else a command line."""
     if len(words) == 1 and words[0].startswith(("unix:", "ws://", "wss://")):
         return words[0]
     return list(words)
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """The host and the port to listen on; without a host, loopback only."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal():
-        raise UsageError(f"{text!r} is not HOST:PORT")
-    return host or "127.0.0.1", int(port)
+    """Return the host and port to listen on. Without a host it is loopback only."""
+    return parse_address(
+        text, option="--websocket", example="127.0.0.1:8765", default_host="127.0.0.1"
+    )
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -80,7 +80,7 @@ async def run(arguments: argparse.Namespace) -> None:
     if arguments.client_dialect is not None:
         served_dialect(arguments.client_dialect)
     if arguments.unix is None and arguments.websocket is None:
-        # Taken first, before anything else can print to it.
+        # Taken over first, before anything else can print to it.
         stream = EarlyInitialize(await open_stdio())
         try:
             client = offered(await stream.greeting())
@@ -112,8 +112,8 @@ def _gateway(arguments: argparse.Namespace, peer: Peer) -> Gateway:
 def _connected(
     arguments: argparse.Namespace, target: Target, client: acp.ClientCapabilities | None
 ) -> AbstractAsyncContextManager[Peer]:
-    """Connect the peer and offer it what the client offers. Capabilities of later clients are
-    unknown: no commands run for them, and questions that they cannot show are declined. Files
+    """Connect the peer and offer it what the client offers. The capabilities of later clients are
+    unknown, so no commands run for them, and questions that they cannot show are declined. Files
     that a client does not serve are served here."""
     asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(

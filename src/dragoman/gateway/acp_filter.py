@@ -32,7 +32,7 @@ _GATED: Final = {
     "session.notices": ("notice",),
     "session.compaction": ("compaction_update", "compaction_summary_chunk"),
 }
-"""Updates that only clients with a capability get."""
+"""Updates that are sent only to clients with a capability."""
 
 _BOOLEANS: Final = "session.configOptions.boolean"
 _OPTIONS: Final = "config_option_update"
@@ -62,12 +62,12 @@ _question: Final = msgspec.json.Decoder(_Question).decode
 
 
 def can(client: acp.ClientCapabilities, capability: str) -> bool:
-    """Whether a client advertised a capability, by its dotted wire name."""
+    """Return whether a client advertised a capability, by its dotted wire name."""
     return Gate("client", (capability,)).is_open(client)
 
 
 def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
-    """The peer's response to the handshake, without login methods that the client does not
+    """Return the peer's response to the handshake, without login methods that the client does not
     support."""
     answer = msgspec.json.decode(raw)
     methods = answer.get("authMethods")
@@ -81,7 +81,7 @@ def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
 
 
 def question(params: Raw) -> Any:
-    """A permission request without options of an unknown kind."""
+    """Return a permission request without options of an unknown kind."""
     try:
         if all(option.kind in _KINDS for option in _question(params).options):
             return params
@@ -109,7 +109,7 @@ class Unannounced:
         )
 
     def instead(self, params: Raw, line: bytes | None = None) -> Sequence[acp.SessionUpdate] | None:
-        """The updates to send in place of this one; None to send it unchanged."""
+        """Return the updates to send instead of this one, or None to send it unchanged."""
         try:
             if _kind(params).update.sessionUpdate not in self.strange:
                 return None
@@ -141,7 +141,7 @@ class UpdateFilter:
         return self._booleans and not self._strange and self._session.models is None
 
     def updates(self, notification: Notification) -> Sequence[acp.SessionUpdate] | None:
-        """The updates to send in place of this one; None to send it unchanged."""
+        """Return the updates to send instead of this one, or None to send it unchanged."""
         params = notification.params
         try:
             kind = _kind(params).update.sessionUpdate
@@ -171,11 +171,11 @@ class UpdateFilter:
     # -- options
 
     def choices(self) -> list[acp.SessionConfigOption]:
-        """The choices that the client has in the session."""
+        """Return the choices to show to the client."""
         return choices_of(self._session, self._client)
 
     def opened(self, raw: Raw) -> Any:
-        """The response that opened the session."""
+        """Return the response that opened the session, filtered for the client."""
         if self._session.models is None and (self._booleans or b'"boolean"' not in bytes(raw)):
             return raw
         options = self.choices()
@@ -185,7 +185,7 @@ class UpdateFilter:
         return answer
 
     def chosen(self, raw: Raw) -> Any:
-        """The response to a choice."""
+        """Return the response to a choice, filtered for the client."""
         if self._session.models is None and self._booleans:
             return raw
         try:
@@ -196,7 +196,7 @@ class UpdateFilter:
         return acp.SetSessionConfigOptionResponse(config_options=self.choices())
 
     def chosen_model(self, params: Raw) -> str | None:
-        """The model chosen by the generated model option; None for any other option."""
+        """Return the model chosen by the generated model option, or None for any other option."""
         if not lacks_models(self._session):
             return None
         try:

@@ -1,8 +1,8 @@
 """Forward messages unchanged between an ACP client and a peer that speaks ACP too.
 
 Tracks only the client's sessions, its open requests and the peer's open requests, for cancel,
-timeout and disconnect. `gateway.acp_filter` changes what the client does not support. A client that
-speaks another dialect is served by `gateway.client_session`.
+timeout and disconnect. `gateway.acp_filter` translates what the client does not support. A client
+that speaks another dialect is served by `gateway.client_session`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
-from dragoman.gateway.relay import HERE, Route, Upstream, session_of
+from dragoman.gateway.relay import HERE, Route, Upstream, decoded, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
@@ -130,7 +130,7 @@ class Passthrough(Route):
             if request.method == _PERMISSION:
                 self.questions.pop(request.id, None)
                 upstream.answer(request, acp.cancelled())
-                # A later response of the client is too late.
+                # A response from the client would now be too late.
                 call.give_up(UsageError("the turn was cancelled"))
         if self._grace is None:
             grace = self.session.client.budgets.cancel_grace
@@ -138,7 +138,8 @@ class Passthrough(Route):
             self._grace = loop.call_later(grace, self._abandon)
 
     def _abandon(self) -> None:
-        """The peer did not respond to a cancel: answer the client, and abandon the session."""
+        """Answer the client and abandon the session, because the peer did not respond to a
+        cancel."""
         if self.prompt is not None:
             request, call = self.prompt
             self.session.unusable = True
@@ -147,14 +148,14 @@ class Passthrough(Route):
             call.give_up(UsageError("cancelled without an answer"))
 
     def ended(self) -> None:
-        """The turn is over."""
+        """Called when the turn is over."""
         self.prompt = None
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
 
     async def aclose(self) -> None:
-        """The client has disconnected, or closed this session."""
+        """Called when the client has disconnected or closed this session."""
         if self.prompt is not None:
             self.cancel()
         self.ended()
@@ -165,7 +166,7 @@ class Passthrough(Route):
 
 
 class PassthroughSession:
-    """Handles a client's messages. `otherwise` serves it if it does not speak ACP."""
+    """Handles a client's messages. `otherwise` serves a client that does not speak ACP."""
 
     def __init__(
         self,
@@ -260,7 +261,7 @@ class PassthroughSession:
         return acp_filter.hello(self.upstream.client.hello, self._capabilities)
 
     def _is_keyed(self, request: Request) -> bool:
-        """Whether a client whose handshake was in ACP sends a request that only the keyed
+        """Return whether a client whose handshake was in ACP sends a request that only the keyed
         dialect has."""
         if not self._guesses:
             return False
@@ -279,7 +280,7 @@ class PassthroughSession:
         return self._instead.request(request)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
-        """The handler of a method. Refuses a method that the peer did not advertise."""
+        """Return the handler of a method. Raises for a method that the peer did not advertise."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
@@ -291,7 +292,7 @@ class PassthroughSession:
         return handler
 
     def serves(self, request: Request) -> bool:
-        """Whether the client advertised that it answers such a question."""
+        """Return whether the client advertised that it can answer such a question."""
         method = request.method
         if method == _ELICIT:
             return self._serves_page_or_form(request)
@@ -322,7 +323,7 @@ class PassthroughSession:
     # -- requests of the client
 
     def _about(self, request: Request) -> Any:
-        """Forward any other request: the peer knows its meaning."""
+        """Forward any other request; the peer knows its meaning."""
         session_id = session_of(request.params)
         if session_id is not None and session_id not in self._passages:
             raise _no_such_session()
@@ -372,10 +373,8 @@ class PassthroughSession:
         self.connection.refuse(request, refusal.code, refusal.message, refusal.data)
 
     def _cancel_request(self, notification: Notification) -> None:
-        try:
-            message = acp.decode(notification.params, acp.CancelRequestNotification)
-        except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request could not be decoded: %s", error)
+        message = decoded(notification, acp.CancelRequestNotification)
+        if message is None or message.request_id is None:
             return
         for passage in self._passages.values():
             if passage.prompt is not None and passage.prompt[0].id == message.request_id:
@@ -383,7 +382,7 @@ class PassthroughSession:
                 # client.
                 passage.cancel()
                 return
-        call = None if message.request_id is None else self._calls.get(message.request_id)
+        call = self._calls.get(message.request_id)
         if call is not None:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
 
@@ -399,7 +398,7 @@ class PassthroughSession:
             def then(result: Raw) -> Any:
                 answer = acp.SESSION_NEW.decode_result(result)
                 if answer.session_id in self.upstream:
-                    raise RemoteError(codes.INTERNAL_ERROR, "the agent opened a session twice")
+                    raise RemoteError(codes.INTERNAL_ERROR, "the agent returned a session id twice")
                 passage = self._pass(request, answer.session_id)
                 passage.opened(answer)
                 opened.append(passage)
@@ -524,7 +523,7 @@ class PassthroughSession:
             self.upstream.connection.flow.release()
 
     async def aclose(self) -> None:
-        """The client has disconnected: clean up everything of it at the peer."""
+        """Clean up everything of a client that has disconnected, at the peer."""
         for passage in list(self._passages.values()):
             self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id)
@@ -543,7 +542,7 @@ def _keyed_prompt() -> RemoteError:
 
 
 def _folders(params: Raw) -> list[Path]:
-    """The directories of a session that is being opened, the working directory first."""
+    """Return the directories of a session that is being opened, the working directory first."""
     try:
         wanted = acp.decode(params, acp.NewSessionRequest)
     except msgspec.ValidationError:
@@ -556,7 +555,7 @@ def _declined(request: Request) -> acp.ElicitationDeclined:
 
 
 def _rejected(request: Request) -> acp.RequestPermissionResponse:
-    """The response that allows nothing."""
+    """Return the response that allows nothing."""
     try:
         options = _decode_options(request.params).options
     except msgspec.ValidationError:

@@ -19,11 +19,11 @@ from dragoman.events import parts
 from dragoman.events.view import View
 
 MODEL_OPTION: Final = "model"
-"""The id of the option that offers an agent's models if they are not one of its options."""
+"""The id of the generated option for an agent's models, if they are not one of its own options."""
 
 
 class Choices(SessionSettings):
-    """The current choices of one session; without a session, every value is left to the peer."""
+    """The current choices of one session. Without a session the peer decides every value."""
 
     __slots__ = ("_conversation", "_view")
 
@@ -77,36 +77,38 @@ class Choices(SessionSettings):
         return [acp.SessionMode(id=mode.id, name=mode.name) for mode in self._view.modes]
 
     def _native(self) -> Session | None:
-        """The session of an agent that speaks ACP itself: its own values need no translation."""
+        """Return the session of an agent that speaks ACP itself: its own values need no
+        translation."""
         return self._conversation if isinstance(self._conversation, Session) else None
 
 
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
-    """The model that a client requests in the `_meta` of its `session/new`. ACP has no field
+    """Return the model that a client requests in the `_meta` of its `session/new`. ACP has no field
     for it, and some dialects take a model only there."""
     model = ours_in(meta).get(MODEL_OPTION)
     return model if isinstance(model, str) and model else None
 
 
 def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata, from the same `_meta`, for a session of an agent that does not speak ACP."""
+    """Return the metadata, from the same `_meta`, for a session of an agent that does not speak
+    ACP."""
     told = ours_in(meta).get(METADATA)
     return dict(told) if isinstance(told, Mapping) else {}
 
 
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:
-    """Whether an option is the one that was generated for the agent's models."""
+    """Return whether an option is the one that was generated for the agent's models."""
     native = isinstance(conversation, Session) and lacks_models(conversation)
     return native and option_id == MODEL_OPTION
 
 
 def lacks_models(session: Session) -> bool:
-    """Whether the agent's models are separate from its options."""
+    """Return whether the agent's models are separate from its options."""
     return session.models is not None and not any(map(_is_model, session.config_options or ()))
 
 
 def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.SessionConfigOption]:
-    """The options of a session of an agent that speaks ACP itself, including its models."""
+    """Return the options of a session of an agent that speaks ACP itself, including its models."""
     options = list(session.config_options or ())
     if lacks_models(session):
         options.append(_models(session.models))
@@ -116,7 +118,7 @@ def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.Ses
 def _taken(
     options: list[acp.SessionConfigOption], client: acp.ClientCapabilities
 ) -> list[acp.SessionConfigOption]:
-    """The options that a client can show."""
+    """Return the options that a client can show."""
     if _takes_booleans(client):
         return options
     return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]

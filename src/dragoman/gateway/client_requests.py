@@ -44,8 +44,8 @@ class Services:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Forward a request to the client; None if it cannot serve it, or if no client has the
-        session."""
+        """Forward a request to the client. Returns None if it cannot serve it, or if no client has
+        the session."""
         client = self._client_of(params.session_id)
         return None if client is None else serve(client.side(params.session_id), name, params)
 
@@ -67,7 +67,7 @@ class Services:
         return reply
 
     def happened(self, event: model.Event) -> None:
-        """The peer may report that a user has completed a page."""
+        """Handle an event: the peer may report that a user has completed a page."""
         if isinstance(event, model.InputAnswered) and event.action == "completed":
             client = self._pages.pop(event.request_id, None)
             if client is not None:
@@ -79,7 +79,8 @@ class Services:
 
 
 def serve(side: ClientSide, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-    """Forward a request for a file or a terminal to a client; None if it did not offer that."""
+    """Forward a request for a file or a terminal to a client. Returns None if it did not offer
+    that."""
     method = acp.method_table().request(name)
     if method is None or method.gate is None or not method.gate.is_open(side.capabilities):
         return None
@@ -97,7 +98,7 @@ async def _served(side: ClientSide, method: Method[Any, Any], params: Any) -> An
 
 
 def permission_options(question: Question) -> list[acp.PermissionOption]:
-    """The options of a question as ACP types, without those of an unknown kind."""
+    """Return the options of a question as ACP types, without those of an unknown kind."""
     return [
         acp.PermissionOption(
             option_id=option.option_id,
@@ -138,8 +139,8 @@ async def ask_user(
 def request_of(
     inquiry: Inquiry, session_id: str | None
 ) -> acp.ElicitationForm | acp.ElicitationUrl | None:
-    """The question as an ACP request; None for a form that ACP cannot express. `session_id` is
-    the client's id of the session."""
+    """Return the question as an ACP request, or None for a form that ACP cannot express.
+    `session_id` is the client's id of the session."""
     native = inquiry.native
     if isinstance(native, acp.ElicitationForm | acp.ElicitationUrl):
         return native if native.session_id == session_id else replace(native, session_id=session_id)
@@ -159,8 +160,8 @@ def request_of(
 
 
 def tool_call_of(question: Question) -> acp.ToolCallUpdate:
-    """The tool call of a question for an ACP client, with everything needed to judge it. File
-    changes are in the tool call that was sent before."""
+    """Return the tool call of a question for an ACP client, with everything needed to judge it.
+    File changes are in the tool call that was sent before."""
     call = question.tool_call
     if isinstance(call, acp.ToolCallUpdate):
         return call

@@ -55,7 +55,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.gateway")
 
 LAST_WORDS_TIMEOUT: Final = 5.0
-"""How long the responses to running prompts may take after the peer has disconnected."""
+"""Seconds that the responses to running prompts may take after the peer has disconnected."""
 
 MAX_LISTED: Final = 10_000
 """Maximum number of sessions in one list."""
@@ -83,7 +83,7 @@ class ClientSession:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve the client until it or the peer disconnects; returns why its connection ended.
+        """Serve the client until it or the peer disconnects. Returns why its connection ended.
 
         With `upstream`, messages of a client that speaks ACP are forwarded unchanged. With
         `on_taken`, the connection is already open: `on_taken` is called with the handlers for it.
@@ -139,7 +139,7 @@ class ClientSession:
                 log.debug("could not close session %s at the peer: %s", conversation.id, error)
 
     def _refusing(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """Wrap a handler: its errors become errors of the protocol."""
+        """Wrap a handler so that its errors become protocol errors."""
 
         @functools.wraps(handler)
         async def refused(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -327,7 +327,7 @@ class ClientSession:
         )
 
     async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Send one event; forward the peer's own message if both speak ACP."""
+        """Send one event. If both sides speak ACP, the peer's own message is forwarded."""
         speech = self._server.speech
         raw = event.raw
         if self._forwards and type(speech) is AcpSpeech and gateway_session.takes(event):
@@ -395,7 +395,7 @@ class ClientSession:
     # -- requests of the peer
 
     def side(self, session_id: str) -> ClientSide:
-        """The client of a session, to send requests to."""
+        """Return the client of a session, to send requests to."""
         return self._sessions[session_id].side
 
     async def caught_up(self, session_id: str) -> None:
@@ -403,7 +403,7 @@ class ClientSession:
         await self._sessions[session_id].caught_up()
 
     def page_done(self, page_id: str) -> None:
-        """The peer reports that the user has completed a page."""
+        """Called when the peer reports that the user has completed a page."""
         connection = self._server.connection
         if connection.failure is None:
             done = acp.CompleteElicitationNotification(elicitation_id=page_id)
@@ -431,7 +431,7 @@ class ClientSession:
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
     def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
-        """Whether the client has every event before a permission request. If both speak ACP,
+        """Return whether the client has every event before a permission request. If both speak ACP,
         the request itself contains the tool call."""
         if not self._forwards or gateway_session.running is None or gateway_session.held_up:
             return False

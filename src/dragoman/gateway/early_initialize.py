@@ -16,6 +16,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.transports.base import Receiver, Stream
 from dragoman.wire import messages
+from dragoman.wire.framing import Framer
 
 GREETING_TIMEOUT: Final = 2.0
 """Seconds to wait for the first line. Editors send it at once; a person who tries the program
@@ -29,17 +30,19 @@ class EarlyInitialize(Stream):
         self._stream = stream
         self._receiver: Receiver | None = None
         self._early: list[bytes] = []
+        self._framer = Framer()
+        self._first: bytes | None = None
         self._ended: ConnectionLost | None = None
         self._line = asyncio.Event()
 
     async def greeting(self, timeout: float = GREETING_TIMEOUT) -> bytes:
-        """Start reading. Returns the first line, or the part of it that came in time."""
+        """Start reading. Returns the first line, or the part of it that arrived in time."""
         self._stream.start(self)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._line.wait()
         self._stream.pause_reading()
-        return b"".join(self._early).partition(b"\n")[0]
+        return self._framer.end() or b"" if self._first is None else self._first
 
     # -- called by the stream
 
@@ -48,7 +51,10 @@ class EarlyInitialize(Stream):
             self._receiver.data_received(data)
             return
         self._early.append(data)
-        if b"\n" in data:
+        lines = self._framer.feed(data) if self._first is None else []
+        if lines:
+            self._first = lines[0]
+        if lines or self._framer.overflowed:
             self._line.set()
 
     def stream_ended(self, failure: ConnectionLost) -> None:
@@ -94,7 +100,7 @@ class EarlyInitialize(Stream):
 
 
 def offered(greeting: bytes) -> acp.ClientCapabilities:
-    """The capabilities in a client's first line; empty if it is not an ACP handshake."""
+    """Return the capabilities in a client's first line; empty if it is not an ACP handshake."""
     message = messages.decode(greeting)
     if isinstance(message, messages.Request) and message.method == acp.INITIALIZE.name:
         with contextlib.suppress(msgspec.ValidationError):

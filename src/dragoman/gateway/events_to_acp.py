@@ -19,11 +19,11 @@ from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
-"""How many characters of a tool's output are shown, the newest: every update repeats all of
+"""Maximum number of characters of a tool's output to show, newest last: every update repeats all of
 them."""
 
 LONG_WORD: Final = 1024
-"""How many characters of a partial word are dropped where the output is cut."""
+"""Maximum number of characters of a partial word to drop where the output is cut."""
 
 _BLANK: Final = re.compile(r"\s")
 
@@ -53,7 +53,7 @@ _PLAN_STATUS: Final[dict[PlanStatus, str]] = {
 
 @dataclass(slots=True)
 class _Tool:
-    """What was shown of a tool call."""
+    """The content shown so far of a tool call."""
 
     items: Sequence[acp.ToolCallContent] = ()
     changes: Sequence[acp.ToolCallContent] = ()
@@ -84,7 +84,7 @@ class AcpTranslator:
         """The agent's text in this turn."""
 
     def updates(self, event: model.Event) -> Sequence[acp.SessionUpdate]:
-        """The updates for an event; none if ACP has no equivalent."""
+        """Return the updates for an event, or none if ACP has no equivalent."""
         match event:
             case model.MessageDelta():
                 return self._delta(event)
@@ -155,7 +155,7 @@ class AcpTranslator:
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
-        """The part of a whole answer at the end of a turn that was not sent before."""
+        """Return the part of a complete answer at the end of a turn that was not sent before."""
         said = "".join(self._said)
         if said.endswith(whole):
             return ()
@@ -230,8 +230,10 @@ class AcpTranslator:
         return self._progress(event.tool_id, tool)
 
     def _changes_of_turn(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
-        """Changes without a known tool call, as a call of their own. Usually they are the sum
-        of what tool calls have already shown."""
+        """Show changes without a known tool call as a separate call.
+
+        Usually they are the sum of what tool calls have already shown.
+        """
         tool_id = f"changes-{event.turn}"
         others = (tool.changes for id, tool in self._tools.items() if id != tool_id)
         changes = [change for change in event.changes if change.path]
@@ -283,8 +285,8 @@ class AcpTranslator:
 
 
 def _newest(text: str) -> str:
-    """The end of an output, starting at a word boundary: the redactor would not recognise the
-    second half of a key, which would then be stored."""
+    """Return the end of an output, starting at a word boundary: the redactor would not recognise
+    the second half of a key, which would then be stored."""
     if len(text) <= SHOWN_OUTPUT:
         return text
     newest = text[-SHOWN_OUTPUT:]
@@ -311,7 +313,7 @@ def _change(change: parts.FileChange) -> list[acp.ToolCallContent]:
     if change.new_text is not None:
         return [acp.Diff(path=change.path, new_text=change.new_text, old_text=change.old_text)]
     if change.op is FileOp.DELETE and change.old_text is not None:
-        # The closest that this protocol has to a deleted file.
+        # The closest equivalent to a deleted file in this protocol.
         return [acp.Diff(path=change.path, new_text="", old_text=change.old_text)]
     if change.diff is None:
         return [_text(f"{change.op} {change.path}")]
@@ -365,7 +367,7 @@ _NO_NEWLINE: Final = "\\"
 
 
 def hunks_of(diff: str) -> list[tuple[str, str]]:
-    """The text before and after each hunk; empty if this is not the diff of one file."""
+    """Return the text before and after each hunk; empty if this is not the diff of one file."""
     # Not splitlines, which also splits at characters that are ordinary ones in a file.
     lines = diff.removesuffix("\n").split("\n")
     pairs: list[tuple[str, str]] = []

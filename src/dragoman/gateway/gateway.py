@@ -52,8 +52,8 @@ class Gateway:
     """Serves a peer. Its clients decide permissions and, if they can, serve its other requests:
     files, terminals, user input.
 
-    With `raw`, translated updates carry the peer's own message in their `_meta`. `dialect` is what
-    the clients speak; without it, it is detected from each client's requests.
+    With `raw`, translated updates carry the peer's own message in their `_meta`. `dialect` is the
+    clients' dialect; by default it is detected from each client's requests.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Gateway:
         self.secret_logins = secret_logins
         """Whether ACP clients see the login methods that take a secret."""
         self.refusal = refusal
-        """Converts an error of the peer or on the way to it into the error for the client."""
+        """Converts an error from the peer, or from the connection to it, into the error for the
+        client."""
         self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=cancel_notice,
@@ -98,7 +99,7 @@ class Gateway:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve one client until it or the peer disconnects; returns why its connection ended.
+        """Serve one client until it or the peer disconnects. Returns why its connection ended.
 
         A connection passed instead of a stream has the `settings`. It must not be started, unless
         `on_taken` is given, which is called with its handlers.

@@ -1,4 +1,4 @@
-"""Login methods of a peer, as the clients of a gateway see and use them.
+"""Expose a peer's login methods to the clients of a gateway.
 
 A method of the keyed dialect takes a secret. An ACP client cannot send one, so it does not see such
 a method, unless it is a broker, which forwards the secrets of its callers.
@@ -22,8 +22,12 @@ _SECRETS: Final = ("password", "token")
 
 
 def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
-    """The methods by which the peer logs in by itself, or those that take a secret. With
-    `shown`, the list includes both, and those that take a secret have their kind."""
+    """Return the login methods that the peer completes by itself or, with `secret`, those that take
+    a secret.
+
+    With `shown`, the first list also has the methods that take a secret. Such a method has its kind
+    in `_meta`.
+    """
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED
@@ -40,7 +44,7 @@ def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthM
 
 
 async def authenticate(peer: Peer, method_id: str) -> None:
-    """Log in, with the secrets that a client of the keyed dialect sent."""
+    """Log in, with the secrets that a `keyed` client sent."""
     secrets = {name: text for name in _SECRETS if (text := getattr(method_id, name, None))}
     if not secrets:
         await peer.authenticate(str(method_id))

@@ -42,7 +42,7 @@ _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.UNKNOWN: acp.StopReason.END_TURN,
 }
 Refusal: TypeAlias = Callable[[DragomanError], RemoteError]
-"""Converts an error of the peer or on the way to it into the error for the client."""
+"""Converts an error from the peer, or from the connection to it, into the error for the client."""
 
 _KNOWN: Final = frozenset(map(str, acp.StopReason))
 
@@ -60,7 +60,7 @@ def response(
     *,
     refusal: Refusal | None = None,
 ) -> acp.PromptResponse:
-    """The response to a prompt; raises `RemoteError` for a turn that failed.
+    """Return the response to a prompt. Raises `RemoteError` for a turn that failed.
 
     `refusal` converts an error that is not the peer's own; by default the function below. A stop
     reason of ACP is kept, and a response of a peer that speaks ACP is kept whole.
@@ -83,8 +83,8 @@ def response(
 
 
 def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
-    """A peer's response to a prompt with a stop reason of the protocol; the peer's own is kept
-    in `_meta`. Raises `RemoteError` if it says that the turn failed."""
+    """Return a peer's response to a prompt with a stop reason of the protocol; the peer's own is
+    kept in `_meta`. Raises `RemoteError` if it says that the turn failed."""
     if answer.stop_reason in _KNOWN:
         return answer
     word = answer.stop_reason
@@ -102,8 +102,8 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
 
 
 def prompt_result(raw: Raw) -> Any:
-    """The result of a prompt for an ACP client: the peer's own bytes, unless their stop reason
-    must be translated. Raises `InvalidAnswer` if it is not a result at all."""
+    """Return the result of a prompt for an ACP client: the peer's own bytes, unless their stop
+    reason must be translated. Raises `InvalidAnswer` if it is not a result at all."""
     try:
         # One small decode for each turn: only an unusual response is decoded completely.
         if _ended(raw).stopReason in _KNOWN:
@@ -115,7 +115,8 @@ def prompt_result(raw: Raw) -> Any:
 
 
 def _used(usage: Usage | None) -> dict[str, Any] | None:
-    """The tokens of a turn, where agents put them although that is not stable yet."""
+    """Return the tokens of a turn, in the place where agents put them although it is not stable
+    yet."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     total = usage.total_tokens
@@ -150,7 +151,7 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
 
 
 def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
-    """The error response to the prompt of a turn that failed."""
+    """Return the error response to the prompt of a turn that failed."""
     if result.error is not None:
         error = (refuse or refusal)(result.error)
     else:
@@ -169,7 +170,7 @@ def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """The client's error for an error of the peer or on the way to it."""
+    """Return the error for the client, from an error of the peer or of the connection to it."""
     match error:
         case AuthRequired():
             return RemoteError(codes.AUTH_REQUIRED, error.message, error.data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,6 +25,8 @@ from dragoman.rpc.calls import Settle
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Event, Noise, Stray
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.gateway")
 
@@ -48,10 +50,20 @@ _about: Final = msgspec.json.Decoder(SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
-    """The session that params refer to; None if there is none, or if they cannot be decoded."""
+    """Return the session that params refer to, or None if there is none, or if they cannot be
+    decoded."""
     try:
         return _about(params).sessionId
     except UNDECODABLE:
+        return None
+
+
+def decoded(notification: Notification, kind: type[T]) -> T | None:
+    """Return the params of a notification. If they are invalid, log a warning and return None."""
+    try:
+        return acp.decode(notification.params, kind)
+    except msgspec.ValidationError as error:
+        log.warning("a %s could not be decoded: %s", notification.method, error)
         return None
 
 
@@ -59,22 +71,22 @@ class Route(Protocol):
     """The owner of a session. Called by the read loop in wire order; must not block."""
 
     def update(self, notification: Notification) -> None:
-        """An update of the session."""
+        """Handle an update of the session."""
 
     def update_all(self, notifications: Sequence[Notification]) -> None:
-        """Updates of the session that came together, in this order."""
+        """Handle updates of the session that arrived together, in this order."""
         for notification in notifications:
             self.update(notification)
 
     def request(self, request: Request) -> Any:
-        """A request about the session: handled like `Handlers.request`, or `HERE`."""
+        """Handle a request about the session, like `Handlers.request`, or return `HERE`."""
 
 
 class ForwardedRequest(Protocol):
     """A request of the agent that was forwarded."""
 
     def give_up(self, error: DragomanError) -> None:
-        """The agent cancelled the request."""
+        """Called when the agent cancelled the request."""
 
 
 class Upstream:
@@ -100,7 +112,7 @@ class Upstream:
         self._on_answer, self.connection.on_answer = self.connection.on_answer, None
 
     def tell_answers(self) -> None:
-        """Report responses again: the events of the agent's own client are needed."""
+        """Report responses again, because the events of the agent's own client are needed."""
         self.connection.on_answer = self._on_answer
 
     def _take_over(self, handlers: Handlers) -> Handlers:
@@ -197,29 +209,27 @@ class Upstream:
             self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 
     def _page_done(self, notification: Notification) -> None:
-        try:
-            done = acp.decode(notification.params, acp.CompleteElicitationNotification)
-        except msgspec.ValidationError as error:
-            log.warning("the completion of a page could not be decoded: %s", error)
+        done = decoded(notification, acp.CompleteElicitationNotification)
+        if done is None:
             return
         connection = self.pages.pop(done.elicitation_id, None)
         if connection is not None and connection.failure is None:
             connection.pass_on(notification.line)
 
     def _call_off(self, notification: Notification) -> None:
-        """The agent no longer needs a response."""
-        try:
-            message = acp.decode(notification.params, acp.CancelRequestNotification)
-        except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request of the agent could not be decoded: %s", error)
+        """Handle the cancellation of a request whose response the agent no longer needs."""
+        message = decoded(notification, acp.CancelRequestNotification)
+        if message is None or message.request_id is None:
             return
-        call = None if message.request_id is None else self.asked.pop(message.request_id, None)
+        call = self.asked.pop(message.request_id, None)
         if call is not None:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
 
     def _learn(self, session_id: str | None, route: Route, line: bytes) -> None:
-        """Nearly all updates of one session begin with the same bytes, up to the id: those need
-        no decoding."""
+        """Learn the beginning of a session's updates.
+
+        Nearly all of them begin with the same bytes, up to the id, and then need no decoding.
+        """
         beginning, found, rest = line.partition(b'"params":{"sessionId":"')
         ended = found and rest.startswith(msgspec.json.encode(session_id)[1:])
         # Only the version and the method come before the params.

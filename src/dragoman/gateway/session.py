@@ -26,12 +26,12 @@ from dragoman.rpc import Connection
 log: Final = logging.getLogger("dragoman.gateway")
 
 TOLD_TIMEOUT: Final = 10.0
-"""How long a question waits for the events before it to reach the client. They are already
-being sent: this only limits the delay that a client causes by not reading."""
+"""Seconds that a question waits for the events before it to reach the client. They are already
+being sent, so this only limits the delay that a client causes by not reading."""
 
 MAX_OUTSIDE: Final = 4096
-"""Queued events outside of turns. If a client reads too slowly, further ones are dropped, and the
-log says so."""
+"""Maximum number of queued events outside of turns. If a client reads too slowly, further ones are
+dropped, and the log says so."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -41,7 +41,7 @@ _GATED: Final = {
     # A boolean option may be one of them.
     "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
 }
-"""Updates that only clients with a capability get."""
+"""Updates that are sent only to clients with a capability."""
 
 
 class GatewaySession:
@@ -73,7 +73,7 @@ class GatewaySession:
         self.behind: list[tuple[int, asyncio.Event]] = []
         """Waiters, each with the number of sent events it waits for."""
         self.held_up = False
-        """Whether the client reads too slowly, so that an event is taken and not sent yet."""
+        """Whether the client reads too slowly, so that an event is taken but not sent yet."""
         self.last_raw: bytes | None = None
         self._strange = frozenset(
             native
@@ -83,8 +83,8 @@ class GatewaySession:
         )
 
     def takes(self, event: model.Event) -> bool:
-        """Whether the client advertised this kind of update. We advertise it to every peer, so
-        that a peer may send what the client does not know."""
+        """Return whether the client advertised this kind of update. All kinds are advertised to
+        every peer, so a peer may send what the client does not support."""
         return event.native not in self._strange
 
     def knows(self) -> None:
@@ -153,7 +153,7 @@ class GatewaySession:
     # -- outside of turns
 
     def put_outside(self, event: model.Event) -> None:
-        """Queue an event that belongs to no turn, for `tell_outside`."""
+        """Queue an event outside of turns, for `tell_outside`."""
         if len(self._outside) < MAX_OUTSIDE:
             self._outside.append(event)
             return
@@ -198,8 +198,8 @@ class GatewaySession:
 
 
 async def until_told(told: asyncio.Event) -> None:
-    """Wait until the client has the events before a question; after `TOLD_TIMEOUT` the question
-    is sent anyway."""
+    """Wait until the client has the events before a question. After `TOLD_TIMEOUT` the question is
+    sent anyway."""
     try:
         async with asyncio.timeout(TOLD_TIMEOUT):
             await told.wait()

@@ -1,8 +1,8 @@
-"""Names of earlier releases: documented imports of `dragoman.hub` go on working, with a warning.
+"""Names of earlier releases: documented imports from `dragoman.hub` still work, with a warning.
 
-Each module that was documented, or that a generated adapter imports, stands here with the module
-that has its contents now and the names that changed. This package goes away with the next release;
-nothing in dragoman imports it.
+Each module that was documented, or that a generated adapter imports, is listed with its replacement
+and the names that changed. This package will be removed in the next release; nothing in dragoman
+imports it.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "verify.limits": ("dragoman.verify.time_limits", {"Limits": "LadderLimits"}),
     "verify.report": ("dragoman.verify.report", {}),
 }
-"""Old module: the module that has its contents now, and the names that are spelled otherwise or,
-with a dot, are in another module."""
+"""By old module: the module that replaces it, and the names that changed or, with a dot, are in
+another module."""
 
 KEYWORDS: Final = {"wish": "request", "audience": "listener", "reins": "cancel"}
-"""Parameters of `delegate` and `decide_for` that are spelled otherwise now."""
+"""Parameters of `delegate` and `decide_for` that were renamed."""
 
 OPTIONS: Final = {"env": "inherit", "extra_env": "env"}
-"""Options of `open_peer` that are spelled otherwise in `ConnectOptions`."""
+"""Options of `open_peer` that have another name in `ConnectOptions`."""
 
 
 class _Moved(ModuleType):
-    """A module under its old name: hands out the names of the new one."""
+    """A module under its old name: provides the names of the new one."""
 
     def __getattr__(self, name: str) -> Any:
         old = self.__name__.removeprefix(f"{__name__}.")
@@ -108,7 +108,7 @@ def _with_old_options(open_peer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _public(new: str, renamed: dict[str, str]) -> list[str]:
-    """The names that a star import takes, in their old spelling."""
+    """Return the names that a star import provides, in their old spelling."""
     module = importlib.import_module(new)
     names: list[str] = getattr(module, "__all__", None) or [
         name
@@ -122,7 +122,7 @@ def _install() -> None:
     for old in MOVED:
         name = f"{__name__}.{old}"
         module = _Moved(name, f"Moved to {MOVED[old][0]}.")
-        # Marks it as a package, so that the modules below it are found in sys.modules.
+        # Marks it as a package, so that the submodules are found in sys.modules.
         module.__path__ = []
         sys.modules[name] = module
 

@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.catalogue.enforcement import enforce
+from msgspec import structs
+
+from dragoman.broker.endpoint import console_is_open
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.conversation import Peer
-from dragoman.client.options import ConnectOptions
 from dragoman.delegation import DelegationListener, permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of
+from dragoman.delegation.peer_request import peer_request
 from dragoman.delegation.prices import price, read_prices
 from dragoman.delegation.spending_limits import tightened
 from dragoman.errors import NoPeer
 from dragoman.events.model import Event
 from dragoman.events.parts import Text
-from dragoman.policy import allows_everything, unattended
-from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.context import redacted_stderr
-from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_values import CancelHandle, RunRequest
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of
 from dragoman.store.peer_recovery import note_success
 from dragoman.store.records import new_job_id
@@ -47,7 +47,7 @@ class PeerQuestion:
     prompt: str
     workspace: Path
     session: str | None = None
-    """The name or key of a stored conversation; None for a conversation of this prompt alone."""
+    """The name or key of a stored conversation; None for a new one with only this prompt."""
     fresh: bool = False
     timeout: float | None = None
     permissions: Permissions | None = None
@@ -65,7 +65,7 @@ class PeerLead(CancelHandle):
         self._peer = peer
 
     async def drop(self) -> bool:
-        """Leave a running turn to its broker. False if there is none to leave it to."""
+        """Leave a running turn to its broker. Returns False if there is no broker."""
         if self._peer is None or not self.in_turn:
             return False
         await self._peer.aclose()
@@ -147,63 +147,44 @@ async def ask(
 def _request(
     question: PeerQuestion, launch: LaunchSpec, *, place: RunContext, lineage: Lineage
 ) -> RunRequest:
-    """The request for the run. Raises `PolicyNotEnforced` if the peer does not ask."""
-    config, peer = place.config, question.peer
-    settings = config.settings
-    own = settings.for_peer(peer)
+    """Return the request for the run. Raises `PolicyNotEnforced` if the peer does not ask."""
+    settings, peer = place.config.settings, question.peer
     policy = permission_ceiling.policy_for(
         settings,
         peer,
         wished=question.permissions,
-        attended=False,
+        # A person at the console can be asked.
+        attended=console_is_open(place.paths.runtime),
         ceilings=permission_ceiling.inherited_ceilings(lineage, place.environ),
     )
-    enforced = enforce(
-        launch,
-        restricts=not allows_everything(policy),
-        mode=own.mode,
-        card=place.cards().latest(launch.name),
-        allow_unenforced=own.allow_unenforced,
-    )
-    way = enforced.way
     adapter = adapter_work(peer, place)
-    role = "" if adapter is None else adapter.role
-    warm = settings.warm and adapter is None
     job = new_job_id()
     below = lineage.child(job)
-    return RunRequest(
-        peer=peer,
-        enforced=enforced,
-        adapter=adapter,
+    request = peer_request(
+        launch,
+        place=place,
         workspace=question.workspace,
+        policy=policy,
+        lineage=below,
+        adapter=adapter,
+        warm=settings.warm and adapter is None,
+        ask_before_preset=policy.preset == "ask",
+    )
+    return structs.replace(
+        request,
         prompt=[Text(question.prompt)],
         job=job,
         session=question.session,
         fresh=question.fresh,
         once=question.session is None,
         keep_open=question.session is not None,
-        mode=own.mode,
-        model=own.model,
-        approver=Approver(
-            policy, peer, str(question.workspace), role=role, titled=way.quirks.command_titles
-        ),
-        unattended=unattended(policy, peer=peer, role=role),
         budgets=tightened(
-            settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
+            request.budgets,
+            [settings.limits, settings.for_peer(peer).limits],
+            question.timeout,
         ),
+        deadline=Deadline.after(question.timeout),
         meta=below.meta(),
-        warm=warm,
-        ttl=config.chosen_ttl,
-        max_idle=settings.max_idle_brokers,
-        paths=place.paths,
-        options=ConnectOptions(
-            inherit=own.env,
-            env={
-                **below.environment(warm=warm),
-                **permission_ceiling.environment(policy, peer=peer, role=role),
-            },
-            max_line_size=settings.max_line_size,
-        ),
     )
 
 

@@ -20,7 +20,7 @@ LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
-    """The process of this user that has a connection from this port of 127.0.0.1; None if
+    """Return the process of this user that has a connection from this port of 127.0.0.1, or None if
     unknown."""
     if sys.platform != "linux":
         return None
@@ -37,8 +37,8 @@ def caller_of(port: int, *, proc: Path = PROC) -> int | None:
 
 
 def _links(folder: Path) -> Iterator[str]:
-    """The targets of a process's descriptors."""
-    # It may be another user's, or exit in the meantime.
+    """Yield the targets of a process's descriptors."""
+    # The process may belong to another user, or exit in the meantime.
     with suppress(OSError):
         for name in os.listdir(folder):
             with suppress(OSError):

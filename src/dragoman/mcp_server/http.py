@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 MAX_SESSIONS: Final = 64
-"""Maximum number of MCP sessions at once. One that is unused for half an hour ends by itself."""
+"""Maximum number of concurrent MCP sessions. A session that is unused for half an hour ends
+automatically."""
 
 
 async def serve_http(

@@ -1,4 +1,4 @@
-"""Who may use the MCP server over HTTP: a bearer token, kept in a file.
+"""Authorize HTTP requests to the MCP server with a bearer token that is stored in a file.
 
 Any user of the machine can reach the port, hence the token. Its file is created once with mode 600,
 and refused if other users can read it. `transports.http_guard` checks Host, Origin and size.
@@ -30,7 +30,7 @@ PATH: Final = "/mcp"
 
 
 class HttpGuard(AddressGuard):
-    """ASGI middleware: lets in requests to `PATH` with the bearer token."""
+    """ASGI middleware: accepts only requests to `PATH` that have the bearer token."""
 
     def __init__(self, inner: ASGIApp, *, token: str, **limits: Any) -> None:
         super().__init__(inner, **limits)
@@ -41,7 +41,7 @@ class HttpGuard(AddressGuard):
             challenge = {"www-authenticate": 'Bearer realm="dragoman"'}
             raise HTTPException(401, "the token is missing or wrong", challenge)
         if scope["path"] != PATH:
-            raise HTTPException(404, f"there is only {PATH}")
+            raise HTTPException(404, f"not found; the path is {PATH}")
         self.admit(scope)
 
     def _knows_token(self, headers: list[tuple[bytes, bytes]]) -> bool:
@@ -54,22 +54,22 @@ class HttpGuard(AddressGuard):
 
 
 TOKEN_SIZE: Final = 32
-"""Random bytes of a token."""
+"""Number of random bytes in a token."""
 
 MIN_SIZE: Final = 16
-"""Minimum characters of a token: a shorter one could be guessed."""
+"""Minimum length of a token, in characters: a shorter one could be guessed."""
 
 MAX_SIZE: Final = 1024
-"""Maximum bytes read from a file: a token is short."""
+"""Maximum number of bytes read from a file: a token is short."""
 
 
 def default_path(paths: Paths) -> Path:
-    """The default path of the token file."""
+    """Return the default path of the token file."""
     return paths.state / "mcp-token"
 
 
 def token_in(path: Path) -> str:
-    """The token in a file, which is created if it does not exist. Raises `UsageError`."""
+    """Return the token in a file, which is created if it does not exist. Raises `UsageError`."""
     try:
         with contextlib.suppress(FileExistsError):
             _make(path)

@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_LINE_SIZE: Final = 4 * 1024 * 1024
-"""Maximum bytes of one message. A prompt is far shorter; the limit over HTTP is the same."""
+"""Maximum size of one message, in bytes. A prompt is far shorter; the limit over HTTP is the
+same."""
 
 HIGH_WATER: Final = 16
-"""Queued messages at which reading pauses."""
+"""Number of queued messages at which reading pauses."""
 
 
 class Lines:
-    """Collects the lines that arrive. Starts the stream."""
+    """Starts a stream and queues the lines that it receives."""
 
     def __init__(self, stream: Stream, on_line: Callable[[bytes], None] | None = None) -> None:
         self.stream = stream
         self.on_line = on_line
         """Called immediately with every line; `next` returns the line as well."""
         self.on_gone: Callable[[], None] | None = None
+        self.on_over: Callable[[], None] | None = None
+        """Called when no more lines will arrive."""
         self.gone = False
         """Whether the client has disconnected."""
         self._framer = Framer(MAX_LINE_SIZE)
@@ -50,7 +53,7 @@ class Lines:
         if self._framer.overflowed:
             if not self._over:
                 _log.warning(
-                    "a message has more than %d bytes: closing the connection", MAX_LINE_SIZE
+                    "a message is larger than %d bytes: closing the connection", MAX_LINE_SIZE
                 )
             self._end()
         if len(self._ready) > HIGH_WATER:
@@ -64,10 +67,12 @@ class Lines:
         self._changed.set()
 
     def _input_ended(self) -> None:
-        """Nothing more will arrive, but the client may still read."""
+        """Called when nothing more will arrive, although the client may still read."""
         # A last line typed by hand may have no newline.
         self._arrived(self._framer.feed(b"\n"))
         self._over = True
+        if self.on_over is not None:
+            self.on_over()
 
     def stream_ended(self, failure: ConnectionLost) -> None:
         self._end()
@@ -75,11 +80,18 @@ class Lines:
     def _end(self) -> None:
         self._over = self.gone = True
         self._changed.set()
+        if self.on_over is not None:
+            self.on_over()
         if self.on_gone is not None:
             self.on_gone()
 
+    @property
+    def over(self) -> bool:
+        """Whether no more lines will arrive."""
+        return self._over
+
     async def next(self) -> list[bytes] | None:
-        """The lines that have arrived; None when there will be no more."""
+        """Return the lines that have arrived, or None when there will be no more."""
         while not self._ready and not self._over:
             self._changed.clear()
             await self._changed.wait()

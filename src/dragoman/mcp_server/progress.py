@@ -23,7 +23,7 @@ BEAT_INTERVAL: Final = 10.0
 """Seconds without an event until a heartbeat: hosts time out on a silent call."""
 
 SHOWN_SIZE: Final = 200
-"""Maximum characters of a line."""
+"""Maximum length of a line, in characters."""
 
 
 class Progress(DelegationListener):

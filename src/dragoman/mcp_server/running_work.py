@@ -1,7 +1,7 @@
 """Track the work that this MCP server started: status, stop, and shutdown.
 
 Each piece of work runs in its own task, so that a cancelled call or a lost client stops the peer's
-turn in order instead of cutting it off. `tool_handlers` defines the work.
+turn cleanly instead of cutting it off. `tool_handlers` defines the work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MAX_RUNNING: Final = 32
 """Maximum number of tasks at once. A model that starts more is in a loop."""
 
 MAX_KEPT: Final = 100
-"""Finished tasks whose answers are kept in memory; older ones are in the store."""
+"""Maximum number of finished tasks whose answers are kept in memory; older ones are in the
+store."""
 
 STOP_TIMEOUT: Final = 5.0
 """Seconds for turns to end at shutdown. Hosts kill a server soon after that."""
@@ -52,7 +53,7 @@ class RunningWork:
         return time.monotonic() - self.began_at
 
     def stop(self) -> bool:
-        """Ask the work to end soon, with what there is. False if it has ended."""
+        """Ask the work to end soon, with the results so far. Returns False if it has ended."""
         if self.task.done():
             return False
         if not self._lead.pull():
@@ -61,7 +62,7 @@ class RunningWork:
         return True
 
     async def drop(self) -> None:
-        """At shutdown: leave the turn to its broker, or stop it."""
+        """Leave the turn to its broker at shutdown, or stop it."""
         if not (self.lasting and await self._lead.drop()):
             self.stop()
 
@@ -94,7 +95,7 @@ class WorkList:
         return self._tasks.start(work, name)
 
     def find(self, job: str) -> RunningWork | None:
-        """The work of a job that this server started."""
+        """Return the work of a job that this server started."""
         return next((one for one in self._all if one.job == job), None)
 
     async def begun(self, running: RunningWork) -> str:

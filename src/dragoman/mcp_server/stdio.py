@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 LAST_ANSWERS_TIMEOUT: Final = MAX_WAIT
 """Seconds for the last responses after the input has ended. The client may still read, and a peer
-may work for minutes; a host that wants to stop us sends a signal soon after it closed our input."""
+may work for minutes; a host that wants to stop us sends a signal soon after closing our input."""
 
 
 async def serve_lines(
@@ -88,7 +88,8 @@ async def _serve(
 
 
 async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
-    # The turns first: they end in order while the client may still get their results.
+    # The turns are stopped first, so that they end cleanly while the client may still get their
+    # results.
     await front.aclose()
     await tasks.aclose()
     await stream.aclose()
@@ -169,7 +170,7 @@ async def _send(
 
 
 def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
-    """Whether the client already has this response."""
+    """Return whether the client already has this response."""
     match message.message:
         case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if (
             id is not None and id in answered
@@ -200,7 +201,7 @@ class PendingAnswers:
         """Set by every change; clear it before checking, then wait."""
 
     def __len__(self) -> int:
-        """The number of requests that we have not answered."""
+        """Return the number of requests that we have not answered."""
         return self._by_us.total()
 
     def received(self, message: SessionMessage) -> None:
@@ -226,7 +227,8 @@ class PendingAnswers:
         self.changed.set()
 
     def unanswerable(self) -> Iterator[SessionMessage]:
-        """Error responses to our own open requests, for a client that has closed its input."""
+        """Yield error responses to our own open requests, for a client that has closed its
+        input."""
         while self._by_them:
             error = types.ErrorData(
                 code=types.CONNECTION_CLOSED, message="the client has closed its side"

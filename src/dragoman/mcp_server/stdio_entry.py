@@ -1,12 +1,13 @@
-"""Start the MCP server on stdin and stdout, and answer the host while the SDK is being loaded.
+"""Start the MCP server on stdin and stdout, and answer the host until it needs the SDK.
 
-Importing this module does not import the SDK, which takes a second. Until it is loaded
-`EarlyResponder` answers `initialize` and the first `tools/list`; then `mcp_server.stdio` takes over
-with every line received so far.
+Importing this module does not import the SDK, which takes a second and 40 MiB of memory. A host
+starts a server for each of its sessions, and most sessions call no tool. So `EarlyResponder`
+answers `initialize`, `ping` and the first `tools/list`; the first other request loads the SDK, and
+`mcp_server.stdio` takes over with every line received so far.
 
-With it the first response takes 0.6 to 1.1 seconds. Codex (0.166) begins its first turn about one
-second after it has started its servers, also with a longer `startup_timeout_sec`, and without the
-tools of those that have not answered (`tests/peers/test_mcp_agents.py`). Its setting `required`
+With the SDK the first response takes 0.6 to 1.1 seconds. Codex (0.166) begins its first turn about
+one second after it has started its servers, even with a longer `startup_timeout_sec`, and without
+the tools of those that have not answered (`tests/peers/test_mcp_agents.py`). Its setting `required`
 makes it wait, but then Codex does not start at all if dragoman cannot. The SDK later gets the same
 requests; `mcp_server.stdio` drops its duplicate responses. Tests compare the responses with the
 SDK's.
@@ -26,9 +27,10 @@ from msgspec import Raw, Struct
 from dragoman.errors import ConnectionLost
 from dragoman.mcp_server import tools
 from dragoman.mcp_server.lines import Lines
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread
 from dragoman.transports.stdio import open_stdio
 from dragoman.version import __version__
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.mcp_server.tool_handlers import ToolHandlers
@@ -46,21 +48,30 @@ async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) 
 async def serve_early(
     make: Callable[[], ToolHandlers], stream: Stream, *, stop: asyncio.Event
 ) -> None:
-    """Answer the handshake of one client at once, on any stream of lines, and serve it as soon
-    as possible."""
+    """Answer the handshake of one client at once, on any stream of lines, and load the SDK for
+    the first request that needs it."""
     tasks = TaskOwner("the entrance of the MCP server")
     greeting = EarlyResponder()
+    needed = asyncio.Event()
 
     def greet(line: bytes) -> None:
         answer = greeting.answer(line)
         if answer is not None:
             with suppress(ConnectionLost):
                 stream.write(answer)
+        if greeting.needs_sdk(line, answered=answer is not None):
+            needed.set()
 
     try:
         lines = Lines(stream, greet)
-        loading = tasks.start(asyncio.to_thread(make), "load the SDK")
+        # The end of the input is also left to the SDK's part, which knows what is still unanswered.
+        lines.on_over = needed.set
         stopping = tasks.start(stop.wait(), "wait for the signal to stop")
+        needing = tasks.start(needed.wait(), "wait for a request")
+        await asyncio.wait({needing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not needed.is_set() or (lines.over and greeting.complete):
+            return
+        loading = tasks.start(in_thread("mcp", lambda _: make()), "load the SDK")
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not loading.done():
             return
@@ -79,6 +90,14 @@ async def _end(tasks: TaskOwner, stream: Stream) -> None:
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Protocol versions with a handshake. All others are left to the SDK."""
+
+
+INITIALIZED: Final = "notifications/initialized"
+"""The last message of the handshake, which needs no response."""
+
+MAX_ANSWERED: Final = 8
+"""Maximum number of responses without the SDK: the lines are kept for it, and reading pauses at
+`lines.HIGH_WATER` of them."""
 
 
 class _Implementation(Struct):
@@ -109,18 +128,33 @@ class EarlyResponder:
 
     def __init__(self) -> None:
         self.answered: Counter[int | str] = Counter()
-        """By id, how many responses were sent here and must not be sent again."""
+        """Number of responses by id that were sent here and must not be sent again."""
+        self.complete = True
+        """Whether every request so far was answered here."""
         self._begun = False
         self._greeted = False
 
+    def needs_sdk(self, line: bytes, *, answered: bool) -> bool:
+        """Return whether the SDK has to be loaded for a line that was answered here or not."""
+        if answered:
+            return self.answered.total() >= MAX_ANSWERED
+        try:
+            said = _line.decode(line)
+        except UNDECODABLE:
+            said = None
+        if said is not None and said.id is None and said.method == INITIALIZED and self._greeted:
+            return False
+        self.complete = False
+        return True
+
     def answer(self, line: bytes) -> bytes | None:
-        """The response to a line; None if it gets none, or not here."""
+        """Return the response to a line, or None if there is none or the SDK has to answer."""
         try:
             said = _line.decode(line)
             if said.jsonrpc != "2.0" or said.id is None:
                 return None
             result = self._result(said)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             # The SDK reports what is wrong with it.
             return None
         if result is None:
@@ -135,6 +169,8 @@ class EarlyResponder:
             if hello.protocolVersion in VERSIONS:
                 self._greeted = True
                 return _who_we_are(hello.protocolVersion)
+        elif said.method == "ping" and self._greeted:
+            return {}
         elif said.method == "tools/list" and self._greeted:
             # Only the first page of a list; anything else is left to the SDK.
             if not set(_anything.decode(said.params) or ()) - {"_meta"}:

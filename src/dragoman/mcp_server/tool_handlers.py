@@ -33,7 +33,7 @@ from dragoman.mcp_server.progress import Progress
 from dragoman.mcp_server.running_work import RunningWork, WorkList
 from dragoman.mcp_server.tool_results import ToolAnswer
 from dragoman.mcp_server.workspace_choice import choose_workspace, may_see
-from dragoman.rpc.tasks import was_cancelled
+from dragoman.rpc.tasks import in_thread, was_cancelled
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
@@ -135,7 +135,8 @@ class ToolHandlers:
             case tools.ListPeers():
                 place = await self._place(call, arguments.workspace)
                 # Off the loop: it searches for programs along the whole PATH.
-                return tool_results.of_peers(await asyncio.to_thread(overview, place))
+                peers = await in_thread(str(place.cwd), lambda _: overview(place))
+                return tool_results.of_peers(peers)
             case tools.Explain():
                 return await self._explain(arguments, call)
             case _:
@@ -226,7 +227,7 @@ class ToolHandlers:
         try:
             async with self._telling(call, running.progress):
                 # In its own task: the SDK cancels a call repeatedly until it has ended, and a
-                # peer's turn needs time to end in order.
+                # peer's turn needs time to end cleanly.
                 return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             if running.task.cancelled() and not was_cancelled():
@@ -282,14 +283,14 @@ class ToolHandlers:
         return tool_results.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
-        """The work of a job in this server, if the client may see its workspace."""
+        """Return the work of a job in this server, if the client may see its workspace."""
         running = self.work_list.find(job)
         if running is not None:
             await self._check(job, running.folder, call)
         return running
 
     async def _found(self, id: str, call: _Call) -> ToolAnswer:
-        """A stored job, if the client may see its workspace."""
+        """Return a stored job, if the client may see its workspace."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
         return tool_results.of_job(job)
@@ -307,8 +308,9 @@ class ToolHandlers:
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
         )
         lineage = self._lineage(place, call)
-        decision = await asyncio.to_thread(
-            decide_for, request, place, lineage=lineage, now=time.time()
+        decision = await in_thread(
+            str(place.cwd),
+            lambda _: decide_for(request, place, lineage=lineage, now=time.time()),
         )
         return tool_results.of_decision(decision)
 
@@ -317,7 +319,8 @@ class ToolHandlers:
         return load_context(folder)
 
     def _lineage(self, place: RunContext, call: _Call) -> Lineage:
-        """The delegation depth of a call: that of this server, or of its client if deeper."""
+        """Return the delegation depth of a call: that of this server, or its client's if that is
+        deeper."""
         own = inherited(place.environ, call.context.meta)
         pid = call.caller()
         if pid is None:
@@ -335,12 +338,12 @@ class _Call:
         self._params = params
 
     def caller(self) -> int | None:
-        """The process of an HTTP client; None on stdio, or if unknown."""
+        """Return the process of an HTTP client; None on stdio, or if unknown."""
         client = getattr(self.context.request, "client", None)
         return None if client is None else caller_of(client.port)
 
     async def roots(self) -> list[str] | None:
-        """The URIs of the client's roots; None if it does not support roots.
+        """Return the URIs of the client's roots, or None if it does not support roots.
 
         Raises `UsageError` if it does but does not list them: then no directory is known to be
         allowed.

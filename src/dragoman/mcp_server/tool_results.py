@@ -1,8 +1,8 @@
 """Format tool results for the model: as text and as structured content.
 
-A failure says what happened and that the model must not answer in the peer's place; otherwise
-models do, and the user takes it for the peer's answer. Some hosts (Codex) show only the structured
-content, so a failure says this there too.
+A failure says what happened and that the model must not answer in the peer's place. Otherwise
+models do so, and the user mistakes it for the peer's answer. Some hosts (Codex) show only the
+structured content, so it says this too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.errors import DragomanError, NoPeer, UsageError
+from dragoman.errors import CallTimeout, DragomanError, HandshakeFailed, NoPeer, UsageError
 from dragoman.events.words import Outcome
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dragoman.store.records import JobRecord
 
 MAX_TEXT_SIZE: Final = 100_000
-"""Maximum characters of a peer's answer. More would fill the context of the model that asked."""
+"""Maximum length of a peer's answer, in characters. More would fill the context of the model that
+asked."""
 
 NOT_ASKED: Final = "not_asked"
 """The outcome if no peer was prompted."""
@@ -43,15 +44,19 @@ class ToolAnswer:
 
 
 def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
-    """The result of a delegation."""
-    data = {**done.as_json(), "notices": list(notices)}
+    """Return the result of a delegation."""
+    told = done.as_json()
+    # The `explain` tool says which peers were passed over and why; a model need not read it every
+    # time.
+    del told["decision"]["passed_over"]
+    data = {**told, "notices": list(notices)}
     facts = [*done.lines(), *notices, f"job {done.job}"]
     who = done.answered or "nobody"
     return _told(data, done.ok, f"{who} did it", "the delegation failed", done.text, facts)
 
 
 def of_asked(asked: PeerAnswer, notices: Sequence[str] = ()) -> ToolAnswer:
-    """The result of a prompt to one peer."""
+    """Return the result of a prompt to one peer."""
     report = asked.report
     data = {
         **report.as_json(),
@@ -69,7 +74,7 @@ def of_asked(asked: PeerAnswer, notices: Sequence[str] = ()) -> ToolAnswer:
         data,
         report.ok,
         f"{report.peer} answered",
-        f"{report.peer} did not do it ({report.outcome.value})",
+        f"{report.peer} did not complete it ({report.outcome.value})",
         report.text,
         facts,
     )
@@ -97,7 +102,7 @@ def _told(
 
 
 def of_started(job: str, who: str) -> ToolAnswer:
-    """A job that was started and runs in the background."""
+    """Return the status of a job that was started and runs in the background."""
     return ToolAnswer(
         f"Started as job {job} ({who}). It is not done: job_result has the answer later.",
         {"ok": False, "outcome": "running", "job": job, "text": ""},
@@ -105,7 +110,7 @@ def of_started(job: str, who: str) -> ToolAnswer:
 
 
 def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> ToolAnswer:
-    """Work that is running in this process."""
+    """Return the status of work that is running in this process."""
     took = "" if seconds is None else f" for {seconds:.0f} s"
     return ToolAnswer(
         f"Job {job} is running{took}. {line}".rstrip(),
@@ -114,7 +119,7 @@ def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = N
 
 
 def of_job(job: JobRecord) -> ToolAnswer:
-    """A job as stored."""
+    """Return a job as stored."""
     outcome = job.outcome or "unknown" if job.state == "ended" else job.state
     ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
     said, cut = _cut(job.text)
@@ -139,20 +144,20 @@ def of_job(job: JobRecord) -> ToolAnswer:
         data,
         ok,
         f"{job.peer} answered",
-        f"{job.peer} did not do it ({outcome}){failure and ': ' + failure}",
+        f"{job.peer} did not complete it ({outcome}){failure and ': ' + failure}",
         said,
         [*(["said on stderr:", stderr.rstrip()] if stderr else []), f"job {job.id}"],
     )
 
 
 def of_cancelled(job: str, done: bool) -> ToolAnswer:
-    """Whether a job was cancelled."""
+    """Return whether a job was cancelled."""
     text = f"Job {job} is cancelled." if done else f"Job {job} has already ended."
     return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
 
 
 def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
-    """The known peers."""
+    """Return the known peers."""
     peers = [
         {
             "peer": row.descriptor.name,
@@ -179,7 +184,7 @@ def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
 
 
 def of_decision(decision: Decision) -> ToolAnswer:
-    """The routing decision, with its reasons."""
+    """Return the routing decision, with its reasons."""
     import msgspec
 
     from dragoman.delegation.routing import explain
@@ -188,7 +193,7 @@ def of_decision(decision: Decision) -> ToolAnswer:
 
 
 def of_error(error: DragomanError) -> ToolAnswer:
-    """The error of a failed call."""
+    """Return the error of a failed call."""
     advice = next(
         (
             text
@@ -199,7 +204,7 @@ def of_error(error: DragomanError) -> ToolAnswer:
     )
     data: dict[str, Any] = {
         "ok": False,
-        "outcome": "failed" if error.may_have_run else NOT_ASKED,
+        "outcome": _outcome(error),
         "text": "",
         "job": None,
         "error": {
@@ -232,8 +237,18 @@ def of_error(error: DragomanError) -> ToolAnswer:
     return ToolAnswer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)
 
 
+def _outcome(error: DragomanError) -> str:
+    """Return the outcome of a call that raised.
+
+    `mayHaveRun` also says whether the peer was prompted.
+    """
+    if isinstance(error, CallTimeout) or (isinstance(error, HandshakeFailed) and error.timed_out):
+        return Outcome.TIMED_OUT.value
+    return Outcome.FAILED.value if error.may_have_run else NOT_ASKED
+
+
 def of_wrong_arguments(tool: str, why: str) -> ToolAnswer:
-    """A call with invalid arguments."""
+    """Return the result for a call with invalid arguments."""
     text = f"FAILED: {tool} was called with invalid arguments: {why}. No peer was prompted."
     data = {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}}
     return ToolAnswer(text, {"message": text, **data}, failed=True)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 MAX_WAIT: Final = 600.0
-"""Maximum seconds that a call may wait for a job. Hosts time out after some minutes."""
+"""Maximum number of seconds that a call may wait for a job. Hosts time out after some minutes."""
 
 Role = Annotated[
     str,
@@ -27,7 +27,7 @@ Prompt = Annotated[
     str,
     Meta(
         min_length=1,
-        description="The whole task in words. The peer sees nothing of your conversation: say what "
+        description="The whole task in words. The peer does not see your conversation: say what "
         "is wanted, which files matter and what the answer should look like.",
     ),
 ]
@@ -49,7 +49,7 @@ Session = Annotated[
 JobId = Annotated[str, Meta(min_length=1, description="The id of a job, such as j-01h9x2k7ab.")]
 Timeout = Annotated[
     float,
-    Meta(ge=0, description="Seconds that one turn of a peer may take. 0: as the user configured."),
+    Meta(ge=0, description="Seconds that the whole work may take. 0: as the user configured."),
 ]
 
 
@@ -181,7 +181,7 @@ OUTCOME: Final[dict[str, Any]] = {
     },
     "required": ["ok", "outcome"],
 }
-"""The fields that every result of work has at least."""
+"""The fields that every result of work has."""
 
 TOOLS: Final = (
     McpTool(

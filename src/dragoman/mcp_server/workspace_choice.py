@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 
 
 def folder_of(uri: str) -> Path | None:
-    """The directory of a root's URI; None if it is not a local path."""
+    """Return the directory of a root's URI, or None if it is not a local path."""
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
@@ -64,7 +64,7 @@ def _is_in(real: Path, bound: Path) -> bool:
 def may_see(
     root: Path, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> bool:
-    """Whether a client may see the work in a project: if it is inside one of its roots, or
+    """Return whether a client may see the work in a project: if it is inside one of its roots, or
     contains one."""
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))] or [cwd]
     real = Path(os.path.realpath(root))

@@ -1,9 +1,10 @@
-"""The permission policy: which actions of an agent are allowed, denied, or need a question.
+"""The permission policy: which actions of an agent are allowed or denied, and which need a
+question.
 
 `rules` has the data types, `evaluation` the decision, `act_from_request` the conversion of a
-permission request into an `Act`, and `approver` answers the requests of a session.
-Every command imports this package through `config.schema`, so names that need slow imports are
-loaded on first use.
+permission request into an `Act`, and `approver` answers the requests of a session. Every command
+imports this package through `config.schema`, so names that need slow imports are loaded on first
+use.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from dragoman.policy.shell_parser import read_line
 def act_of(
     question: Question, *, peer: str, role: str, workspace: str, titled: bool = False
 ) -> Act:
-    """Build the act for a question. `titled`: whether the title is the command if no command
-    was sent; the peer's descriptor says so (`Quirks.command_titles`)."""
+    """Build the act for a question. With `titled` the title is the command if no command was sent,
+    as the peer's descriptor says (`Quirks.command_titles`)."""
     told = told_of(question.tool_call)
     if question.kind == "execute" and not told.runs:
         if titled and question.title.strip():
@@ -27,7 +27,7 @@ def act_of(
         else:
             told.hidden = True
     if len(told.lines) > 1 and any(read_line(line).problem for line in told.lines):
-        # Each line may run by itself: an open quote must not swallow the lines that follow.
+        # Each line may run on its own: an open quote must not swallow the lines that follow.
         told.hidden = True
     evident = set(told.kinds)
     claims = question.kind in READING and not told.runs and not evident

@@ -12,8 +12,8 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.policy")
 
 ANSWER_TIMEOUT: Final = 1800.0
-"""How long to wait for the caller's answer. It may be a person who is away for a while; a turn
-has its own limits as well."""
+"""Seconds to wait for the caller's answer. A person may be away for a while; a turn has its own
+limits as well."""
 
 MAX_RULINGS: Final = 10_000
-"""Maximum number of answers kept for the record. More questions in one session will not be read."""
+"""Maximum number of answers kept for the record. No one reads more of them for one session."""
 
 
 SHELLS: Final = frozenset(
@@ -41,7 +41,7 @@ SHELLS: Final = frozenset(
     for shell in ("sh", "bash", "zsh")
     for flag in ("-c", "-lc")
 )
-"""Options by which a command line is passed to a shell."""
+"""Ways of passing a command line to a shell: program and option."""
 
 
 class Ruling(Struct, frozen=True):
@@ -59,35 +59,57 @@ class Ruling(Struct, frozen=True):
 class _Asked:
     """A question that waits in a task, and the answer of another surface that ends the wait."""
 
-    __slots__ = ("answer", "task")
+    __slots__ = ("_task", "answer")
 
     def __init__(self, task: asyncio.Task[object]) -> None:
-        self.task = task
-        self.answer: Answer | None = None
+        self._task = task
+        self.answer: Decision | None = None
+
+    def settle(self, answer: Decision) -> bool:
+        """Settle the question with another surface's answer.
+
+        Returns False if it was already settled.
+        """
+        if self.answer is not None:
+            return False
+        self.answer = answer
+        self._task.cancel()
+        return True
+
+
+Inbox: TypeAlias = Callable[
+    [Question, Permit | None, Callable[[Decision], bool]], Awaitable[Decision | None]
+]
+"""Asks the caller, if there is one, and shows the question to other surfaces. It gets a function to
+call with another surface's answer, and returns None if there is no one to ask."""
 
 
 class Approver(Struct):
-    """Answers the permission requests of one session; a `dragoman.client.permissions.Permit`."""
+    """Answers the permission requests of one session. Implements
+    `dragoman.client.permissions.Permit`."""
 
     policy: Policy
     peer: str
     workspace: str
     role: str = ""
     caller: Permit | None = None
-    """Asked if the policy leaves the decision open; None if there is no one to ask."""
+    """The callback for decisions that the policy does not make; None if there is no one to ask."""
     ask_before_preset: bool = True
     """Whether to ask the caller before a refusal that comes from the preset alone."""
     answer_timeout: float | None = ANSWER_TIMEOUT
     titled: bool = False
     """Whether the peer writes a command as the title of its question."""
+    inbox: Inbox | None = None
+    """Other surfaces that can answer, such as the console."""
+    always: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    """Answers given for the whole session."""
     rulings: list[Ruling] = field(default_factory=list)
     _allowed: Allowed = field(default_factory=lambda: Allowed(""))
-    _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
     _asked: dict[str, _Asked] = field(default_factory=dict)
-    """The questions that the caller is asked now, by their tool calls."""
+    """The questions that the caller is being asked, by tool call."""
 
     def __post_init__(self) -> None:
-        # These two belong to one approver: a changed copy of it begins with none.
+        # These two belong to one approver; a changed copy starts with none.
         self._allowed = Allowed(self.workspace)
         self._asked = {}
 
@@ -98,12 +120,12 @@ class Approver(Struct):
 
     @property
     def grants(self) -> list[Ruling]:
-        """What was allowed by an answer, now or earlier."""
+        """The requests that an answer allowed, now or earlier."""
         return [each for each in self.rulings if each.allowed and each.by != "policy"]
 
     @property
     def unrestricted(self) -> bool:
-        """Whether the policy is exactly ``approve-all``: then a peer with its own sandbox is
+        """Whether the policy is exactly ``approve-all``. Then a peer with its own sandbox is
         started with a wide one."""
         return allows_everything(self.policy)
 
@@ -112,17 +134,18 @@ class Approver(Struct):
         return await self._decide(question, act, verdict)
 
     def alone(self, question: Question) -> Answer:
-        """The answer if there is no one to ask."""
+        """Return the answer if there is no one to ask."""
         act, verdict = self._judged(question)
         return self._known(question, act, verdict) or self._rule(
             question, act, verdict, allowed=False
         )
 
     async def guard(self, question: Question) -> Decision:
-        """The decision on work that dragoman does for the agent, without a question from the agent.
+        """Return the decision on work that dragoman does for the agent, without a question from the
+        agent.
 
-        What was allowed when the agent asked for permission is not asked again. A permission
-        granted here counts once, unless the answer is "always".
+        There is no second question about what was allowed when the agent asked for permission. A
+        permission granted here counts once, unless the answer is "always".
         """
         act, verdict = self._judged(question)
         if self._allowed.covers(act) and not verdict.final:
@@ -133,7 +156,7 @@ class Approver(Struct):
         return answer
 
     def guard_alone(self, question: Question) -> Answer:
-        """`guard` if there is no one to ask."""
+        """Like `guard`, if there is no one to ask."""
         act, verdict = self._judged(question)
         if not self._allowed.covers(act) or verdict.final:
             return self._known(question, act, verdict) or self._rule(
@@ -143,19 +166,39 @@ class Approver(Struct):
         return Answer.ALLOW_ONCE
 
     def leaves_open(self, question: Question) -> bool:
-        """Whether a person has to be asked: neither the policy nor an earlier answer decides."""
+        """Return whether a person has to be asked, because neither the policy nor an earlier answer
+        decides."""
         act, verdict = self._judged(question)
         return not self._is_decided(verdict) and self._remembered(act, verdict) is None
 
+    def remembers(self, question: Question) -> bool:
+        """Return whether an earlier answer for the whole session decides it."""
+        act, verdict = self._judged(question)
+        return not self._is_decided(verdict) and self._remembered(act, verdict) is not None
+
     def answered_elsewhere(self, tool_call_id: str, answer: Answer) -> None:
-        """Another surface has answered a question that is being asked here."""
+        """Settle a question that is being asked here with another surface's answer."""
         asked = self._asked.get(tool_call_id)
-        if asked is not None and asked.answer is None:
-            asked.answer = answer
-            asked.task.cancel()
+        if asked is not None:
+            asked.settle(answer)
+
+    def keeps_always(self, question: Question) -> bool:
+        """Return whether permission for it can be granted for the whole session."""
+        act, verdict = self._judged(question)
+        return _key(act) is not None and not _each_time(act, verdict)
+
+    def keep_always(self, question: Question, *, allows: bool) -> None:
+        """Remember an answer that another surface gave for the whole session."""
+        act, verdict = self._judged(question)
+        self._keep(act, verdict, allows=allows)
+
+    def _keep(self, act: Act, verdict: Verdict, *, allows: bool) -> None:
+        key = _key(act)
+        if key is not None and not (allows and _each_time(act, verdict)):
+            self.always[key] = allows
 
     def was_allowed(self, question: Question) -> None:
-        """Permission was granted elsewhere."""
+        """Record that permission was granted elsewhere."""
         self._allowed.add(self._act(question))
 
     def _judged(self, question: Question) -> tuple[Act, Verdict]:
@@ -179,7 +222,8 @@ class Approver(Struct):
     async def _decide(
         self, question: Question, act: Act, verdict: Verdict, *, lasting: bool = True
     ) -> Decision:
-        """`lasting`: whether the agent may later have us do what is allowed here."""
+        """Decide about a question. `lasting`: whether the agent may later have us do what is
+        allowed here."""
         known = self._known(question, act, verdict)
         if known is not None:
             return known
@@ -190,10 +234,8 @@ class Approver(Struct):
         if answer is None:
             return self._rule(question, act, verdict, allowed=False)
         meant = answer.answer if isinstance(answer, Chosen) else answer
-        key = _key(act)
-        if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
-            if not (each_time and meant.allows):
-                self._always[key] = meant.allows
+        if meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
+            self._keep(act, verdict, allows=meant.allows)
         self._rule(
             question,
             act,
@@ -208,7 +250,7 @@ class Approver(Struct):
         return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
 
     def _known(self, question: Question, act: Act, verdict: Verdict) -> Answer | None:
-        """The answer, if it needs no question."""
+        """Return the answer, if it needs no question."""
         if self._is_decided(verdict):
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
         remembered = self._remembered(act, verdict)
@@ -221,23 +263,27 @@ class Approver(Struct):
         return verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset)
 
     def _remembered(self, act: Act, verdict: Verdict) -> bool | None:
-        """What an earlier "always" of this session says, if it counts here."""
+        """Return what an earlier "always" of this session says, if it applies here."""
         key = _key(act)
-        remembered = self._always.get(key) if key is not None else None
+        remembered = self.always.get(key) if key is not None else None
         return None if remembered and _each_time(act, verdict) else remembered
 
     def _refused_by_preset(self, verdict: Verdict) -> bool:
         return verdict.action == "deny" and verdict.by == "preset"
 
     async def _ask(self, question: Question) -> Decision | None:
-        if self.caller is None:
+        caller, inbox = self.caller, self.inbox
+        if caller is None and inbox is None:
             return None
         task = asyncio.current_task()
         assert task is not None
         asked = self._asked[question.tool_call_id] = _Asked(task)
         try:
             async with asyncio.timeout(self.answer_timeout):
-                answer = self.caller(question)
+                if inbox is not None:
+                    return await inbox(question, caller, asked.settle)
+                assert caller is not None
+                answer = caller(question)
                 return await answer if inspect.isawaitable(answer) else answer
         except asyncio.CancelledError:
             if asked.answer is None or task.uncancel():
@@ -246,7 +292,7 @@ class Approver(Struct):
         except TimeoutError:
             log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
         except DragomanError as error:
-            # A caller that is gone cannot answer, and the agent still needs an answer.
+            # The caller is gone, and the agent still needs an answer.
             log.warning("the caller did not answer about %r: %s", question.title, error)
         finally:
             if self._asked.get(question.tool_call_id) is asked:
@@ -275,10 +321,11 @@ class Approver(Struct):
 
 
 class Allowed:
-    """What an agent was allowed in a session, to recognise it when dragoman does the work.
+    """The permissions that an agent got in a session, to recognise them when dragoman does the
+    work.
 
     A file that it may edit can be written any number of times, as an editor saves a file, but a
-    protected one once. A command that was allowed once runs once.
+    protected one only once. A command that was allowed once runs once.
     """
 
     def __init__(self, workspace: str) -> None:
@@ -300,8 +347,8 @@ class Allowed:
             self._commands |= self._spellings(act)
 
     def covers(self, act: Act) -> bool:
-        """Whether an act that dragoman does for the agent was allowed, completely and for
-        certain."""
+        """Return whether an act that dragoman does for the agent was certainly and completely
+        allowed."""
         if act.runs:
             known = not act.hidden and not act.tainted and not act.paths
             return known and bool(self._spellings(act) & self._commands)
@@ -312,7 +359,7 @@ class Allowed:
         return all(each is not None and each.real <= files for each in found)
 
     def spend(self, act: Act, verdict: Verdict) -> None:
-        """The act was done: a permission that counts once is used up."""
+        """Use up a permission that counts once, because the act was done."""
         if act.runs:
             self._commands -= self._spellings(act)
             return
@@ -335,13 +382,13 @@ class Allowed:
             if len(act.argv) == 1:
                 found.add((act.argv[0], folder))
             elif len(act.argv) == 3 and act.argv[:2] in SHELLS:
-                # A peer asks about a line and passes it to a shell by itself.
+                # A peer asks about a line and passes it to a shell itself.
                 found.add((act.argv[2].strip(), folder))
         return found
 
 
 def _each_time(act: Act, verdict: Verdict) -> bool:
-    """Whether each such act needs a question, so that "always" is not a possible answer."""
+    """Return whether each such act needs its own question. Then "always" cannot be an answer."""
     if verdict.action == "escalate":
         return True
     from dragoman.policy.evaluation import changes_protected
@@ -350,16 +397,18 @@ def _each_time(act: Act, verdict: Verdict) -> bool:
 
 
 def _without_always(question: Question) -> Question:
-    """The question without options that would not be kept, unless nothing else allows the act."""
+    """Return the question without options that would not be kept, unless nothing else allows the
+    act."""
     kept = tuple(each for each in question.options if str(each.kind) != Answer.ALLOW_ALWAYS.value)
     once = any(str(each.kind) == Answer.ALLOW_ONCE.value for each in kept)
     return replace(question, options=kept) if once else question
 
 
 def _key(act: Act) -> tuple[object, ...] | None:
-    """What an "always" covers: the same command, the same files, or else the same text.
+    """Return the key that an "always" covers: the same command, the same files, or else the same
+    text.
 
-    None if that is uncertain: then the answer counts once.
+    None if that is uncertain; then the answer counts once.
     """
     kinds = (act.kind, *act.evident)
     if act.hidden:
@@ -375,7 +424,7 @@ def _key(act: Act) -> tuple[object, ...] | None:
 
 
 def _is_protected(places: ResolvedPaths, workspace: str) -> bool:
-    """Whether it is a protected file."""
+    """Return whether a path may lead to a protected file."""
     from dragoman.policy.path_patterns import root_of
     from dragoman.policy.protected_paths import protected
 

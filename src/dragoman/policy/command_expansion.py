@@ -2,7 +2,7 @@
 
 Expands a command into the commands inside it: ``env A=1 rm x`` and ``sh -c 'rm x'`` both contain
 ``rm x``, and code for an interpreter counts as an unknown command. `policy.command_patterns`
-matches the results. Commands that a program reads from a file are not seen.
+matches the results. Commands that a program reads from a file are not covered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dragoman.policy.risky_flags import beyond, runs_others
 from dragoman.policy.shell_parser import ANYTHING, ASSIGNMENT, MAX_DEPTH, ShellCommand, read_line
 
 MAX_INNER: Final = 200
-"""Maximum number of words of one command that may each begin another command."""
+"""Maximum number of words in one command that may each begin another command."""
 
 SHELLS: Final = frozenset(
     "sh bash zsh dash ksh ksh93 mksh oksh pdksh ash rbash yash posh hush osh".split()
@@ -75,7 +75,7 @@ LINE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--
 """Options of those programs that take a whole command line in one word."""
 
 FEEDERS: Final = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})
-"""Programs that add arguments of their own to what they run."""
+"""Programs that add their own arguments to the command they run."""
 
 FINDERS: Final = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
@@ -112,13 +112,13 @@ PATH_MOVERS: Final = frozenset(
 
 
 def name_of(word: str) -> str:
-    """The name of a program without path and extension."""
+    """Return the name of a program without path and extension."""
     base = re.split(r"[/\\]", word)[-1].casefold()
     return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", base)
 
 
 def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
-    """A command and all other commands that it would visibly run."""
+    """Return a command and all other commands that it would visibly run."""
     found = [command]
     for inner in _inner(command.words):
         if inner is ANYTHING or depth >= MAX_DEPTH or len(found) > MAX_INNER:
@@ -131,18 +131,18 @@ def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
 
 
 def is_runner(word: str) -> bool:
-    """Whether a pattern that names this program accepts that it runs other programs."""
+    """Return whether a pattern that names this program accepts that it runs other programs."""
     return name_of(word) in RUNNERS or is_interpreter(word)
 
 
 def is_interpreter(word: str) -> bool:
-    """Whether this program is an interpreter that takes code."""
+    """Return whether this program is an interpreter that takes code."""
     name = name_of(word)
     return name in SHELLS or name in OTHER_SHELLS or INTERPRETERS.fullmatch(name) is not None
 
 
 def runs_behind(words: Sequence[str]) -> int | None:
-    """The index of the word after which another command begins; None if there is none.
+    """Return the index of the word after which another command begins, or None.
 
     For programs whose main purpose is something else.
     """
@@ -178,7 +178,7 @@ def _inner(words: Sequence[str]) -> Iterator[ShellCommand]:
 
 
 def _has_code(rest: Sequence[str]) -> bool:
-    """Whether an interpreter is given code in the options before the script's name."""
+    """Return whether an interpreter is given code in the options before the script's name."""
     previous = "-"
     for word in rest:
         if CODE_OPTIONS.match(word) or UNKNOWN in word:
@@ -229,7 +229,7 @@ def _suffixes(name: str, rest: Sequence[str]) -> Iterator[ShellCommand]:
 
 
 def only_reads(commands: Sequence[ShellCommand]) -> bool:
-    """Whether none of these commands can do more than read and print."""
+    """Return whether none of these commands can do more than read and print."""
     return bool(commands) and all(_reads(command) for command in commands)
 
 
@@ -252,7 +252,7 @@ class ProgramRuns:
     told: list[ShellCommand] = field(default_factory=list)
     """The commands as written."""
     every: list[ShellCommand] = field(default_factory=list)
-    """Those, and the commands inside them."""
+    """These commands, and the commands inside them."""
     writes: list[str] = field(default_factory=list)
     problem: str = ""
     """Why a line counts as an unknown command; empty if it was parsed."""
@@ -261,7 +261,7 @@ class ProgramRuns:
 def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
 ) -> ProgramRuns:
-    """What an act runs, given as words, as a line, or not at all."""
+    """Return what an act runs. The command is given as words, as a line, or not at all."""
     found = ProgramRuns()
     if argv:
         found.told.append(ShellCommand(tuple(argv), tainted))
@@ -281,7 +281,7 @@ def running(
 
 
 def _written(argv: Sequence[str]) -> list[str]:
-    """Files that a shell inside the words would write to."""
+    """Return the files that a shell inside the words would write to."""
     if name_of(argv[0]) not in SHELLS:
         return []
     return [
@@ -293,12 +293,12 @@ def _written(argv: Sequence[str]) -> list[str]:
 
 
 def spelled(words: Sequence[str]) -> str:
-    """Words quoted for a shell, as a person would type them."""
+    """Quote words for a shell, as a person would type them."""
     return " ".join("…" if UNKNOWN in word else shlex.quote(word) for word in words)
 
 
 def real_name(word: str, folder: str) -> str:
-    """The name of the program that a path resolves to, following links."""
+    """Return the name of the program that a path resolves to, following links."""
     if "/" not in word and os.sep not in word:
         return name_of(word)
     try:

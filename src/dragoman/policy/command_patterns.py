@@ -1,8 +1,8 @@
 """Match shell commands against the command patterns of policy rules, word by word.
 
 `surely` is for rules that allow: the whole command must match. `perhaps` is for rules that
-restrict: a possible match is enough, whatever options stand in between and however the program's
-path is written. `command_expansion` finds the commands.
+restrict: a possible match is enough, whatever options are in between and however the program's path
+is written. `command_expansion` finds the commands.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from dragoman.policy.shell_parser import ShellCommand
 
 @lru_cache(maxsize=512)
 def pattern_words(pattern: str) -> tuple[str, ...]:
-    """The words of a pattern. Raises `ValueError` for an open quote."""
+    """Return the words of a pattern. Raises `ValueError` for an open quote."""
     return tuple(shlex.split(pattern))
 
 
 def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
-    """Whether a command certainly matches one of the patterns, including everything it runs."""
+    """Return whether a command certainly matches one of the patterns, including everything it
+    runs."""
     if command.tainted:
         return False
     return any(
@@ -43,7 +44,8 @@ def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
 
 
 def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
-    """The word that keeps a command from being covered by a pattern that otherwise matches."""
+    """Return the word that keeps a command from being covered by a pattern that otherwise
+    matches."""
     if command.tainted:
         return None
     for words in map(pattern_words, patterns):
@@ -56,10 +58,10 @@ def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
 
 
 def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
-    """Whether a matching pattern names every risky word of the command.
+    """Return whether a matching pattern names every risky word of the command.
 
     A rule that allows `sudo …` by name accepts that it runs other programs, and one that allows
-    `sort -o …` that it writes a file. A rule for `git log …` does not suggest either.
+    `sort -o …` accepts that it writes a file. A rule for `git log …` implies neither.
     """
     fixed = pattern[:-1] if pattern[-1] == "*" else pattern
     if _unnamed(fixed, command):
@@ -71,7 +73,7 @@ def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
 
 
 def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
-    """Whether these words of a pattern show that the command runs another."""
+    """Return whether these words of a pattern show that the command runs another."""
     behind = runs_behind(command.words)
     if behind is not None and behind < len(fixed) and fixed[behind] == command.words[behind]:
         return True
@@ -79,7 +81,7 @@ def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
 
 
 def _unnamed(fixed: Sequence[str], command: ShellCommand) -> set[int]:
-    """The indices of the risky words that the pattern does not name."""
+    """Return the indices of the risky words that the pattern does not name."""
     words = command.words
     found = set(_beyond(words)) | _doubtful(fixed, words, runs=_runs_by_name(fixed, command))
     if _runs_by_name(fixed, command) and not is_interpreter(fixed[0]):
@@ -93,19 +95,19 @@ def _unnamed(fixed: Sequence[str], command: ShellCommand) -> set[int]:
 
 
 def _doubtful(fixed: Sequence[str], words: Sequence[str], *, runs: bool) -> set[int]:
-    """The indices of options that are not known to be harmless.
+    """Return the indices of options that are not known to be harmless.
 
     After the name of a program that another one runs, options belong to the inner program.
     """
     inner = [at for at in range(1, len(fixed)) if runs and has_table(name_of(words[at]))]
     if runs and is_interpreter(words[0]):
-        # Only a module is a program of its own; other words are arguments of the interpreter.
+        # Only a module is a separate program; other words are arguments of the interpreter.
         inner = [at for at in inner if words[at - 1] == "-m"]
     found: set[int] = set()
     for number, start in enumerate([0, *inner]):
         end = inner[number] if number < len(inner) else len(words)
         places = (start + at for at in doubtful(name_of(words[start]), words[start:]))
-        # Arguments of an outer program stand before the inner one.
+        # The outer program's arguments come before the inner program.
         found |= {at for at in places if at < end}
     return found
 
@@ -115,7 +117,7 @@ def _beyond(words: Sequence[str]) -> frozenset[int]:
 
 
 def _is_named(word: str) -> bool:
-    """Whether a word of a pattern is literal, except for the value of an option."""
+    """Return whether a word of a pattern is literal, except for the value of an option."""
     name = word.partition("=")[0] if word.startswith("-") else word
     return not set(name) & set("*?")
 
@@ -133,7 +135,7 @@ def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def perhaps(patterns: Sequence[str], command: ShellCommand, folder: str) -> bool:
-    """Whether a command may match one of the patterns."""
+    """Return whether a command may match one of the patterns."""
     return any(_may_fit(pattern_words(pattern), command.words, folder) for pattern in patterns)
 
 
@@ -147,7 +149,7 @@ def _may_fit(pattern: Sequence[str], words: Sequence[str], folder: str) -> bool:
         spellings = {plain(word)}
         if at == 0 and UNKNOWN not in word:
             spellings |= {plain(name_of(word)), plain(real_name(word, folder))}
-        # Options may stand in between, with or without a value.
+        # Options may be in between, with or without a value.
         moved = set(places) if at and (word[:1] == "-" or previous[:1] == "-") else set[int]()
         for place in places:
             if UNKNOWN in word:

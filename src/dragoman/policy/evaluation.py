@@ -1,8 +1,8 @@
 """Evaluate a permission policy: compute the verdict (allow, ask, escalate, deny) for an act.
 
-The strictest matching rule wins; the preset decides if no rule matches. A rule that allows needs a
-certain match, a rule that restricts only a possible one, so that an agent gains nothing by sending
-incomplete or false data. This module never asks the caller; `policy.approver` does.
+The strictest matching rule applies; the preset decides if no rule matches. A rule that allows needs
+a certain match, a rule that restricts only a possible one, so that an agent gains nothing by
+sending incomplete or false data. This module never asks the caller; `policy.approver` does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dragoman.policy.shell_parser import ANYTHING
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Tool kinds that concern only files."""
 MAY_CHANGE: Final = frozenset({"edit", "delete", "move", "other"})
-"""Tool kinds that change files or may change them: nothing is known about `other`."""
+"""Tool kinds that change files, or may: nothing is known about `other`."""
 WHOLE_FOLDERS: Final = frozenset({"delete", "move"})
 MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 """Commands after which relative paths mean something else."""
@@ -107,7 +107,7 @@ class ActFacts:
         if not self.kinds & MAY_CHANGE:
             return ()
         found = [(path, path_patterns.places_of(path, self.folders)) for path in self.act.paths]
-        # What else a command writes is unknown; a redirection to a plain file is visible.
+        # A redirection to a plain file is visible; what else a command writes is unknown.
         found += [(path, self._word(path)) for path in self.written]
         inside = []
         for path, each in found:
@@ -119,7 +119,7 @@ class ActFacts:
 
     @cached_property
     def elsewhere(self) -> str:
-        """Why a command may be another program than its words say, in the directory where it
+        """Why a command may run a different program than its words say, in the directory where it
         runs."""
         told = [command.words[0] for command in self.running.told]
         relative = [word for word in told if "/" in word and not word.startswith("/")]
@@ -130,7 +130,7 @@ class ActFacts:
         if relative and folders != {self.root}:
             return f"`{relative[0]}` may be another program in the folder where it would run"
         if uses_git and not folders:
-            return "the folder in which git would run is not known"
+            return "the directory in which git would run is unknown"
         for folder in sorted(folders if uses_git else ()):
             if foreign_repository(folder, self.root):
                 return f"git may run programs that the settings of a repository in {folder} name"
@@ -147,7 +147,7 @@ class ActFacts:
                 for spelling in {word, word.partition("=")[2], word.partition(":")[2]} - {""}:
                     found[spelling, moves] = None
                 if word[:1] == "-" and len(word) > 2:
-                    # The value of a one-letter option may follow it directly.
+                    # A one-letter option may be followed directly by its value.
                     found[word[2:], moves] = None
         return tuple((self._word(word), moves) for word, moves in found)
 
@@ -161,12 +161,12 @@ class ActFacts:
 
 
 def changes_protected(act: Act) -> bool:
-    """Whether an act may write a protected file."""
+    """Return whether an act may write a protected file."""
     return bool(ActFacts(act).protected)
 
 
 def judge(policy: Policy, act: Act) -> Verdict:
-    """The verdict of the policy and of every parent policy that limits it."""
+    """Return the verdict of the policy and of every parent policy that limits it."""
     facts = ActFacts(act)
     found = _one(policy, facts)
     for ceiling in policy.ceilings:
@@ -213,18 +213,19 @@ def _protected(policy: Policy, facts: ActFacts) -> Verdict | None:
 
 def _by_preset(policy: Policy, facts: ActFacts, action: Action) -> str:
     kinds = " and ".join(sorted(facts.kinds))
-    fits = "no rule fits" if policy.rules else "there are no rules"
+    fits = "no rule matches" if policy.rules else "there are no rules"
     if facts.running.problem:
         fits = f"the line counts as an unknown command: {facts.running.problem}"
     elif policy.rules and facts.elsewhere:
-        fits = f"no rule fits: {facts.elsewhere}"
+        fits = f"no rule matches: {facts.elsewhere}"
     for rule in policy.rules:
         for command in facts.running.told if rule.action == "allow" else ():
             word = patterns.unnamed(rule.commands, command)
             if word is not None:
-                # Say which word it was: the author of the rule would look for the mistake there.
+                # Name the word, because the author of the rule would look for the mistake there.
                 fits = (
-                    f"no rule fits: {spelled((word,))} in `{spelled(command.words)}` is not known "
+                    f"no rule matches: {spelled((word,))} in `{spelled(command.words)}` is "
+                    "not known "
                     "to be harmless, and no rule for it names that word"
                 )
     return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
@@ -259,7 +260,7 @@ def _for_whom(rule: Rule, act: Act) -> bool:
 
 
 def surely_fits(rule: Rule, facts: ActFacts) -> str | None:
-    """Why an allowing rule matches; None if that is not certain."""
+    """Return why an allowing rule matches, or None if that is not certain."""
     if not _for_whom(rule, facts.act) or ANYTHING in facts.running.told:
         return None
     if rule.kinds:
@@ -276,23 +277,23 @@ def surely_fits(rule: Rule, facts: ActFacts) -> str | None:
         fits = fits and all(
             path_patterns.surely(rule.paths, each, facts.root) for each in facts.places
         )
-        return "every path fits" if fits else None
+        return "every path matches" if fits else None
     if not facts.kinds <= READING and not _inside(facts):
         # A rule that allows edits means those in the workspace, unless it has paths.
         return None
-    return "its kind fits" if rule.kinds else "it fits everything"
+    return "its kind matches" if rule.kinds else "it matches everything"
 
 
 def _commands_surely(rule: Rule, facts: ActFacts) -> str | None:
     if not facts.commands or facts.written or not _inside(facts) or facts.elsewhere:
         return None
     if all(patterns.surely(rule.commands, command) for command in facts.running.told):
-        return "every command fits"
+        return "every command matches"
     return None
 
 
 def _inside(facts: ActFacts) -> bool:
-    """Whether everything named in the request certainly lies in the workspace."""
+    """Return whether everything named in the request certainly lies in the workspace."""
     named = list(facts.places)
     if facts.act.cwd is not None:
         named.append(path_patterns.places_of(facts.cwd, (facts.root,)))
@@ -306,7 +307,7 @@ def _inside(facts: ActFacts) -> bool:
 
 
 def may_fit(rule: Rule, facts: ActFacts) -> str | None:
-    """Why a restricting rule may match; None if it cannot."""
+    """Return why a restricting rule may match, or None if it cannot."""
     if not _for_whom(rule, facts.act) or (rule.kinds and not facts.kinds & rule.kinds):
         return None
     reasons = []
@@ -320,12 +321,12 @@ def may_fit(rule: Rule, facts: ActFacts) -> str | None:
         if reason is None:
             return None
         reasons.append(reason)
-    return ", and ".join(reasons) or ("its kind fits" if rule.kinds else "it fits everything")
+    return ", and ".join(reasons) or ("its kind matches" if rule.kinds else "it matches everything")
 
 
 def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
     if "execute" in facts.kinds and not facts.commands:
-        return "it runs a command that was not told"
+        return "it runs a command that was not reported"
     for command in facts.commands:
         if patterns.perhaps(rule.commands, command, facts.cwd):
             if command is ANYTHING:
@@ -337,7 +338,7 @@ def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
 
 
 def _hidden(facts: ActFacts) -> str:
-    """What may run any command, as text."""
+    """Describe what may run an arbitrary command."""
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
             return f"`{spelled(told.words)}` may run such a command"
@@ -350,7 +351,7 @@ def _path_perhaps(rule: Rule, facts: ActFacts) -> str | None:
     whole = bool(facts.kinds & WHOLE_FOLDERS)
     for each in facts.places:
         if path_patterns.perhaps(rule.paths, each, facts.root, with_parents=whole):
-            return "a path fits" if each is not None else "a path cannot be followed"
+            return "a path matches" if each is not None else "a path cannot be resolved"
     for each, moves in facts.words:
         if path_patterns.perhaps(rule.paths, each, facts.root, with_parents=moves):
             return (

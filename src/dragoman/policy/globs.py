@@ -1,7 +1,7 @@
 """Glob matching for words and paths (``*``, ``?``, ``**``) without backtracking.
 
-All readings of a pattern are followed at once, as in an NFA, because patterns may come from an
-untrusted checkout and must not be slow. `policy.path_patterns` and `policy.command_patterns` use
+All possible matches of a pattern are followed at once, as in an NFA, because patterns may come from
+an untrusted checkout and must not be slow. `policy.path_patterns` and `policy.command_patterns` use
 it.
 """
 
@@ -12,29 +12,33 @@ from functools import lru_cache
 from typing import Final
 
 UNKNOWN: Final = "\0"
-"""Stands in a text for an unknown part, such as the value of a variable."""
+"""Placeholder in a text for an unknown part, such as the value of a variable."""
 
 STAR, ONE, DEEP, REST = "*", "?", "**", "**$"
 """The tokens that are not characters. `REST` matches nothing, or a slash and whatever follows."""
 
 
 def plain(text: str) -> str:
-    """A text without differences that some file systems ignore: case and Unicode normal form."""
+    """Normalize differences in a text that some file systems ignore: case and Unicode normal
+    form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether one word matches a pattern: ``*`` is any run of characters, ``?`` any single one."""
+    """Return whether one word matches a pattern:
+
+    ``*`` is any run of characters, ``?`` any single one.
+    """
     return _run(_word_tokens(pattern), text, "")
 
 
 def may_begin(pattern: str, text: str) -> bool:
-    """Whether a word of which only the beginning is known may match a pattern."""
+    """Return whether a word may match a pattern if only the beginning of the word is known."""
     return _run(_word_tokens(pattern), text, "", open_end=True)
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """Whether a path with slashes matches a pattern; only ``**`` crosses a slash."""
+    """Return whether a path with slashes matches a pattern; only ``**`` crosses a slash."""
     return _run(_path_tokens(pattern), path, "/")
 
 
@@ -47,7 +51,7 @@ def _word_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
 def _path_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
     tokens: list[tuple[bool, str]] = []
     every = pattern.split("/")
-    # Two of them in a row are one.
+    # Two of them in a row count as one.
     parts = [part for at, part in enumerate(every) if part != DEEP or every[at - 1 : at] != [DEEP]]
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
@@ -100,7 +104,7 @@ def _run(
 
 
 def _closed(states: set[int], tokens: tuple[tuple[bool, str], ...]) -> set[int]:
-    """The states and those reachable from them without consuming a character."""
+    """Return the states and those reachable from them without consuming a character."""
     todo = list(states)
     while todo:
         at, inside = divmod(todo.pop(), 2)

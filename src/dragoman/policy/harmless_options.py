@@ -249,7 +249,7 @@ class Table(NamedTuple):
 
 @cache
 def table(key: str) -> Table | None:
-    """The table of a program, or of a program and a subcommand."""
+    """Return the table of a program, or of a program and a subcommand."""
     if key not in TABLES:
         return None
     words = TABLES[key].split()
@@ -265,12 +265,12 @@ def table(key: str) -> Table | None:
 
 
 def has_table(name: str) -> bool:
-    """Whether anything is known about the options of a program."""
+    """Return whether anything is known about the options of a program."""
     return name in TABLES
 
 
 def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
-    """The indices of words that may be options and are not known to be harmless.
+    """Yield the indices of words that may be options and are not known to be harmless.
 
     `name` is the plain name of the program, which is the first word.
     """
@@ -295,7 +295,7 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
 
 
 def _takes_names(name: str, known: Table | None) -> bool:
-    """Whether a word with a leading `@` is only a name."""
+    """Return whether a word with a leading `@` is only a name."""
     return name in NOT_A_RESPONSE_FILE or (known is not None and known.every)
 
 

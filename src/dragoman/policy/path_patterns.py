@@ -18,10 +18,10 @@ from urllib.parse import unquote, urlsplit
 from dragoman.policy.globs import DEEP, UNKNOWN, path_matches, plain
 
 MAX_PATH_SIZE: Final = 4096
-"""Maximum characters of a path: the limit of Linux."""
+"""Maximum length of a path, in characters: the limit of Linux."""
 
 OWN_VIEW: Final = ("/proc/", "/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stderr")
-"""Paths that mean something else for every process."""
+"""Paths that mean something different for each process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ResolvedPaths:
 
 
 def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
-    """Where a path may lead; None if unknown.
+    """Return where a path may lead, or None if unknown.
 
     Relative paths are resolved against each of `folders`.
     """
@@ -57,7 +57,7 @@ def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
             plainly = os.path.normpath(whole)
             spelled.add(plainly)
             try:
-                # Some programs remove `..` before they look, others follow the links first.
+                # Some programs remove `..` first, others follow the links first.
                 real |= {os.path.realpath(whole), os.path.realpath(plainly)}
             except (OSError, ValueError):
                 return None
@@ -67,12 +67,12 @@ def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
 
 
 def root_of(workspace: str) -> str:
-    """The real path of a workspace."""
+    """Return the real path of a workspace."""
     return os.path.realpath(workspace)
 
 
 def absolute(pattern: str, root: str) -> str:
-    """A glob made absolute."""
+    """Return a glob made absolute."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):
@@ -87,12 +87,12 @@ def _literal(root: str) -> str:
 
 
 def is_inside(place: str, root: str) -> bool:
-    """Whether a resolved path is inside a directory or is the directory itself."""
+    """Return whether a resolved path is inside a directory or is the directory itself."""
     return place == root or place.startswith("/" if root == "/" else root + "/")
 
 
 def surely(patterns: Sequence[str], places: ResolvedPaths | None, root: str) -> bool:
-    """Whether all places that a path may lead to match one of the patterns."""
+    """Return whether all places that a path may lead to match one of the patterns."""
     return places is not None and all(
         any(_fits(pattern, place, root) for pattern in patterns) for place in places.real
     )
@@ -114,10 +114,10 @@ def _fits(pattern: str, place: str, root: str) -> bool:
 def perhaps(
     patterns: Sequence[str], places: ResolvedPaths | None, root: str, *, with_parents: bool
 ) -> bool:
-    """Whether a path may lead to something that the patterns match.
+    """Return whether a path may lead to something that the patterns match.
 
-    `with_parents`: a directory that contains a match counts, because the whole directory is
-    changed.
+    With `with_parents`, a directory that contains a match counts as well, because the whole
+    directory is changed.
     """
     if places is None:
         return True
@@ -134,7 +134,7 @@ def perhaps(
 
 
 def real_patterns(pattern: str) -> set[str]:
-    """A glob, and the same with the links in its literal directories resolved."""
+    """Return a glob, and the same glob with the links in its literal directories resolved."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     head = "/".join(parts[:wild])
@@ -143,7 +143,8 @@ def real_patterns(pattern: str) -> set[str]:
 
 
 def _spellings(place: str) -> set[str]:
-    """A path as any file system may see it: case-insensitive, without trailing dots and spaces."""
+    """Return the forms in which any file system may see a path: case-insensitive, without trailing
+    dots and spaces."""
     folded = plain(place)
     cut = "/".join(part.rstrip(". ") for part in folded.split("/"))
     streams = "/".join(part.partition(":")[0] for part in cut.split("/"))
@@ -151,7 +152,7 @@ def _spellings(place: str) -> set[str]:
 
 
 def _holds(folder: str, pattern: str) -> bool:
-    """Whether a directory may contain something that a pattern matches."""
+    """Return whether a directory may contain something that a pattern matches."""
     parts = pattern.split("/")
     inside = [part for part in folder.split("/") if part]
     for own, wanted in zip(inside, parts[1:], strict=False):

@@ -1,4 +1,5 @@
-"""Protected paths, which are not written without a permission question: .git, shell start files.
+"""Protected paths, which need a permission question before they are written: .git, shell start
+files.
 
 An agent that can write one of them, or dragoman's own directories, can run commands later, outside
 of the policy: through a git hook, a line in ``.bashrc``, a rule in dragoman's settings. Only a rule
@@ -34,17 +35,18 @@ START_FILES: Final = frozenset(
 START_FOLDERS: Final = (".config/fish/conf.d", ".config/fish/functions", ".bashrc.d", ".zshrc.d")
 
 GIT_SETTINGS: Final = (".gitconfig", ".config/git")
-"""Git settings in the home directory: they name programs, like those of a repository."""
+"""Git settings in the home directory, which name programs, like those of a repository."""
 
 MOVED: Final = {"ZDOTDIR": ".z", "XDG_CONFIG_HOME": ".config/"}
 """Variables that move start files to another directory, and the prefixes of the files that move."""
 
 
 def protected(places: ResolvedPaths, root: str) -> str | None:
-    """The path of a protected file or directory that `places` may lead into; None if there is none.
+    """Return the path of a protected file or directory that `places` may lead into, or None if
+    there is none.
 
-    `root` is the resolved path of the workspace. The directory of dragoman that contains it is
-    exempt: a delegation may work in a copy there.
+    `root` is the resolved path of the workspace. If it is inside one of dragoman's directories,
+    that directory is exempt: a delegation may work in a copy there.
     """
     starts = _starts()
     own = [folder for folder in own_folders() if not is_inside(root, folder)]
@@ -61,7 +63,7 @@ def protected(places: ResolvedPaths, root: str) -> str | None:
 
 
 def spelled_protected(text: str) -> bool:
-    """Whether a path that cannot be resolved, such as one below ``/proc``, names a protected
+    """Return whether a path that cannot be resolved, such as one below ``/proc``, names a protected
     file."""
     starts = {name.rpartition("/")[2] for name in START_FILES}
     return any(_plain(part) in GIT | starts for part in text.replace("\\", "/").split("/"))
@@ -85,7 +87,8 @@ def _starts() -> list[str]:
 
 
 def names(patterns: Sequence[str], path: str, root: str) -> bool:
-    """Whether one of the patterns of a rule names a protected path literally, without a star."""
+    """Return whether one of the patterns of a rule names a protected path literally, without a
+    star."""
     wanted = plain(path).split("/")
     for pattern in patterns:
         for whole in real_patterns(absolute(pattern, root)):
@@ -97,10 +100,11 @@ def names(patterns: Sequence[str], path: str, root: str) -> bool:
 
 
 def foreign_repository(folder: str, root: str) -> bool:
-    """Whether git would read settings, which name programs, from a place that others may write.
+    """Return whether git would read settings, which name programs, from a place that others may
+    write.
 
     In a directory without `.git`, git takes the directory itself for a repository if it looks like
-    one: plain files, which are not protected. Both paths are resolved. Outside the workspace every
+    one; its plain files are not protected. Both paths must be resolved. Outside the workspace every
     repository is foreign.
     """
     if not is_inside(folder, root):
@@ -118,7 +122,7 @@ def foreign_repository(folder: str, root: str) -> bool:
 
 
 def own_folders() -> tuple[str, ...]:
-    """The resolved paths of dragoman's own directories."""
+    """Return the resolved paths of dragoman's own directories."""
     from dragoman.paths import find_paths
 
     try:
@@ -131,7 +135,7 @@ def own_folders() -> tuple[str, ...]:
 
 
 def _plain(part: str) -> str:
-    """A name as any file system may see it: without case, invisible characters, trailing dots
-    and spaces, and anything after a colon."""
+    """Return a name in the form that any file system may see: without case, invisible characters,
+    trailing dots and spaces, and anything after a colon."""
     seen = "".join(char for char in part if unicodedata.category(char) != "Cf")
     return seen.partition(":")[0].rstrip(". ").casefold()

@@ -1,7 +1,7 @@
 """Options and words that make a program write files or run other programs, by program.
 
 `beyond` returns the positions of such words in a command; `runs_others` says whether one of them
-certainly runs a program. In doubt a word counts as risky, which costs a permission question.
+certainly runs a program. If in doubt, a word counts as risky, which costs a permission question.
 `policy.command_patterns` checks whether a rule names these words; `command_expansion` finds
 commands inside commands.
 """
@@ -61,7 +61,7 @@ EXTRAS: Final = {
     "file": RiskyFlags(writes=("--compile",), write_letters="C", valued="eFfmP"),
     "go": RiskyFlags(
         ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
-        # Its environment is kept, and names programs.
+        # The environment is kept, and names programs.
         writes=("-w", "--w"),
         by_name=False,
     ),
@@ -125,7 +125,7 @@ GIT_PLANTS: Final = frozenset(
     maintenance send-email merge-index submodule--helper for-each-repo
     """.split()
 )
-"""Subcommands of git that run other programs or prepare it."""
+"""Subcommands of git that run other programs or prepare for that."""
 GIT_ASKS: Final = frozenset({"--get", "--get-all", "--list", "-l", "get", "list"})
 """Options of `git config` that only read."""
 GIT_EXTRAS: Final = (
@@ -135,7 +135,7 @@ GIT_EXTRAS: Final = (
     *("--ext-diff", "--textconv", "--filters"),
 )
 GIT_SIGNATURES: Final = ("%G", "%(signature")
-"""Parts of a format that run the program which checks signatures."""
+"""Parts of a format that run the program that checks signatures."""
 GIT_TRANSPORT: Final = re.compile(r"(--\w[\w-]*=)?[\w+.-]+::")
 """A URL that names a program to reach it, for subcommands that take URLs."""
 GIT_ADDRESSES: Final = frozenset(
@@ -166,7 +166,7 @@ GIT_FLAGS: Final = frozenset(
 
 AWK: Final = re.compile(r"[gmn]?awk")
 AWK_ACTS: Final = re.compile(r"system|getline|extension|[|>@]")
-"""What runs a program, or writes or reads a file, in an awk script."""
+"""Matches what runs a program, or reads or writes a file, in an awk script."""
 SED_LINES: Final = re.compile(r"\d+(,(\d+|\$))?p")
 LESS_MOVES: Final = re.compile(r"\+{1,2}(\d+g?|G|F|/.*)")
 FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -184,11 +184,11 @@ SUBSCRIPTS: Final = frozenset(
     [ [[ declare export let local printf read readonly test typeset unset wait
     """.split()
 )
-"""Shell words that may evaluate what stands between brackets, including commands."""
+"""Shell words that may evaluate the text between brackets, including commands."""
 
 
 class RiskyFlag(NamedTuple):
-    """A risky word."""
+    """A risky word of a command, by its index."""
 
     place: int
     runs: bool = True
@@ -196,16 +196,16 @@ class RiskyFlag(NamedTuple):
 
 
 def beyond(name: str, words: Sequence[str]) -> frozenset[int]:
-    """The risky words of a command: those that do more than the program is known for.
+    """Return the indices of a command's risky words, which do more than the program is known for.
 
-    `name` is the plain name of the program. Effects without a word of their own, such as commands
-    read from a file, are not detected here.
+    `name` is the plain name of the program. Effects without their own word, such as commands read
+    from a file, are not detected here.
     """
     return frozenset(found.place for found in _beyond(name, words))
 
 
 def runs_others(name: str, words: Sequence[str]) -> bool:
-    """Whether some of these words make the program run another."""
+    """Return whether some of these words make the program run another."""
     return any(found.runs for found in _beyond(name, words))
 
 
@@ -247,8 +247,9 @@ def _optional(name: str, words: Sequence[str], extras: RiskyFlags) -> Iterator[R
 
 
 def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = "") -> bool:
-    """Whether a word is such an option, with or without its value, or an abbreviation of it."""
-    # An assignment of make may have another character before the equals sign.
+    """Return whether a word is one of these options, with or without its value, or an abbreviation
+    of it."""
+    # An assignment in make may have another character before the equals sign.
     name = word.partition("=")[0].rstrip(":?+!")
     for option in names:
         if name == option or (len(name) > 2 and name[:2] == "--" and option.startswith(name)):
@@ -264,7 +265,8 @@ def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = 
 
 
 def _may_be_option(word: str) -> bool:
-    """Whether it is unknown what this word begins with, or which option it is."""
+    """Return whether this word may be an option, because its beginning or its meaning is
+    unknown."""
     return word.startswith(UNKNOWN) or (word[:1] == "-" and UNKNOWN in word.partition("=")[0])
 
 
@@ -312,7 +314,7 @@ def _subcommand(words: Sequence[str], at: int) -> Iterator[RiskyFlag]:
 
 
 def options_ended(words: Sequence[str]) -> bool:
-    """Whether ``--`` stands among these words, and not as the value of an option."""
+    """Return whether ``--`` is among these words, and not as the value of an option."""
     if "--" not in words:
         return False
     before = words[words.index("--") - 1]
@@ -331,12 +333,12 @@ def _finder(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
 
 
 def sed_only_prints(rest: Sequence[str]) -> bool:
-    """Whether sed only prints some lines."""
+    """Return whether sed only prints some lines."""
     return (
         len(rest) >= 2
         and rest[0] == "-n"
         and SED_LINES.fullmatch(rest[1]) is not None
-        # Another option may turn the lines into a name, and bring its own script.
+        # Another option may turn the lines into a file name, and bring its own script.
         and not any(word[:1] == "-" or word.startswith(UNKNOWN) for word in rest[2:])
     )
 
@@ -357,7 +359,7 @@ def _awk(words: Sequence[str]) -> Iterator[RiskyFlag]:
 
 
 def _date(words: Sequence[str]) -> Iterator[RiskyFlag]:
-    """The options that set the clock, and the words that do so without an option."""
+    """Yield the options that set the clock, and the words that do so without an option."""
     yield from _optional("date", words, EXTRAS["date"])
     for at, word in enumerate(words[1:], 1):
         value = words[at - 1] in ("-d", "-r", "--date", "--reference", "-ud")
@@ -386,13 +388,13 @@ def _subscripts(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
         calculates = bool(CALCULATING & set(words))
     for at, word in enumerate(words[1:], 1):
         if "[" in word and (name != "printf" or "$" in word or "`" in word):
-            # `x[_]` is enough: the last word of the previous command is evaluated, too.
+            # `x[_]` is enough: the last word of the previous command is evaluated as well.
             yield RiskyFlag(at)
         elif UNKNOWN in word and name != "printf":
-            # The name of a file may be such a text.
+            # A file name may contain such a text.
             yield RiskyFlag(at)
         elif calculates and (UNKNOWN in word or VARIABLE.search(word)) and word[:1] not in "-%":
             yield RiskyFlag(at)
         elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
-            # It sets a variable, and the next command may be looked up by it.
+            # It sets a variable, which the next command's lookup may use.
             yield RiskyFlag(at, runs=False)

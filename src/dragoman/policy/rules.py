@@ -32,28 +32,29 @@ PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
 Words: TypeAlias = str | tuple[str, ...]
 
 STRICTNESS: Final[dict[str, int]] = {"allow": 0, "ask": 1, "escalate": 2, "deny": 3}
-"""Of several matching rules the strictest wins, so their order does not matter."""
+"""The actions by strictness. If several rules match, the strictest applies, so their order does not
+matter."""
 
 DEFAULT_PRESET: Final[Preset] = "approve-reads"
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule: what it matches, and the action. A key that is left out matches everything."""
+    """One rule: what it matches, and the action. An omitted key matches everything."""
 
     action: Action
     """``allow``, ``ask``, ``escalate`` or ``deny``."""
     kind: Kind | tuple[Kind, ...] = ()
     """Kinds of tools, such as ``edit`` or ``["edit", "delete"]``."""
     paths: tuple[str, ...] = ()
-    """Globs of files, relative to the workspace unless they begin with ``/`` or ``~/``."""
+    """File globs, relative to the workspace unless they begin with ``/`` or ``~/``."""
     commands: tuple[str, ...] = ()
-    """Patterns of command lines, word by word, such as ``git status *``."""
+    """Command-line patterns, matched word by word, such as ``git status *``."""
     peer: Words = ()
     """Names of peers."""
     role: Words = ()
     """Roles that work was delegated for."""
     why: str = ""
-    """A reason that is shown with the verdict."""
+    """A reason to show with the verdict."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -61,7 +62,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def restricts(self) -> bool:
-        """Whether it restricts. In doubt a restricting rule matches, and an allowing one does
+        """Whether it restricts. If in doubt, a restricting rule matches, and an allowing one does
         not."""
         return self.action != "allow"
 
@@ -81,12 +82,12 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table ``[policy]``. ``permissions`` decides what no rule matches."""
+    """The table ``[policy]``. If no rule matches, ``permissions`` decides."""
 
     rules: tuple[Rule, ...] = ()
     """``[[policy.rules]]``: the rules. Those of several files are combined."""
     limits: tuple[Rule, ...] = ()
-    """``[[policy.limits]]``: rules that can only restrict, whatever the others say."""
+    """``[[policy.limits]]``: rules that can only restrict, whatever the other rules say."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -96,11 +97,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     limits: tuple[Rule, ...] = ()
     ceilings: tuple[Policy, ...] = ()
-    """Policies of the delegating agents: each is evaluated, and the strictest wins."""
+    """Policies of the delegating agents. Each is evaluated, and the strictest applies."""
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """What an agent wants to do, as far as the request shows."""
+    """What an agent wants to do, as far as its request shows."""
 
     kind: str = "other"
     """The kind that the agent claims."""
@@ -142,10 +143,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def final(self) -> bool:
-        """Whether the verdict stands without a question.
+        """Whether the verdict is final without a question.
 
         The preset ``approve-reads`` only applies if there is no one to ask. Any other refusal was
-        configured by someone.
+        configured explicitly.
         """
         if self.action == "allow":
             return True
@@ -153,7 +154,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def preset(name: Preset) -> Policy:
-    """The policy without any rule."""
+    """Return the policy of a preset, without any rules."""
     return Policy(preset=name)
 
 
@@ -162,29 +163,31 @@ PRESETS: Final[dict[str, Policy]] = {
     "approve-reads": preset("approve-reads"),
     "deny-all": preset("deny-all"),
 }
-"""The policies that have a name."""
+"""The named policies."""
 
 
 def narrowed(parent: Policy, child: Policy) -> Policy:
-    """`child`, limited by `parent`."""
+    """Return `child`, limited by `parent`."""
     own = structs.replace(parent, ceilings=())
     return structs.replace(child, ceilings=(*child.ceilings, own, *parent.ceilings))
 
 
 def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
-    """The policy of the settings files, on top of the preset ``permissions``."""
+    """Return the policy of the settings files, on top of the preset ``permissions``."""
     return Policy(preset=preset, rules=settings.rules, limits=settings.limits)
 
 
 def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
-    """The same policy for a process that knows neither the peer's name nor the role: rules for
-    other peers and roles are dropped, and the rest apply to all."""
+    """Return the same policy for a process that knows neither the peer's name nor the role: rules
+    for other peers and roles are dropped, and the rest apply to all. A rule for a peer is also for
+    that peer on a host (``codex@box``)."""
+    names = {peer, peer.partition("@")[0]}
 
     def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
         return tuple(
             structs.replace(rule, peer=(), role=())
             for rule in rules
-            if (not rule.peer or peer in words(rule.peer))
+            if (not rule.peer or names.intersection(words(rule.peer)))
             and (not rule.role or role in words(rule.role))
         )
 
@@ -197,21 +200,21 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
 
 
 def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyName:
-    """The policy for a turn that continues in a broker after its caller has disconnected, when
-    no one can be asked. A plain preset is its name."""
+    """Return the policy for a turn that continues in a broker after its caller has disconnected,
+    when no one can be asked. A plain preset is returned as its name."""
     if policy.rules or policy.limits or policy.ceilings:
         return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset
 
 
 def allows_everything(policy: Policy) -> bool:
-    """Whether it never denies or asks."""
+    """Return whether it never denies or asks."""
     plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
     return plain and all(map(allows_everything, policy.ceilings))
 
 
 def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
-    """The action of a preset for an act of these kinds."""
+    """Return the action of a preset for an act of these kinds."""
     reads = bool(kinds) and kinds <= READING
     match name:
         case "approve-all":
@@ -225,5 +228,5 @@ def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
 
 
 def words(value: Words) -> tuple[str, ...]:
-    """One word or several, as a tuple."""
+    """Return one word or several, as a tuple."""
     return (value,) if isinstance(value, str) else value

@@ -1,9 +1,9 @@
 """Parse a shell command line into the commands that it would run and the files that it writes.
 
 A line is accepted only if two independent checks agree: a strict check of its characters, which
-rejects everything that two POSIX shells read differently, and the grammar of tree-sitter-bash,
+rejects everything that two POSIX shells interpret differently, and the grammar of tree-sitter-bash,
 limited to plain commands, lists and pipelines. Any other line becomes `ANYTHING`, an unknown
-command. `command_expansion` knows what the commands do.
+command. `command_expansion` determines what the commands do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_LINE_SIZE: Final = 20_000
-"""Maximum characters of a line. A longer one is a program, not a command."""
+"""Maximum length of a line, in characters. A longer one is a program, not a command."""
 
 MAX_DEPTH: Final = 4
 """Maximum depth of commands inside commands."""
@@ -39,13 +39,14 @@ OPERATOR: Final = re.compile(r"[;&|>]+")
 OPERATORS: Final = frozenset({";", "&", "&&", "|", "||", ">", ">>"})
 """The operators that all shells parse alike. `&>`, `>&` and `|&` are not among them."""
 JOINED_REDIRECTION: Final = re.compile(r"(?<![\s>])(?<!\s[0-9])(?<!^)(?<!^[0-9])>", re.MULTILINE)
-"""A redirection without a space before it or before its descriptor: shells differ about which
-digits belong to the word."""
+"""Matches a redirection without a space before it or before its descriptor: shells disagree about
+which digits belong to the word."""
 
 # -- the grammar
 
 COMMAND_NAME: Final = re.compile(r"[A-Za-z0-9_./](?:[A-Za-z0-9_./+,@%:-]*[A-Za-z0-9_./+,@%-])?")
-"""A colon at the end would make the word a label in ksh, and the next word the command."""
+"""The form of a command name. With a colon at the end, ksh would treat the word as a label and the
+next word as the command."""
 UNREADABLE_NAMES: Final = frozenset(
     """
     if then else elif fi case esac for select while until do done in function time coproc
@@ -71,7 +72,7 @@ class ShellCommand:
 
     words: tuple[str, ...]
     tainted: bool = False
-    """Whether its words do not show everything: an environment, a file it writes to."""
+    """Whether it has more than its words show: an environment, or a file it writes to."""
 
 
 ANYTHING: Final = ShellCommand((UNKNOWN,), tainted=True)
@@ -93,10 +94,10 @@ class _NotReadable(Exception):
 
 
 def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> ShellLine:
-    """The commands of a line. A line for cmd.exe or PowerShell is never parsed."""
+    """Parse a line into its commands. A line for cmd.exe or PowerShell is never parsed."""
     try:
         if not posix:
-            raise _NotReadable("lines for this system's shells are not read")
+            raise _NotReadable("command lines are not parsed on this system")
         if depth > MAX_DEPTH or len(text) > MAX_LINE_SIZE:
             raise _NotReadable("it is too long or nested too deeply")
         _check_characters(text)
@@ -110,7 +111,7 @@ def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Sh
 def _check_characters(text: str) -> None:
     if not CHARACTERS.fullmatch(text):
         raise _NotReadable("it has a control character or one that is not ASCII")
-    # A quote that the pattern does not cover stays, and the next check finds it.
+    # A quote that the pattern does not match remains, and the next check finds it.
     bare = QUOTED.sub("_", text)
     if "\\'" in text:
         # Shells of other families, such as fish, continue differently after this quoted text.
@@ -172,10 +173,10 @@ def _read_tree(text: str) -> ShellLine:
 
 
 def find_commands(text: str) -> list[tuple[str, ...]]:
-    """The words of every command that appears in a line, in order.
+    """Return the words of every command that appears in a line, in order.
 
-    Only for recognising a program; `read_line` is for decisions. A word that a shell would expand
-    is left as it is.
+    Only for recognising a program; decisions use `read_line`. A word that a shell would expand is
+    left unchanged.
     """
     parser = _parser()
     if parser is None or len(text) > MAX_LINE_SIZE or not text.isascii():
@@ -206,12 +207,12 @@ def _without_blanks(text: str) -> str:
 
 
 def _target(redirection: Node) -> str:
-    """The only word after a redirection into a file."""
+    """Return the only word after a redirection into a file."""
     children = list(redirection.children)
     if children and children[0].type == "file_descriptor":
         children.pop(0)
     if len(children) != 2 or children[0].type not in (">", ">>"):
-        raise _NotReadable("words stand behind a redirection")
+        raise _NotReadable("words follow a redirection")
     return _word(children[1])[1]
 
 
@@ -223,13 +224,13 @@ def _words(command: Node) -> tuple[str, ...]:
     words = [_word(node) for node in nodes]
     source = _text(command)
     bare = QUOTED.sub("_", source)
-    # The grammar has to split the command into exactly the words that stand there.
+    # The grammar has to split the command into exactly these words.
     if (
         OPERATOR.search(bare)
         or "\n" in bare
         or [plain for plain, _ in words] != shlex.split(source)
     ):
-        raise _NotReadable("its words are not clear")
+        raise _NotReadable("its words are ambiguous")
     name = words[0][1]
     if not COMMAND_NAME.fullmatch(name) or name in UNREADABLE_NAMES:
         raise _NotReadable(f"`{name.replace(UNKNOWN, '*')}` is not the plain name of a program")
@@ -237,7 +238,7 @@ def _words(command: Node) -> tuple[str, ...]:
 
 
 def _word(node: Node) -> tuple[str, str]:
-    """A word without its quotes, and the same with the result of a glob left open."""
+    """Return a word without its quotes, and the same with the result of a glob left open."""
     if node.type not in PLAIN:
         raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
     if node.type == "concatenation":

@@ -14,10 +14,10 @@ from dragoman.policy.command_patterns import pattern_words
 from dragoman.policy.rules import PolicySettings, Rule
 
 MAX_PATTERN_SIZE: Final = 500
-"""Maximum characters of a pattern. Longer ones are hostile."""
+"""Maximum length of a pattern, in characters. Longer patterns are assumed to be hostile."""
 
 MAX_RULES: Final = 1000
-"""Maximum number of rules in one list. Every question evaluates all of them."""
+"""Maximum number of rules in one list, since every question evaluates all of them."""
 
 
 def check_policy(settings: PolicySettings, *, origin: str) -> None:
@@ -33,21 +33,27 @@ def check_policy(settings: PolicySettings, *, origin: str) -> None:
 
 def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
     if limit and not rule.restricts:
-        yield "action", "a limit can only take away: use 'ask', 'escalate' or 'deny'"
+        yield "action", "a limit can only restrict: use 'ask', 'escalate' or 'deny'"
     for pattern in rule.paths:
         if not pattern.strip() or len(pattern) > MAX_PATTERN_SIZE or "\0" in pattern:
-            yield "paths", "a glob has between 1 and 500 characters"
+            yield "paths", "a glob must have 1 to 500 characters"
         elif ".." in pattern.split("/"):
-            yield "paths", f"{pattern!r} has `..` in it: write where it leads"
+            yield "paths", f"{pattern!r} contains `..`: write the path without it"
         elif pattern.startswith("~") and not pattern.startswith("~/"):
-            yield "paths", f"{pattern!r}: only your own home folder has a name here, `~/`"
+            yield (
+                "paths",
+                f"{pattern!r}: only your own home directory can be named with a tilde: `~/`",
+            )
         elif "\\" in pattern:
-            yield "paths", f"{pattern!r}: folders are parted by `/`, on every system"
+            yield "paths", f"{pattern!r}: separate directories with `/`, on every system"
         elif any("**" in part and part != "**" for part in pattern.split("/")):
-            yield "paths", f"{pattern!r}: `**` stands for whole folders, alone between slashes"
+            yield (
+                "paths",
+                (f"{pattern!r}: `**` matches whole directories and must be alone between slashes"),
+            )
     for pattern in rule.commands:
         if len(pattern) > MAX_PATTERN_SIZE:
-            yield "commands", "a pattern has at most 500 characters"
+            yield "commands", "a pattern must have at most 500 characters"
             continue
         try:
             words = pattern_words(pattern)
@@ -55,11 +61,11 @@ def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
             yield "commands", f"{pattern!r} has a quote that is never closed"
             continue
         if not words or "" in words:
-            yield "commands", f"{pattern!r} has an empty word in it, or none at all"
+            yield "commands", f"{pattern!r} contains an empty word, or no word at all"
         elif words[-1] == "**" or "**" in words:
-            yield "commands", f"{pattern!r}: `*` at the end stands for all further words"
+            yield "commands", f"{pattern!r}: use `*` at the end to match all further words"
     if rule.commands and rule.kinds and "execute" not in rule.kinds:
-        yield "kind", "a rule about commands is about the kind 'execute'"
+        yield "kind", "a rule with `commands` needs the kind 'execute'"
     if rule.action == "allow" and rule.commands and rule.paths:
         yield "paths", "the files a command touches are unknown: allow one or the other"
     if rule.action == "allow" and rule.paths and "execute" in rule.kinds:

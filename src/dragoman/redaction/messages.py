@@ -41,11 +41,12 @@ MAX_HELD_SIZE: Final = 1024 * 1024
 """Maximum number of bytes of lines held back, not counting the last one."""
 
 STEP: Final = 64
-"""How many characters a text grows before it is searched again, if more than this many stay. A
-long text grows by a quarter, so that the cost of a word that does not end stays in proportion."""
+"""Number of characters that a text grows before it is searched again, if more than this many are
+held back. A long text grows by a quarter, so that the cost of an endless word stays
+proportional."""
 
 MAX_DEPTH: Final = 6
-"""How many nested objects are searched for a chunk of text."""
+"""Maximum depth of nested objects to search for a chunk of text."""
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ _UNDECODABLE: Final = (ValueError, RecursionError)
 
 
 class NotJson(str):
-    """A line that is not JSON, redacted."""
+    """A redacted line that is not JSON."""
 
     __slots__ = ()
 
@@ -62,7 +63,7 @@ class NotJson(str):
 class _Held(Generic[T]):
     tag: T
     message: Any
-    """Redacted, except for the chunk."""
+    """The message, redacted except for the chunk."""
     size: int
     """The size of its line in bytes."""
     run: tuple[object, ...] | None = None
@@ -72,7 +73,7 @@ class _Held(Generic[T]):
 
 
 class MessageRedactor(Generic[T]):
-    """Redacts messages. Each goes in with a tag and comes out with it, in order. A line that is
+    """Redacts messages. Each is passed in with a tag and returned with it, in order. A line that is
     not JSON comes out as `NotJson`."""
 
     def __init__(self, redact: Redactor) -> None:
@@ -88,7 +89,7 @@ class MessageRedactor(Generic[T]):
         return bool(self._held)
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
-        """Take a message of a stream; yields those that are complete now, as JSON values."""
+        """Add a message of a stream. Yields the messages that are complete now, as JSON values."""
         try:
             message = decode(line)
         except _UNDECODABLE:
@@ -123,7 +124,7 @@ class MessageRedactor(Generic[T]):
             yield from self._certain()
 
     def flush(self) -> Iterator[tuple[T, Any]]:
-        """End all runs; yields everything that was held back."""
+        """End all runs. Yields everything that was held back."""
         for run in list(self._open):
             self._search(run, final=True)
         self._due.clear()
@@ -168,7 +169,7 @@ class MessageRedactor(Generic[T]):
 
 
 def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str:
-    """A part of a text, redacted. The mark is put where a secret begins."""
+    """Return a part of a text, redacted. The mark is put where a secret begins."""
     pieces: list[str] = []
     place = start
     for first, last in spans:
@@ -185,8 +186,8 @@ def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str
 
 
 def _piece(message: dict[str, Any]) -> tuple[tuple[object, ...] | None, Any, str]:
-    """The run that a message belongs to, and the object and the field of its chunk of text;
-    None if it has no chunk."""
+    """Return the run that a message belongs to, and the object and the field of its chunk of text,
+    or None if it has no chunk."""
     kinds: list[object] = []
     found: list[tuple[dict[str, Any], str]] = []
 

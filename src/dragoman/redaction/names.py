@@ -1,6 +1,7 @@
-"""Names that announce a secret: of variables, fields, options and headers, and in texts.
+"""Patterns for names that announce a secret, and for the values after them.
 
-Has the patterns for the names and for the values after them. The shapes of keys are in `shapes`.
+Covers variables, fields, options and headers, and names in texts. The shapes of keys are in
+`shapes`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ SECRET_NAME: Final = re.compile(
 """Names that people use for secrets."""
 
 SHORTEST: Final = 6
-"""Secret values shorter than this are not searched for: they are parts of ordinary words."""
+"""Minimum length of a secret value that is searched for: shorter ones occur in ordinary words."""
 
 SECRET_VARIABLE: Final = re.compile(
     SECRET_NAME.pattern + r"|passw(?:or)?d|passphrase|secret|(?:api|access|private)_?key"
     r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
     re.IGNORECASE,
 )
-"""Names of variables whose values are not written to disk. Wider than the names refused in a
-settings file: redacting a word too many here does little harm."""
+"""Names of variables whose values are not written to disk. They are wider than the names refused in
+a settings file: redacting a word too many does little harm here."""
 
 _NAMES: Final = (
     r"(?:token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
@@ -39,10 +40,10 @@ _NAMES: Final = (
 _ENDINGS: Final = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key)"
 )
-"""How the name of a secret ends in a text; `max_tokens=5` is not one."""
+"""Matches the end of a secret's name in a text; `max_tokens=5` is not one."""
 
 _VALUE: Final = r"""(?P<secret>(?<=")[^"\\\r\n]{1,4096}|(?<=')[^'\\\r\n]{1,4096}|[^\s"'\\&]+)"""
-"""The value after such a name, and after an opening quote if there is one."""
+"""Matches the value after such a name, after an opening quote if there is one."""
 
 # Names have a maximum length, because an unbounded one makes the search quadratic.
 _TEXTS: Final = (
@@ -64,7 +65,8 @@ _TEXTS: Final = (
 
 _PAIR_NAME: Final = rf'(?i)"name\\*"\s*:\s*\\*"[^"\\]{{0,64}}?{_NAMES}'
 _PAIR_VALUE: Final = r'(?s)"value\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)'
-"""A name that announces a secret, in JSON inside a text, and the value that may follow it."""
+"""Matches a name that announces a secret in JSON inside a text, and the value that may follow
+it."""
 
 # The quick check, on a text in lower case: a few searches for a word, each many times as fast as a
 # pattern, and a pattern only where the word was found. It may report a secret where there is none,
@@ -83,7 +85,7 @@ _BLANK: Final = r"(?:\s|\\[nrtf])"
 _QUICK: Final = (
     # A variable, a header or a setting; a key of an object.
     rf"{_NAME}(?:[a-z0-9_]{{0,64}}=|[a-z]{{0,4}}{_BLANK}*:|[^\"\\]{{0,64}}\\*\"{_BLANK}*:)"
-    # An option of a command, in a text and in a list; the name beside a value.
+    # An option of a command, in a text and in a list; the name next to a value.
     rf"|-[a-z0-9_-]{{0,64}}{_NAME}[a-z]{{0,4}}{_BLANK}"
     rf'|"-[^"]{{0,64}}{_NAME}[^"]{{0,64}}"\s*,'
     rf'|name\\*"{_BLANK}*:{_BLANK}*\\*"[^"]{{0,400}}?{_NAME}'
@@ -92,13 +94,13 @@ _QUICK: Final = (
 
 
 def has_word(text: str) -> bool:
-    """Whether a text contains a word that is used in names of secrets."""
+    """Return whether a text contains a word that names of secrets contain."""
     low = text.lower()
     return any(rarest in low and any(word in low for word in words) for rarest, words in _WORDS)
 
 
 def may_hold(text: str) -> bool:
-    """Whether a text may contain a secret after its name."""
+    """Return whether a text may contain a secret after its name."""
     low = text.lower()
     for rarest, words in _WORDS:
         if rarest in low:
@@ -109,7 +111,7 @@ def may_hold(text: str) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """The spans of secrets in a text, found by the names before them. They may overlap."""
+    """Yield the spans of secrets in a text, found by the names before them. They may overlap."""
     for pattern in _TEXTS:
         for found in compiled(pattern).finditer(text):
             yield found.span("secret")
@@ -119,16 +121,16 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a field with this name holds a secret."""
+    """Return whether a field with this name contains a secret."""
     return compiled(f"(?i){_NAMES}").search(name) is not None
 
 
 def redact_value(value: Any, text: Callable[[str], str]) -> Any:
-    """A redacted copy of a JSON value; `text` redacts a string.
+    """Return a redacted copy of a JSON value; `text` redacts a string.
 
-    Redacted are strings under a key that names a secret, the `value` beside a `name` that does (as
-    environment variables and headers are sent), and an argument after an option that does. Numbers
-    stay: a count of tokens is not a token.
+    It redacts strings under a key that names a secret, the `value` next to a `name` that does (the
+    form of environment variables and headers), and an argument after an option that does. Numbers
+    are kept: a count of tokens is not a token.
     """
     if isinstance(value, str):
         return text(value)
@@ -150,7 +152,7 @@ def redact_value(value: Any, text: Callable[[str], str]) -> Any:
 
 
 def _follows_option(items: list[Any], index: int) -> bool:
-    """Whether an argument of a command follows an option that names a secret."""
+    """Return whether an argument of a command follows an option that names a secret."""
     if not index:
         return False
     option, item = items[index - 1], items[index]

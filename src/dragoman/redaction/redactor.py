@@ -21,7 +21,7 @@ from dragoman.redaction.names import REDACTED, SHORTEST, redact_value
 from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_before, size_behind
 
 REACH: Final = 512
-"""How many characters are enough to recognise a secret: its beginning, or the name before it.
+"""Number of characters that are enough to recognise a secret: its beginning, or the name before it.
 They are decoded characters; escapes and colours make the text longer."""
 
 WHOLE_LINE: Final = 20
@@ -29,17 +29,18 @@ WHOLE_LINE: Final = 20
 searched for."""
 
 NESTED: Final = 3
-"""How many times a value may be nested in JSON strings."""
+"""Maximum depth to which a value may be nested in JSON strings."""
 
 LONG: Final = 8192
-"""How many characters of a text are searched at once. The slowest pattern takes a few
+"""Number of characters of a text to search at once. The slowest pattern takes a few
 milliseconds."""
 
 LONGEST: Final = 64 * 1024
 """Maximum number of characters redacted at once if the end of a secret is unknown."""
 
 EDGE: Final = 16
-"""How many characters at the end of a chunk show whether a redacted secret continues after it."""
+"""Number of characters at the end of a chunk that show whether a redacted secret continues after
+it."""
 
 _SPACE: Final = re.compile(r"\s")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -55,10 +56,10 @@ class Redactor:
         # A value that is part of another one must not leave the rest of it behind.
         self._values = tuple(sorted(forms, key=len, reverse=True))
         self.reach = max(REACH, *(len(form) for form in forms)) if forms else REACH
-        """How many characters must be seen together to recognise a secret."""
+        """Number of characters that must be seen together to recognise a secret."""
 
     def suspects(self, text: str) -> bool:
-        """Whether a text may contain a secret. Cheap, and never misses one."""
+        """Return whether a text may contain a secret. Cheap, and never misses one."""
         if len(text) <= LONG:
             return self._looks(text)
         # The patterns run on the chunks that `text` makes of it.
@@ -86,7 +87,7 @@ class Redactor:
         return shapes.may_hold(text) or names.may_hold(text)
 
     def text(self, text: str) -> str:
-        """The text, redacted."""
+        """Return the text, redacted."""
         if not self.suspects(text):
             return text
         if len(text) <= LONG:
@@ -95,13 +96,13 @@ class Redactor:
         return text if clean == text else clean
 
     def line(self, line: bytes) -> bytes:
-        """A line of JSON, redacted. Without secrets it is returned unchanged; otherwise its
+        """Return a line of JSON, redacted. Without secrets it is returned unchanged; otherwise its
         JSON may be formatted differently."""
         try:
             text = line.decode()
         except UnicodeDecodeError:
             return self.text(line.decode(errors="replace")).encode()
-        # With these escapes any text can be written so that no search finds it.
+        # With these escapes any text can be hidden from a search.
         if "\\u" not in text and "\\/" not in text and not self.suspects(text):
             return line
         try:
@@ -111,11 +112,11 @@ class Redactor:
             return self.text(text).encode(errors="replace")
 
     def value(self, value: Any) -> Any:
-        """A JSON value, redacted: secrets in its texts, and those that a name announces."""
+        """Return a JSON value, redacted: secrets in its texts, and those that a name announces."""
         return redact_value(value, self.text)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """The spans of secrets in a text, in order and without overlap."""
+        """Return the spans of secrets in a text, in order and without overlap."""
         found = list(self._spans(text))
         if is_encoded(text):
             view = DecodedText(text)
@@ -143,13 +144,15 @@ class Redactor:
         yield from names.spans(text)
 
     def before(self, text: str, place: int) -> int:
-        """The start of the text that is needed to recognise a secret that reaches up to a
+        """Return the start of the text that is needed to recognise a secret that reaches up to a
         position."""
         return max(0, place - size_before(text, place, self.reach, LONGEST))
 
     def open_from(self, text: str, spans: Iterable[tuple[int, int]]) -> int:
-        """The position from which a growing text may still turn out to contain a secret;
-        `spans` are those already found."""
+        """Return the position from which a growing text may still turn out to contain a secret.
+
+        `spans` are the secrets already found.
+        """
         start = self.before(text, len(text))
         tail = text[start:]
         certain = last_word(text)
@@ -174,7 +177,7 @@ class Redactor:
         return certain
 
     def _clean_pieces(self, text: str) -> Iterator[str]:
-        """Redact a long text chunk by chunk: a running pattern lets no other thread run."""
+        """Redact a long text chunk by chunk, because a running pattern blocks all other threads."""
         start = 0
         while start < len(text):
             stop = self._boundary(text, start, start + LONG)
@@ -189,7 +192,7 @@ class Redactor:
             start = stop
 
     def _boundary(self, text: str, start: int, place: int) -> int:
-        """The next position at which no secret of the text from `start` on is split."""
+        """Return the next position at which no secret of the text from `start` on is split."""
         while place < len(text):
             behind = place + size_behind(text, place, self.reach, LONGEST)
             found = _SPACE.search(text, place, behind)
@@ -211,8 +214,30 @@ class Redactor:
         return without(text, spans) if spans else text
 
 
+class ReportRedactor:
+    """Makes a text safe to show to strangers: removes secrets, replaces the home directory by
+    ``~``, and removes the user's name from other paths."""
+
+    def __init__(
+        self, values: Iterable[str] = (), *, homes: Iterable[str] = (), user: str = ""
+    ) -> None:
+        self._redact = Redactor(values)
+        kept = {home.rstrip("/\\") for home in homes}
+        self._homes = sorted((home for home in kept if len(home) > 1), key=len, reverse=True)
+        self._user = user
+
+    def __call__(self, text: str) -> str:
+        text = self._redact.text(text)
+        for home in self._homes:
+            text = re.sub(rf"{re.escape(home)}(?=[/\\:;,'\"\s)]|$)", "~", text)
+        if len(self._user) > 2 and self._user != "root":
+            # Directories of the same user elsewhere, such as /var/folders or a mounted home.
+            text = re.sub(rf"(?<=[/\\]){re.escape(self._user)}(?=[/\\]|$)", "USER", text)
+        return text
+
+
 def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """The text with each span replaced by the mark."""
+    """Return the text with each span replaced by the mark."""
     pieces: list[str] = []
     done = 0
     for start, stop in spans:
@@ -223,7 +248,7 @@ def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def last_word(text: str) -> int:
-    """The start of the last word of a text."""
+    """Return the start of the last word of a text."""
     if not text or text[-1].isspace():
         return len(text)
     return len(text) - len(text.rsplit(None, 1)[-1])
@@ -249,7 +274,7 @@ def _mended(value: Any) -> Any:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The forms in which a value may be written in a text: unchanged, in JSON, in a URL, and
+    """Yield the forms in which a value may be written in a text: unchanged, in JSON, in a URL, and
     each of its lines."""
     parts = [value, value.strip()]
     lines = value.splitlines()

@@ -1,11 +1,10 @@
 """The shapes of secrets: prefixes, alphabets and lengths of well-known kinds of keys.
 
-One table of data. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
-NOTICE), written in our own form, and without its word boundaries, entropy and generic rules: a key
-is found at any position. Rules that need such a boundary, or the name of a service before the key,
-to distinguish it from ordinary text are omitted. Each row is tried only on a text that contains one
-of its literals, which is rare in a text without secrets. Names that announce a secret are in
-`names`.
+The data is one table. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
+NOTICE), in our own form and without its word boundaries, entropy and generic rules: a key is found
+at any position. Rules that need such a boundary, or the name of a service before the key, to
+distinguish it from ordinary text are omitted. Each row is tried only on a text that contains one of
+its literals, which is rare in a text without secrets. Names that announce a secret are in `names`.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ _APART: Final = "(?<![A-Za-z0-9])"
 """Not after a letter or a digit. An underscore or a letter of another script may come before."""
 
 _MIXED: Final = r"(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Z])(?=[\w-]{0,60}[a-z])"
-"""Does not match a word or a hexadecimal number."""
+"""A condition that a word or a hexadecimal number does not meet."""
 
 _SPECIAL: Final = (
     # Short prefixes are also the ends of words (`task-`, `network-`, `pnpm_`). At a word boundary
@@ -162,7 +161,7 @@ _SPECIAL: Final = (
 )
 
 _BEGINNINGS: Final = {"eyJ": r"eyJ[\w-]{8}"}
-"""For shapes where a part already shows that a secret may have begun, while the text may
+"""Shapes of which a part already shows that a secret may have begun, while the text may
 continue."""
 
 
@@ -191,8 +190,8 @@ _RARER: Final = " etaoinsr0123456789hdlucmfwypvbgk.,-:/_jqxzETAOINSHRDLUCMFWYPVB
 
 
 def by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The words by their rarest character: a text without that character need not be searched
-    for the word, and a search for one character takes a fraction of the time."""
+    """Return the words by their rarest character: a text without that character need not be
+    searched for the word, and a search for one character takes a fraction of the time."""
     found: dict[str, dict[str, None]] = {}
     for word in words:
         found.setdefault(max(word, key=_RARER.index), {})[word] = None
@@ -205,12 +204,12 @@ _BY_LITERAL: Final = {
 }
 
 _GATES: Final = {
-    # What must follow a prefix, by the prefix's last character. Most prefixes end alike, and one
-    # search for that replaces the searches for each of them.
+    # What must follow a prefix, by the prefix's last character. Most prefixes end alike, so a
+    # single search replaces the searches for each of them.
     "_": r"_[A-Za-z0-9+/=.-]{10}",
     "-": r"-[A-Za-z0-9+/=._-]{8}",
     ".": r"\.[A-Za-z0-9=._-]{16}",
-    # It is also the beginning of many words.
+    # This prefix is also the beginning of many words.
     "pat": r"pat[A-Za-z0-9]{14}\.",
 }
 _OPEN: Final = frozenset(
@@ -235,14 +234,16 @@ _BY_RAREST: Final = by_rarest(
 
 @functools.cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern, compiled on first use: a command that only looks up a session needs none of
-    them. Letters are ASCII only: a key is recognised even directly after a letter of another
-    script."""
+    """Return a compiled pattern. It is compiled on first use, because a command that only looks up
+    a session needs none of them.
+
+    Letters are ASCII only: a key is recognised even directly after a letter of another script.
+    """
     return re.compile(pattern, re.ASCII)
 
 
 def literals_in(text: str) -> Iterator[str]:
-    """The literals of shapes in a text that have enough characters after them."""
+    """Yield the literals of shapes in a text that have enough characters after them."""
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text):
             for literal in literals:
@@ -256,12 +257,12 @@ def literals_in(text: str) -> Iterator[str]:
 
 
 def has_literal(text: str) -> bool:
-    """Whether a text contains anything that a shape begins with."""
+    """Return whether a text contains anything that a shape begins with."""
     return next(literals_in(text), None) is not None
 
 
 def may_hold(text: str) -> bool:
-    """Whether a text contains a secret by its shape, or the beginning of one."""
+    """Return whether a text contains a secret by its shape, or the beginning of one."""
     # Plain loops: this runs for every chunk of every answer.
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text) and _begins(text, literals):
@@ -282,7 +283,7 @@ def _begins(text: str, literals: tuple[str, ...]) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """The spans of secrets in a text, found by their shape. They may overlap."""
+    """Yield the spans of secrets in a text, found by their shape. They may overlap."""
     for literal in literals_in(text):
         for shape in _BY_LITERAL[literal]:
             pattern = compiled(shape.pattern)
@@ -292,5 +293,5 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def looks_like_a_secret(text: str) -> bool:
-    """Whether a text contains a secret by its shape."""
+    """Return whether a text contains a secret by its shape."""
     return next(spans(text), None) is not None

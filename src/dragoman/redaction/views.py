@@ -1,4 +1,4 @@
-"""A text without its encodings: terminal colours, percent signs, backslash escapes.
+"""Decode a text's terminal colours, percent signs and backslash escapes, to find secrets in it.
 
 Provides one decoded view of a text and maps positions in it back to the original. A secret whose
 letters are coloured or escaped is found in the view and removed from the original. Also converts
@@ -21,9 +21,9 @@ _MORE: Final = r"(?:(?<!\\\\)\\*+|\\{0,8}+)"
 _ENCODED: Final = (
     # A character class first, so that the search jumps from one of them to the next.
     r"[%\\\x1b\x9b](?:"
-    # A URL within a URL has its percent signs encoded, too.
+    # A URL within a URL has its percent signs encoded as well.
     r"(?<=%)(?:25)*(?P<percent>[0-9A-Fa-f]{2})"
-    # Colours and other control sequences, also with their first character escaped.
+    # Colours and other control sequences, even with their first character escaped.
     r"|(?<=\x9b)[0-9;:?]*[@-~]"
     rf"|(?:(?<=\x1b)|(?<=\\){_MORE}(?:u001[bB]|x1[bB]|033|e))"
     r"(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
@@ -38,18 +38,21 @@ _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def is_encoded(text: str) -> bool:
-    """Whether the decoded text may differ from the text. Cheap."""
+    """Return whether the decoded text may differ from the text. Cheap."""
     return "\\" in text or "%" in text or "\x1b" in text or "\x9b" in text
 
 
 def decoded(text: str) -> str:
-    """Only the view, without the mapping back."""
+    """Return only the view, without the mapping back."""
     return compiled(_ENCODED).sub(_plain, text)
 
 
 def size_before(text: str, place: int, size: int, most: int) -> int:
-    """How many characters before a position decode to `size` characters, not counting an escape
-    that begins before them. Less than twice as many as necessary; `most` at most."""
+    """Return how many characters before a position decode to `size` characters, not counting an
+    escape that begins before them.
+
+    The result is less than twice as many as necessary, and at most `most`.
+    """
     written = size
     while written < min(place, most):
         part = text[max(0, place - written) : place]
@@ -60,7 +63,7 @@ def size_before(text: str, place: int, size: int, most: int) -> int:
 
 
 def size_behind(text: str, place: int, size: int, most: int) -> int:
-    """`size_before` for the characters after a position."""
+    """Like `size_before`, for the characters after a position."""
     written = size
     while written < min(len(text) - place, most):
         part = text[place : place + written]
@@ -105,7 +108,7 @@ class DecodedText:
         self.text = "".join(pieces)
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
-        """The span of the text that produced a span of the view."""
+        """Return the span of the text that produced a span of the view."""
         first = self._place(start)[0]
         return first, self._place(stop - 1)[1]
 

@@ -1,7 +1,7 @@
-"""A wire peer on a transport.
+"""JSON-RPC connections over a transport.
 
 Everything that involves time: calls and their timeouts, handlers, queues and their limits, the end
-of a connection. Method names are known only to dialects, clients and agents.
+of a connection. Only dialects, clients and agents know method names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one place where an exception becomes a response on the wire.
+"""Convert exceptions to responses on the wire; nothing else does.
 
 Decides what the peer may learn about a failure of ours: an error raised on purpose is sent
 unchanged, everything else becomes an internal error with an incident id; the id and the traceback
@@ -20,7 +20,8 @@ log: Final = logging.getLogger("dragoman.rpc")
 
 
 def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
-    """The code, message and data of the response to a request whose handler raised `error`."""
+    """Return the code, message and data of the response to a request whose handler raised
+    `error`."""
     match error:
         case RemoteError():
             return error.code, error.message, error.data
@@ -40,7 +41,7 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
 
 
 def invalid_params(error: Exception) -> RemoteError:
-    """The response to a request whose params are not of the method's type.
+    """Return the error for a request whose params do not match the method's type.
 
     The decoder's message names fields and types, never values, so it is safe to send.
     """
@@ -53,7 +54,7 @@ def method_not_found(method: str) -> RemoteError:
 
 
 def from_wire(code: int, message: str, data: Any) -> RemoteError:
-    """The exception for an error response."""
+    """Return the exception for an error response."""
     if code == codes.REQUEST_CANCELLED:
         return CallCancelled(code, message, data)
     return RemoteError(code, message, data)

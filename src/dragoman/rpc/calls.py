@@ -1,7 +1,7 @@
 """Calls: how a request is sent and how it settles.
 
-A call settles exactly once, with a result or an error, by whichever comes first of the response,
-the timeout, the caller's cancellation and the end of the connection. `Requester` is the part of a
+A call settles exactly once, with a result or an error: at the response, the timeout, the caller's
+cancellation or the end of the connection, whichever comes first. `Requester` is the part of a
 connection that sends requests; `connection` reads the responses, and `lanes` knows what `Behind`
 waits for.
 """
@@ -43,7 +43,7 @@ Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
 """Called once when a call ends: with a raw result, or with an error."""
 
 FOREIGN: Final = (Exception, asyncio.CancelledError)
-"""Exceptions of functions that the pump calls. The pump is not a task, so a `CancelledError`
+"""Exceptions raised by functions that the pump calls. The pump is not a task, so a `CancelledError`
 here is not a cancellation: the function awaited or read something that was cancelled."""
 
 
@@ -58,10 +58,10 @@ class Call(Struct, eq=False):
     tell: Settle | None = None
     """The completion callback; None once it was called, or if a task awaits the call."""
     future: asyncio.Future[Raw] | None = None
-    """Receives the result; None once it has. For one of many calls that wait at once."""
+    """Receives the result; None once it has. Used if many calls wait at the same time."""
     timeout: float = math.inf
     give_up_at: float = math.inf
-    """By the clock of `Deadlines`."""
+    """When to give up, by the clock of `Deadlines`."""
     id: Id = -1
     line: bytes | None = None
     """The response line, unmodified, once the call is settled; None without a response."""
@@ -71,7 +71,7 @@ class Call(Struct, eq=False):
         return self.tell is None and self.future is None
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
-        """Settle the call; only the first time has an effect."""
+        """Settle the call. Only the first call has an effect."""
         future, self.future = self.future, None
         if future is not None:
             # A caller that is already gone is not an error.
@@ -218,8 +218,10 @@ class Deadlines:
         """When to scan next: never, if no call has a timeout."""
 
     def add(self, call: Call, timeout: float, *, left: float | None = None) -> None:
-        """Time out an open call after `timeout`, of which only `left` remains if the call
-        already waited, unless it settles before."""
+        """Time out an open call after `timeout` seconds, unless it settles before.
+
+        `left` is what remains if the call has already waited.
+        """
         call.timeout = timeout
         call.give_up_at = self.clock() + (timeout if left is None else left)
         if call.give_up_at < self.due_at:
@@ -233,7 +235,7 @@ class Deadlines:
         self._timer = self._loop.call_later(due_at - self.clock(), self._due)
 
     def close(self) -> None:
-        """The connection has ended, and every call has settled."""
+        """Stop the timer: the connection has ended, and every call has settled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -264,7 +266,7 @@ class Behind:
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         if isinstance(error, CallTimeout):
-            # It does not come from the wire, so it cannot overtake anything.
+            # The error does not come from the wire, so it cannot overtake anything.
             self._hand_over(result, error)
         else:
             self._after.after(lambda: self._hand_over(result, error))
@@ -312,9 +314,10 @@ class Requester:
         settle: Settle,
         timeout: float | None = None,
     ) -> Call:
-        """Send a request; `settle` is called once with its outcome, in wire order.
+        """Send a request.
 
-        The primitive under `call`: nothing waits here, not even for a full buffer.
+        `settle` is called once with its outcome, in wire order. This is the primitive below `call`:
+        it never waits, not even for a full buffer.
         """
         if self._failure is not None:
             raise self._failure.fresh()
@@ -357,7 +360,7 @@ class Requester:
         timeout: float | None = None,
         explain: Callable[[RemoteError], Exception] | None = None,
     ) -> Coroutine[Any, Any, T]:
-        """`call`, with the result decoded by `decode`.
+        """Like `call`, with the result decoded by `decode`.
 
         Raises `InvalidAnswer` if `decode` raises `msgspec.ValidationError`, and replaces a refusal
         by the result of `explain`.
@@ -375,7 +378,7 @@ class Requester:
         explain: Callable[[RemoteError], Exception] | None,
         after: HandlerLane[Any] | None,
     ) -> Any:
-        """A call that may have to wait before it is sent, which counts against its timeout."""
+        """Make a call that may have to wait before it is sent, which counts against its timeout."""
         loop = asyncio.get_running_loop()
         give_up_at = None if timeout is None else loop.time() + timeout
         half_duplex = self._half_duplex
@@ -451,7 +454,7 @@ class Requester:
 
     async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
         """Wait for a response while a handler of a queued message waits for us: reading must
-        continue, see `lanes`."""
+        continue (see `lanes`)."""
         self.flow.calling += 1
         try:
             self.flow.evaluate()

@@ -1,9 +1,9 @@
-"""A wire peer on a stream: the only pump of the project.
+"""JSON-RPC connection over a stream: reads, dispatches and sends messages.
 
 Handles the order of inbound messages, notifications, and the end of a connection; outbound requests
-are in `calls`, and responses to inbound requests in `responder`. Method names are not known here: a
-`Handlers` object gets every inbound message. Messages are delivered in wire order, and a response
-after everything that came before it.
+are in `calls`, and responses to inbound requests in `responder`. This is the only message pump of
+the project. Method names are not known here: a `Handlers` object gets every inbound message.
+Messages are delivered in wire order, and a response after everything that came before it.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class ConnectionSettings(Struct, frozen=True):
     jsonrpc: bool = True
     """Whether to send the constant `jsonrpc` member."""
     half_duplex: bool = False
-    """One call at a time; others wait."""
+    """Whether only one call at a time may be open; others wait."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
     limits: Limits = field(default_factory=Limits)
     cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
     """The notification that cancels a call that we abandoned, if the dialect has one."""
     reserved: Reserved | None = None
-    """A text that the dialect's values must not put on the wire."""
+    """A text that must not be sent as part of the dialect's values."""
 
 
 class Connection(Requester, Responder):
@@ -108,11 +108,11 @@ class Connection(Requester, Responder):
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
         """Called for every response after its call is settled; the call has the line."""
         self.on_end: Callable[[ConnectionLost], None] | None = None
-        """Called once with the reason when the connection ends, after every call has settled
-        and before the lanes end: the place to end work that no call represents."""
+        """Called once with the reason when the connection ends, after every call has settled and
+        before the lanes end. This is where to end work that no call represents."""
         self.batches: BatchHandlers | None = None
-        """Takes notifications of one chunk together if possible, in place of the handlers: this
-        halves the cost of a message that is only forwarded."""
+        """Handles notifications that arrive in one chunk together, where possible, instead of the
+        handlers. This halves the cost of a message that is only forwarded."""
         # Cached, because getting it costs a system call each time.
         self._loop = asyncio.get_running_loop()
         self._half_duplex = self.settings.half_duplex
@@ -123,7 +123,7 @@ class Connection(Requester, Responder):
         )
         self._started = False
         self.received = 0
-        """How many times any data was received: a sign of life for health checks."""
+        """How many times any data was received, for health checks."""
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -133,7 +133,7 @@ class Connection(Requester, Responder):
         self._outbox = Outbox(stream, self.fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
-        # Opened last: a failure above would leave it open.
+        # The trace is opened last: a failure above would leave it open.
         self.trace: TraceSink | None = trace_of_environment() if trace is None else (trace or None)
         self._owns_trace = trace is None
 
@@ -160,7 +160,7 @@ class Connection(Requester, Responder):
 
     @property
     def stream(self) -> Stream:
-        """The stream of the connection, for inspection only: it is read and written here."""
+        """The stream of the connection, for inspection only: the connection reads and writes it."""
         return self._stream.carrier
 
     @property
@@ -182,7 +182,7 @@ class Connection(Requester, Responder):
     async def aclose(self) -> None:
         """Close: flush what was sent, fail pending calls, cancel and await handlers.
 
-        A handler may close its own connection; it is not awaited then.
+        A handler may close its own connection; then it is not awaited.
         """
         self._outbox.flush()
         await finish(self._close(asyncio.current_task()))
@@ -214,7 +214,7 @@ class Connection(Requester, Responder):
         return self._outbox.crowded and self._outbox.is_full
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification; waits only while the peer reads too slowly."""
+        """Send a notification. Waits only while the peer reads too slowly."""
         # Wait first: otherwise many concurrent senders would fill the buffer before the first
         # waits.
         if self._outbox.crowded and self._outbox.is_full:
@@ -222,7 +222,8 @@ class Connection(Requester, Responder):
         self.post(method, params)
 
     def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        """`notify` without a coroutine if there is nothing to wait for, which is the usual case."""
+        """Like `notify`, but returns None if there is nothing to wait for, which is the usual
+        case."""
         if self._failure is not None:
             raise self._failure.fresh()
         outbox = self._outbox
@@ -255,7 +256,7 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def pass_all_on(self, lines: Sequence[bytes]) -> None:
-        """`pass_on` for many lines at once. If one of them is too long, none is sent."""
+        """Like `pass_on`, for many lines at once. If one of them is too long, none is sent."""
         if self._failure is not None:
             raise self._failure.fresh()
         limit = self.settings.max_line_size
@@ -366,7 +367,8 @@ class Connection(Requester, Responder):
         return answered
 
     def _let_go_on_later(self) -> None:
-        """Until this loop iteration is over, no caller overtakes one that was woken."""
+        """Keep new callers behind those that were already woken, until the end of this loop
+        iteration."""
         if not self._later:
             self._later = True
             self._loop.call_soon(self._turn_over)
@@ -460,7 +462,7 @@ class Connection(Requester, Responder):
 
 
 def trace_of_environment() -> Trace | None:
-    """The trace requested by the environment, if any."""
+    """Return the trace requested by the environment, if any."""
     if not os.environ.get(TRACE_VARIABLE):
         return None
     # Not at the top: a program without a trace does not load it.

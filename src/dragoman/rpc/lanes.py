@@ -1,13 +1,13 @@
 """Ordered queues between the pump and its consumers, and their limits.
 
-Handles back-pressure on reading. It knows how much is queued, not what it is.
+Handles back-pressure on reading. It knows how much is queued, not the content.
 
 What happens if a consumer is slower than the peer:
 
 1. Above `soft_size`, reading pauses; the full pipe then stops the peer.
 2. If reading is paused and the consumer waits for a response on this same connection (a handler
    that makes a call, or no progress for `stall_interval`), reading continues, or the two would
-   wait for each other for ever. Memory may then grow to `hard_size`.
+   wait for each other forever. Memory may then grow to `hard_size`.
 3. Above `hard_size` reading pauses in any case. If nothing is taken for `overflow_timeout`, the
    largest lane is cut: its consumer gets what was queued and then `Overflow`. The connection and
    all other lanes continue.
@@ -33,8 +33,8 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.rpc")
 
 ITEM_SIZE: Final = 512
-"""Counted for every queued item in addition to its bytes: about the size of a small decoded
-message."""
+"""Number of bytes counted for every queued item in addition to its own: about the size of a small
+decoded message."""
 
 UNHURRIED_INTERVAL: Final = 0.005
 """Seconds until a consumer is woken for an item that is not urgent: short enough to go
@@ -51,11 +51,11 @@ class Limits(Struct, frozen=True):
 
 
 consuming: ContextVar[Flow | None] = ContextVar("consuming", default=None)
-"""The flow whose item is being handled in this context: a call made in it must get its response."""
+"""The flow whose item is being handled in this context. A call made in it must get its response."""
 
 
 class Flow:
-    """How much is queued on one connection, and whether its stream is read."""
+    """Tracks how much is queued on one connection, and whether its stream is read."""
 
     __slots__ = (
         "_failure",
@@ -94,11 +94,12 @@ class Flow:
         """Number of handlers of this connection's items that wait for a response on it right
         now."""
         self.held = 0
-        """Holders that want reading paused, however little is queued."""
+        """Number of holders that want reading paused, however little is queued."""
         self.stalled = False
         self.paused = False
         self.blocked = False
-        """Whether the limits matter at the moment, so that the usual case is one comparison."""
+        """Whether the limits matter at the moment. This makes the usual case a single
+        comparison."""
 
     def evaluate(self) -> None:
         """Pause or resume reading by the rules above. Call it after every change."""
@@ -134,12 +135,12 @@ class Flow:
         self.evaluate()
 
     def progressed(self) -> None:
-        """An item was taken while the limits mattered."""
+        """Called when an item was taken while the limits mattered."""
         self.stalled = False
         self.evaluate()
 
     def close(self, failure: ConnectionLost) -> None:
-        """The connection has ended: every lane ends after its remaining items."""
+        """End every lane after its remaining items, because the connection has ended."""
         self._failure = failure
         self.blocked = False
         if self._timer is not None:
@@ -229,8 +230,8 @@ class Lane(Generic[T]):
             flow.evaluate()
 
     def put_unhurried(self, item: T, size: int) -> None:
-        """`put`, but the consumer is only woken `UNHURRIED_INTERVAL` later, together with
-        everything else that has come by then; earlier if something else wakes it."""
+        """Like `put`, but the consumer is only woken `UNHURRIED_INTERVAL` later, for everything
+        that has arrived by then; earlier if something else wakes it."""
         waiter, self._waiter = self._waiter, None
         self.put(item, size)
         self._waiter = waiter
@@ -249,7 +250,7 @@ class Lane(Generic[T]):
             self.wake()
 
     def close(self) -> None:
-        """The consumer has stopped: drop the queued items and accept no more."""
+        """Drop the queued items and accept no more, because the consumer has stopped."""
         self.end(ConnectionLost("the consumer has stopped reading"))
         if self._timer is not None:
             self._timer.cancel()
@@ -262,7 +263,7 @@ class Lane(Generic[T]):
             self._flow.progressed()
 
     def take(self) -> T:
-        """The next item; IndexError if there is none."""
+        """Return the next item. Raises `IndexError` if there is none."""
         items = self.items
         item = items.popleft()
         flow = self._flow
@@ -310,9 +311,9 @@ class Lane(Generic[T]):
 class HandlerLane(Generic[T]):
     """A lane whose items are handled one after another by a function, async or not.
 
-    One task handles them and ends when the queue is empty, so a thousand idle lanes are a thousand
-    empty queues without a task. A failing handler is logged and does not stop the others. If the
-    lane is cut, `on_cut` is called after the last item with the reason; later items are dropped.
+    One task handles them and ends when the queue is empty, so a thousand idle lanes have no tasks.
+    A failing handler is logged and does not stop the others. If the lane is cut, `on_cut` is called
+    after the last item with the reason; later items are dropped.
     """
 
     __slots__ = ("_handler", "_lane", "_on_cut", "_tasks", "_worker")
@@ -341,14 +342,15 @@ class HandlerLane(Generic[T]):
             self._worker = self._tasks.start(self._work_off(), "handle notifications")
 
     def is_handling_here(self) -> bool:
-        """Whether the caller is a handler of this lane, which can never wait for its end."""
+        """Return whether the caller is a handler of this lane, which must not wait until the lane
+        is empty."""
         return self._worker is not None and self._worker is asyncio.current_task()
 
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` once everything queued so far has been handled; at once if the queue is
         empty.
 
-        It is always called, even if the lane is cut or closed meanwhile.
+        It is always called, even if the lane is cut or closed before that.
         """
         if self._worker is not None:
             self._lane.follow(_Then(then))
@@ -386,8 +388,7 @@ class HandlerLane(Generic[T]):
             if waiting is not None and inspect.isawaitable(waiting):
                 await waiting
         except asyncio.CancelledError:
-            # The cancellation may also be of something that the handler awaited, and not of this
-            # task.
+            # Something that the handler awaited may have been cancelled, rather than this task.
             if was_cancelled():
                 raise
             log.exception("the handler of a notification failed")

@@ -1,8 +1,8 @@
-"""Two connections in one process that pass notifications to each other without encoding them twice.
+"""A pair of connections in one process that encode each notification only once.
 
-Order, back-pressure, limits and the end are those of any connection. A notification is encoded
-once, by its sender, and its reader decodes only the body; requests and responses, of which there
-are few, are lines.
+Order, back-pressure, limits and the end are those of any connection. The sender encodes a
+notification, and the reader decodes only its body; requests and responses, of which there are few,
+are lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.wire.peer import End, LinkState
 
 
 def linked(client: ConnectionSettings, agent: ConnectionSettings) -> tuple[LinkEnd, LinkEnd]:
-    """The two ends, the client's first. Neither is started."""
+    """Return the two ends, the client's first. Neither is started."""
     near, far = line_pair()
     return LinkEnd(near, End.CLIENT, client), LinkEnd(far, End.AGENT, agent)
 
@@ -64,7 +64,7 @@ class _MessageOutbox(Outbox):
     _lines: list[Any]
 
     def put_message(self, message: Notification) -> None:
-        """`put` for a message."""
+        """Like `put`, for a message."""
         self._lines.append(message)
         self._size = size = self._size + len(message.line)
         if size >= FLUSH_SIZE or not self.held:

@@ -1,10 +1,10 @@
-"""Outgoing lines, collected so that many small ones leave in one system call.
+"""Collect outgoing lines, so that many small ones are sent in one system call.
 
-Decides when to write: lines put here during one iteration of the event loop are passed to the
+Decides when to write. Lines put here during one iteration of the event loop are passed to the
 stream together, at the end of that iteration or as soon as they fill a buffer; those put while
-inbound data is handled, as soon as it has been. If both ends take turns, the next line is all there
-is to send, so the first one after a lone inbound message leaves at once. The content of lines is
-not known here.
+inbound data is handled, as soon as that is done. If both ends take turns, the next line is all
+there is to send, so the first one after a lone inbound message is sent at once. The content of
+lines is not known here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from dragoman.errors import ConnectionLost, Overflow
 from dragoman.transports.base import HIGH_WATER_SIZE, Stream
 
 FLUSH_SIZE: Final = 64 * 1024
-"""A full buffer does not wait for the end of the iteration: this is what a pipe takes at once."""
+"""Number of buffered bytes at which the buffer is flushed before the end of the iteration: as many
+as a pipe takes at once."""
 
 MAX_UNSENT_SIZE: Final = 64 * 1024 * 1024
-"""Above this the peer counts as gone: senders that can wait were held back long before, so only
-responses to its own requests can have filled the buffer, and it does not read them."""
+"""Maximum number of unsent bytes. Above this the peer counts as gone: senders that can wait were
+held back long before, so only responses to the peer's own requests can have filled the buffer, and
+the peer does not read them."""
 
 
 class Outbox:
@@ -74,14 +76,14 @@ class Outbox:
             self._loop.call_soon(self._turn_ended)
 
     def put_all(self, lines: Sequence[bytes]) -> None:
-        """`put` for many lines at once."""
+        """Like `put`, for many lines at once."""
         if lines:
             self._lines += lines[:-1]
             self._size += sum(map(len, lines)) - len(lines[-1])
             self.put(lines[-1])
 
     def release(self, *, lone: bool) -> None:
-        """The inbound data was handled; `lone` if it was one message."""
+        """Called when inbound data was handled; `lone` if it was one message."""
         self.held = False
         self._at_once = lone
         if self._lines:
@@ -114,7 +116,10 @@ class Outbox:
         self.crowded = unsent_size > HIGH_WATER_SIZE
         if unsent_size > MAX_UNSENT_SIZE:
             self._failed(
-                Overflow(f"the peer does not read: more than {MAX_UNSENT_SIZE} bytes are waiting")
+                Overflow(
+                    f"the peer does not read: more than {MAX_UNSENT_SIZE} bytes are waiting",
+                    blame="peer",
+                )
             )
 
     @property

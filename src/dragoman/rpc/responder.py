@@ -37,8 +37,8 @@ MAX_INBOUND: Final = 4096
 does not run."""
 
 MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
-"""Maximum number of bytes of the requests handled at once; above it the next is refused too:
-each keeps its line until its response, and a handler may take long."""
+"""Maximum number of bytes of the requests handled at once; above it the next one is refused as
+well: each request keeps its line until its response, and a handler may take long."""
 
 
 class Handlers(Protocol):
@@ -55,7 +55,7 @@ class Handlers(Protocol):
         After returning `LATER`, respond with `Connection.answer` or `Connection.refuse`."""
 
     def notification(self, notification: Notification) -> None:
-        """Take note."""
+        """Handle a notification."""
 
     def noise(self, noise: Noise | Stray) -> None:
         """Handle anything else: input that is not a message, a response without a request, a
@@ -63,14 +63,13 @@ class Handlers(Protocol):
 
 
 class BatchHandlers(Protocol):
-    """Takes many similar notifications at once: see `Connection.batches`.
+    """Handles many similar notifications at once; see `Connection.batches`.
 
     Called by the pump, and must not block.
     """
 
     def count_alike(self, events: Sequence[Event[Call]]) -> int:
-        """How many messages at the beginning of the received ones `notifications` takes
-        together."""
+        """Return how many of the first received messages `notifications` can handle together."""
 
     def notifications(self, notifications: Sequence[Notification]) -> None:
         """Handle all of them, in this order."""
@@ -93,7 +92,7 @@ class Ignore:
 
 
 class Later(enum.Enum):
-    """Returned by a handler that will respond by itself."""
+    """Returned by a handler that will respond later."""
 
     LATER = "later"
 
@@ -181,7 +180,7 @@ class Responder:
                     # The connection ended during its first step, before the task was registered.
                     cancel_soon(task)
         elif result is LATER:
-            # It may have been answered before.
+            # The request may already have been answered.
             if self._peer.is_open(request.id):
                 self._deferred[request.id] = size = len(request.line)
                 self._inbound_size += size
@@ -200,7 +199,7 @@ class Responder:
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
-                # These end the loop, or the task itself.
+                # These exceptions end the loop, or the task itself.
                 raise
             except BaseException as error:  # noqa: BLE001 - handler to wire
                 self._refuse(request, *boundary.to_wire(error, request.method))
@@ -244,8 +243,9 @@ class Responder:
             try:
                 line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
             except MessageTooLong:
-                # A long id and a low limit. Without a possible response it would stay open for
-                # ever.
-                self.fail(Overflow("a request cannot be answered: its id alone fills a line"))
+                # The id is long and the limit low. Without a possible response the request would
+                # stay open forever.
+                problem = "a request cannot be answered: its id alone fills a line"
+                self.fail(Overflow(problem, blame="peer", retryable=False))
                 return
         self._send(line)

@@ -1,4 +1,4 @@
-"""Handlers by method name: the usual way to serve a connection.
+"""Dispatch messages to handlers by method name, the usual way to serve a connection.
 
 Maps method names to functions, and decodes params into the type that a function declares. Its users
 fill the table. Request handlers run concurrently; notification handlers run one after another in
@@ -65,7 +65,7 @@ class Router:
 
     def attach(self, connection: Connection) -> None:
         if self._connection is not None:
-            raise UsageError("a router serves one connection; make another for the next")
+            raise UsageError("a router serves one connection; create another for the next")
         self._connection = connection
 
     def on_request(
@@ -88,14 +88,14 @@ class Router:
         """Call `handler` for each `method` notification, in wire order.
 
         Async handlers of one lane run one after another; `lane_of` returns the lane of a
-        notification (for example, by its session), and without it all share one.
+        notification (for example, by its session), and without it all share one lane.
         """
         # A plain function may return an awaitable too, which is only known after the call.
         inline = not inspect.iscoroutinefunction(handler)
         self._notifications[method] = _Route(_decoder(params), handler, inline, lane_of)
 
     def lane(self, key: Hashable = None) -> HandlerLane[tuple[_Route, Any]]:
-        """The lane of a key, to hold back the response to a call until the lane is empty."""
+        """Return the lane of a key, to hold back the response to a call until the lane is empty."""
         lane = self._lanes.get(key)
         if lane is None and (_SHARED in self._lanes or len(self._lanes) >= MAX_LANES):
             # From the first such key on, permanently: a key that moved to its own lane when another
@@ -113,7 +113,8 @@ class Router:
         return lane
 
     def forget_lane(self, key: Hashable) -> None:
-        """Drop a lane that is no longer needed (its session is closed), and its items."""
+        """Drop a lane that is no longer needed, for example because its session is closed, and its
+        items."""
         lane = self._lanes.pop(key, None)
         if lane is not None:
             lane.close()

@@ -24,11 +24,11 @@ from typing import Any, Final, TypeAlias
 from dragoman.rpc.tasks import TaskOwner
 
 Work: TypeAlias = Coroutine[Any, Any, None]
-"""The work to start. It lets no exception out, and if it was given a task it calls `forget` of
-the `TaskOwner` as its last statement."""
+"""The work to start. It raises no exception, and if it was given a task it calls `forget` of the
+`TaskOwner` as its last statement."""
 
 
-# These two are documented for those who extend asyncio.
+# These two are documented for extensions of asyncio.
 _enter_task: Final = asyncio._enter_task
 _leave_task: Final = asyncio._leave_task
 _references: Final = sys.getrefcount
@@ -36,7 +36,7 @@ _weak_references: Final = weakref.getweakrefcount
 
 
 class OrdinaryStart:
-    """Starts work one loop iteration later, in a task: any interpreter can do that."""
+    """Starts work one loop iteration later, in a task, which works on any interpreter."""
 
     __slots__ = ("_tasks",)
 
@@ -44,7 +44,7 @@ class OrdinaryStart:
         self._tasks = tasks
 
     def begin(self, work: Work, name: str) -> asyncio.Task[None] | None:
-        """Start `work`; returns its task, or None if it has already ended."""
+        """Start `work`. Returns its task, or None if it has already ended."""
         return self._tasks.start(work, name, ends_itself=True)
 
     def dismiss(self) -> None:
@@ -198,7 +198,7 @@ def _carry_on(
 
 
 def start_for(tasks: TaskOwner) -> OrdinaryStart:
-    """The best implementation for this interpreter."""
+    """Return the best implementation for this interpreter."""
     if sys.version_info >= (3, 12):
         return EagerStart(tasks)
     return Standby(tasks) if sys.implementation.name == "cpython" else OrdinaryStart(tasks)

@@ -1,22 +1,29 @@
-"""Tasks with an owner, clean-up that a second cancellation cannot break, and work in threads.
+"""Tasks with an owner, clean-up that survives a second cancellation, and work in threads.
 
-Has the only use of `create_task` above the transports. A task started here is cancelled and awaited
-when its owner closes, and its unexpected exceptions are logged, not lost. Blocking file work runs
-in a thread (`in_thread`) and is signalled to stop when its caller is cancelled.
+Almost every task above the transports is started here; `tests/docs/test_architecture.py` lists the
+others. A task started here is cancelled and awaited when its owner closes, and its unexpected
+exceptions are logged, not lost. Blocking file work runs in a daemon thread (`in_thread`) and is
+signalled to stop when its caller is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from concurrent.futures import Executor, Future
+from concurrent.futures import wait as wait_for_futures
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar, overload
 
 from dragoman.errors import FileFailed
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -24,11 +31,20 @@ CLOSE_TIMEOUT: Final = 5.0
 """How long a cancelled task may take to end before its owner stops waiting and logs that."""
 
 ANSWER_TIMEOUT: Final = 60.0
-"""Timeout for one file system operation. Reading a gigabyte from a slow disk fits; a dead
-network mount does not keep the peer waiting for ever."""
+"""Timeout for one file system operation. It is enough to read a gigabyte from a slow disk; a dead
+network mount must not keep the peer waiting forever."""
 
 STOP_TIMEOUT: Final = 5.0
 """How long a cancelled caller waits for its work to clean up. It normally takes milliseconds."""
+
+MAX_THREADS: Final = 32
+"""Maximum number of threads for blocking work. A hung file system can block all of them; then
+further work waits and times out as well."""
+
+EXIT_TIMEOUT: Final = 5.0
+"""How long a process that exits waits for work in threads to clean up."""
+
+THREAD_NAME: Final = "blocking-work"
 
 
 class TaskOwner:
@@ -46,8 +62,8 @@ class TaskOwner:
     ) -> asyncio.Task[T]:
         """Run `work` now, until it ends or the owner closes.
 
-        Work that `ends_itself` calls `forget` as its last statement, however it ends, and lets no
-        exception out: that saves a loop iteration for each.
+        Work that `ends_itself` calls `forget` as its last statement, however it ends, and raises no
+        exception; this saves a loop iteration for each task.
         """
         if self._loop is None:
             # Cached, because getting it costs a system call each time.
@@ -71,12 +87,25 @@ class TaskOwner:
         return len(self._tasks)
 
     async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
-        """Cancel all tasks and wait for them to end, including those that start meanwhile.
+        """Cancel all tasks and wait for them to end, including those that start while it waits.
 
-        Safe to call from one of them; that task and `spare` are not cancelled.
+        Safe to call from one of them; that task and `spare` are not cancelled. If the caller is
+        cancelled, this still waits for them, in bounded time.
         """
-        loop = asyncio.get_running_loop()
         spared = {asyncio.current_task(), spare}
+        cancelled: set[asyncio.Task[Any]] = set()
+        try:
+            await self._end_all(spared, cancelled)
+        except asyncio.CancelledError:
+            await finish(self._end_all(spared, cancelled))
+            raise
+
+    async def _end_all(
+        self, spared: set[asyncio.Task[Any] | None], cancelled: set[asyncio.Task[Any]]
+    ) -> None:
+        """Cancel the tasks and wait for them. Those in `cancelled` are only waited for: a second
+        cancellation would interrupt their clean-up."""
+        loop = asyncio.get_running_loop()
         give_up_at = loop.time() + CLOSE_TIMEOUT
         # A task that was cancelled from outside before its first step could not call `forget`.
         while others := {task for task in self._tasks - spared if not task.done()}:
@@ -84,8 +113,9 @@ class TaskOwner:
                 for task in others:
                     log.warning("%s does not end although it was cancelled", task.get_name())
                 return
-            for task in others:
+            for task in others - cancelled:
                 cancel_soon(task)
+            cancelled |= others
             await asyncio.wait(others, timeout=give_up_at - loop.time())
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -104,7 +134,8 @@ def cancel_soon(task: asyncio.Task[Any]) -> None:
 
 
 def was_cancelled() -> bool:
-    """Whether a `CancelledError` seen here is of this task, and not of something it awaited."""
+    """Return whether a `CancelledError` caught here is for this task, rather than for something it
+    awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -120,8 +151,7 @@ def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end even if the caller is cancelled meanwhile, then propagate the
-    cancellation.
+    """Await `work` to its end even if the caller is cancelled, then propagate the cancellation.
 
     For clean-up: an `await` in a `finally` block is interrupted by a second `cancel()`. The work
     itself must be bounded in time.
@@ -140,27 +170,133 @@ async def finish(work: Awaitable[T]) -> T:
     return task.result()
 
 
+@overload
+async def together(first: Awaitable[T], second: Awaitable[U], /) -> tuple[T, U]: ...
+
+
+@overload
+async def together(*work: Awaitable[T]) -> tuple[T, ...]: ...
+
+
+async def together(*work: Awaitable[Any]) -> tuple[Any, ...]:
+    """Run awaitables concurrently and return their results, in order.
+
+    If one fails, the others are cancelled and awaited, and its exception is raised;
+    `asyncio.gather` leaves the others running.
+    """
+    tasks = [asyncio.ensure_future(each) for each in work]  # noqa: TID251 - owned: ended below
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        running = [task for task in tasks if not task.done()]
+        if running:
+            for task in running:
+                task.cancel()
+            await finish(asyncio.wait(running, timeout=CLOSE_TIMEOUT))
+
+
+async def all_ended(*work: Awaitable[object]) -> None:
+    """Run clean-up work concurrently and await each to its end, even if the caller is cancelled or
+    one of them fails.
+
+    Then the first failure is raised.
+    """
+    results = await finish(asyncio.gather(*work, return_exceptions=True))
+    for failure in results:
+        if isinstance(failure, BaseException):
+            raise failure
+
+
 class Stopped(Exception):
     """Raised by work that noticed that its caller has gone. Never visible outside."""
 
 
 def check(stop: threading.Event) -> None:
-    """Long work must call this regularly, and before it does anything that cannot be undone."""
+    """Raise `Stopped` if the caller is gone.
+
+    Long work must call this regularly, and before it does anything that cannot be undone.
+    """
     if stop.is_set():
         raise Stopped
 
 
-async def in_thread(
-    path: str, work: Callable[[threading.Event], T], *, changes_disk: bool = False
-) -> T:
-    """The result of `work`, which gets an event that is set when the result is no longer wanted.
+class _DaemonThreads(Executor):
+    """Runs calls in daemon threads, which are created as needed and kept.
 
-    `path` and `changes_disk` are for the timeout error: the file it concerns, and whether the work
-    may have been done anyway.
+    The default executor of an event loop does not fit: the loop and the interpreter wait for its
+    threads without a limit, so a hung file system would keep the process from exiting.
     """
+
+    def __init__(self) -> None:
+        self.reset()
+        atexit.register(self.settle)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self) -> None:
+        """Start with no threads. Those of the parent do not exist after a fork."""
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._count = 0
+        self._open: set[Future[Any]] = set()
+
+    def settle(self) -> None:
+        """Wait for unfinished work, in bounded time."""
+        wait_for_futures(tuple(self._open), timeout=EXIT_TIMEOUT)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = fn(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        self._calls.put(call)
+        if not self._idle.acquire(blocking=False):
+            with self._lock:
+                if self._count < MAX_THREADS:
+                    self._count += 1
+                    threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        calls, idle = self._calls, self._idle
+        while True:
+            call = calls.get()
+            call()
+            # Otherwise the thread would keep the result until the next call.
+            del call
+            idle.release()
+
+
+_threads: Final = _DaemonThreads()
+
+
+async def in_thread(
+    path: str,
+    work: Callable[[threading.Event], T],
+    *,
+    changes_disk: bool = False,
+    timeout: float | None = None,
+) -> T:
+    """Run `work` in a thread and return its result. It gets an event that is set when the result is
+    no longer wanted.
+
+    `path` and `changes_disk` are for the error `FileFailed` after `timeout` seconds (normally
+    `ANSWER_TIMEOUT`): the file it concerns, and whether the work may have been done anyway.
+    """
+    timeout = ANSWER_TIMEOUT if timeout is None else timeout
     loop = asyncio.get_running_loop()
     stop = threading.Event()
-    future = loop.run_in_executor(None, work, stop)
+    future = loop.run_in_executor(_threads, work, stop)
     # Not `asyncio.wait`, which costs as much as reading a small file.
     waiter: asyncio.Future[None] = loop.create_future()
 
@@ -172,7 +308,7 @@ async def in_thread(
             waiter.set_result(None)
 
     future.add_done_callback(release)
-    timer = loop.call_later(ANSWER_TIMEOUT, release)
+    timer = loop.call_later(timeout, release)
     try:
         await waiter
     except asyncio.CancelledError:
@@ -184,7 +320,7 @@ async def in_thread(
     if future.done():
         return future.result()
     stop.set()
-    detail = f"the file system did not answer within {ANSWER_TIMEOUT:g} s"
+    detail = f"the file system did not answer within {timeout:g} s"
     error = FileFailed(path, detail, errno.ETIMEDOUT)
     error.may_have_run = changes_disk
     raise error

@@ -1,10 +1,10 @@
-"""A record of both directions of a connection, for debugging.
+"""Trace file of both directions of a connection, for debugging.
 
-Writes the trace file. Off by default; the environment variable ``DRAGOMAN_TRACE`` or an argument
-turns it on; when off it costs one comparison for each chunk. One line of JSON for each message:
-``t`` (seconds since the trace began), ``conn``, ``dir`` (``send`` or ``recv``) and ``msg``, or
-``text`` if a line was not JSON. Secrets are removed by `dragoman.redaction`, which holds a message
-back while its text may still become a secret.
+Off by default; the environment variable ``DRAGOMAN_TRACE`` or an argument turns it on. When off it
+costs one comparison per chunk. The file has one line of JSON per message: ``t`` (seconds since the
+trace began), ``conn``, ``dir`` (``send`` or ``recv``) and ``msg``, or ``text`` if a line was not
+JSON. Secrets are removed by `dragoman.redaction`, which holds a message back while its text may
+still become a secret.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def redact_with(redactor: Redactor) -> None:
 
 
 class TraceSink(Protocol):
-    """Receives both directions of a connection: its `trace` attribute, which may change at any
-    time."""
+    """Receives both directions of a connection. It is the connection's `trace` attribute, which may
+    change at any time."""
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
         """Record received events."""
@@ -49,11 +49,11 @@ class TraceSink(Protocol):
         """Record one line, in either direction: ``send`` or ``recv``."""
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
 
 
 def lines_of(events: Iterable[Event[Any]]) -> Iterator[bytes]:
-    """The lines of received events."""
+    """Yield the lines of received events."""
     for event in events:
         match event:
             case Overrun():
@@ -122,7 +122,7 @@ class Trace:
 
 
 def from_environment() -> Trace | None:
-    """The trace requested by the environment, if any."""
+    """Return the trace requested by the environment, if any."""
     path = os.environ.get(TRACE_VARIABLE)
     if not path:
         return None

@@ -1,1 +1,1 @@
-"""One prompt to one peer: context, connect, sessions, jobs, recording."""
+"""Send prompts to one peer: context, connection, sessions, jobs, recording."""

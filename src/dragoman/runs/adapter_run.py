@@ -1,4 +1,4 @@
-"""Run prompts through a peer's adapter: choose its role, call it, and report what went wrong.
+"""Run prompts through a peer's adapter: choose its role, call it, and report failures.
 
 A failure of the adapter's own code is an `AdapterFailed`; errors that the adapter raises about its
 peer are passed on unchanged. `AdapterPeer` makes an adapter look like a connected peer, for
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from dragoman.runs.run_values import RunRequest
 
 TOTAL_GRACE: Final = 5.0
-"""Seconds beyond the total budget of an assignment in which the adapter may report the timeout
-itself, with the peer's text so far. After that it is cancelled."""
+"""Seconds after the total budget of an assignment during which the adapter may still report the
+timeout itself, with the peer's text so far. Then it is cancelled."""
 
 log: Final = logging.getLogger("dragoman.adapters")
 
@@ -77,10 +77,10 @@ class AdapterWork:
 def adapter_work(
     peer: str, context: RunContext, *, role: str | None = None, prefer: str | None = None
 ) -> AdapterWork | None:
-    """The adapter of a peer and its role; None for a peer without one.
+    """Return the adapter of a peer and its role, or None for a peer without one.
 
-    `role` must be one that the adapter claims; `prefer` counts if it is one. Raises the error that
-    prevents loading the adapter, and what `choose_role` raises.
+    `role` must be one that the adapter claims; `prefer` is used only if the adapter claims it.
+    Raises the error that prevents loading the adapter, and what `choose_role` raises.
     """
     loaded = context.adapter(peer)
     if loaded is None:
@@ -97,7 +97,7 @@ def adapter_work(
 
 
 def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
-    """The role to work in: the wanted one, or else the first that the adapter claims.
+    """Return the role to work in: the wanted one, or else the first that the adapter claims.
 
     Raises `RoleNotClaimed`, or `UsageError` if it claims none. `source` names the adapter.
     """
@@ -128,10 +128,10 @@ async def dispatch(
     source: str,
     on_event: Notified | None = None,
 ) -> Result:
-    """Have an adapter do one piece of work.
+    """Let an adapter run one prompt.
 
     Raises `AdapterFailed` if its code fails or does not return a `Result`, `BudgetExceeded` if it
-    takes longer than the total budget of the assignment, and any `DragomanError` of its peer.
+    takes longer than the total budget of the assignment, and any `DragomanError` from its peer.
     """
     total = None if assignment.budgets is None else assignment.budgets.total
     limit = None if total is None else total + TOTAL_GRACE
@@ -197,7 +197,7 @@ class AdapterPeer(Peer):
         self.on_event = on_event
         self.workspace = request.workspace
         self.info = PeerInfo(name=request.peer)
-        # There is no connection of ours that could fail, and no broker behind it.
+        # We have no connection here that could fail, and there is no broker behind it.
         self.client = SimpleNamespace(connection=SimpleNamespace(failure=None), greeting=None)
         self.tasks = TaskOwner("the adapter")
 
@@ -212,7 +212,7 @@ class AdapterPeer(Peer):
             yield summary
 
     async def stop(self) -> bool:
-        """Cancel the adapter's running work. False if it does not end."""
+        """Cancel the adapter's running work. Returns False if it does not end."""
         await self.tasks.aclose()
         return not len(self.tasks)
 
@@ -324,7 +324,7 @@ class DispatchTurn(ConversationTurn):
             self.conclude(self._ended(Outcome.CANCELLED, "cancelled", None))
 
     def _happened(self, event: model.Event) -> None:
-        """The adapter reports an event of one of its sessions."""
+        """Called when the adapter reports an event of one of its sessions."""
         if self.state is TurnStage.ENDED:
             return
         peer = self._conversation.peer
@@ -346,7 +346,7 @@ class DispatchTurn(ConversationTurn):
 
 
 def _refuse_session(request: RunRequest) -> None:
-    """Raise `UsageError` for options that an adapter cannot take."""
+    """Raise `UsageError` for options that an adapter does not support."""
     what = f"{request.peer} is run by its Python adapter"
     if request.session is not None:
         raise UsageError(

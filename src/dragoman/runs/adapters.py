@@ -1,6 +1,6 @@
 """Load the adapter of a peer: its own Python code, or one built from its descriptor.
 
-Python code of a project runs only if the user trusted exactly these bytes. `dragoman.adapters` is
+A project's Python code runs only if the user trusted exactly these bytes. `dragoman.adapters` is
 the contract that an adapter implements.
 """
 
@@ -59,7 +59,7 @@ class DescribedAdapter:
 # -- adapters in Python
 
 BROKEN: Final = (Exception, SystemExit)
-"""Exceptions that an adapter's code may raise while it is loaded: any."""
+"""The exceptions to expect while an adapter's code is loaded: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class LoadedAdapter:
 
 
 def load(known: KnownPeer, config: Config) -> LoadedAdapter:
-    """The adapter of a peer with its source and roles. Raises `ConfigInvalid`."""
+    """Return the adapter of a peer with its source and roles. Raises `ConfigInvalid`."""
     adapter = load_adapter(known, config)
     return LoadedAdapter(adapter, adapter_source(known, config), tuple(adapter.ROLES_CLAIMED))
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
-    """The adapter of a peer: its own in Python, or the one built from its descriptor."""
+    """Return the adapter of a peer: its own in Python, or the one built from its descriptor."""
     descriptor = known.descriptor
     if descriptor.adapter is None:
         return DescribedAdapter(descriptor)
@@ -98,7 +98,7 @@ def load_adapter(known: KnownPeer, config: Config) -> Adapter:
 
 
 def adapter_source(known: KnownPeer, config: Config) -> str:
-    """The file or module of a peer's adapter, for messages."""
+    """Return the file or module of a peer's adapter, for messages."""
     value = str(known.descriptor.adapter)
     return str(adapter_file(value, known.folder or config.paths.config) or value)
 
@@ -111,7 +111,7 @@ def _invalid(known: KnownPeer, problem: str) -> ConfigInvalid:
 
 
 def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
-    """The bytes of an adapter's file, if they may run."""
+    """Return the bytes of an adapter's file if they may run. Raises `ConfigInvalid` otherwise."""
     if known.project:
         assert config.project_file is not None
         code = known.adapters.get(file)
@@ -122,7 +122,7 @@ def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
         if not Trust(config.paths).trusts_adapter(config.project_file, file, code):
             raise _invalid(
                 known,
-                f"{file} is not trusted, or has changed since: look at it, "
+                f"{file} is not trusted, or has changed since: review it, "
                 "then run `dragoman config trust`",
             )
         return code
@@ -150,8 +150,11 @@ def _run_file(file: Path, code: bytes, known: KnownPeer) -> ModuleType:
 
 
 def _import(name: str, known: KnownPeer, config: Config) -> ModuleType:
-    """An installed module. One in an untrusted directory is not imported, even if the directory
-    is on Python's path, as the working directory often is."""
+    """Import an installed module.
+
+    A module in an untrusted directory is not imported, even if the directory is on Python's path,
+    as the working directory often is.
+    """
     top = name.partition(".")[0]
     try:
         spec = importlib.util.find_spec(top) if top not in sys.modules else None
@@ -185,7 +188,7 @@ def _lies_in_project(spec: Any, config: Config) -> bool:
 
 
 def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
-    """The adapter in a module. A class or function is called with the descriptor."""
+    """Return the adapter defined in a module. A class or function is called with the descriptor."""
     try:
         value: Any = module
         for part in attribute.split(".") if attribute else ():

@@ -1,6 +1,6 @@
 """Handover brief: the last messages, open plan and changed files, for a peer that takes over.
 
-Built from a `conversation_summary`, without I/O. The size is limited: the newest messages go in
+Built from a `conversation_summary`, without I/O. The size is limited: the newest messages are added
 first, and long ones lose their middle.
 """
 
@@ -17,13 +17,14 @@ URI: Final = "dragoman:handover"
 """URI of a brief as embedded context."""
 
 MAX_SIZE: Final = 12_000
-"""Maximum characters of a brief: about three thousand tokens, which any model has room for."""
+"""Maximum length of a brief, in characters: about three thousand tokens, which any model has room
+for."""
 
 MAX_MESSAGES: Final = 6
 """Maximum number of turns in a brief, the newest ones."""
 
 MAX_MESSAGE_SIZE: Final = 1_500
-"""Maximum characters of one message. A result has its gist at both ends."""
+"""Maximum length of one message, in characters. The essence of a result is at both ends."""
 
 MAX_ENTRIES: Final = 20
 MAX_FILES: Final = 30
@@ -43,8 +44,10 @@ class Brief:
     """Number of turns that did not fit."""
 
     def block(self, can: Capabilities) -> Block:
-        """The brief as blocks of a prompt: as embedded context if the peer supports that. The
-        user's text stays a separate block."""
+        """Return the brief as a prompt block: as embedded context if the peer supports that.
+
+        The user's text stays a separate block.
+        """
         if can.embedded is False:
             return Text(self.text)
         return Resource(URI, text=self.text, mime_type="text/plain")
@@ -57,16 +60,17 @@ class Brief:
 
 
 def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
-    """The brief for a peer that takes over or returns; None if it knows everything.
+    """Return the brief for a peer that takes over or returns, or None if the peer has seen
+    everything.
 
-    Without a name the peer knows nothing.
+    A peer without a name has seen nothing.
     """
     missing = memory.unknown_to(peer)
     if not missing:
         return None
     plan = memory.open_plan[:MAX_ENTRIES]
     files = memory.files[-MAX_FILES:]
-    # At most half of it, so that the newest message always fits.
+    # At most half of the size, so that the newest message always fits.
     rest = shortened(_rest(plan, files), MAX_SIZE // 2)
     shown: list[str] = []
     room = MAX_SIZE - len(rest) - len(_HEAD) - len(_FOOT)
@@ -88,6 +92,14 @@ _HEAD: Final = (
 _FOOT: Final = "\n[End of the handover]\n"
 
 
+def without_brief(prompt: str) -> str:
+    """Return the user's own part of a prompt that may begin with a brief, for lists."""
+    if not prompt.startswith(_HEAD):
+        return prompt
+    _, found, rest = prompt.partition(_FOOT)
+    return rest.strip() if found else prompt
+
+
 def _turn(turn: SummaryTurn) -> str:
     answer = shortened(turn.text.strip(), MAX_MESSAGE_SIZE) or "(no words)"
     prompt = shortened(turn.prompt.strip(), MAX_MESSAGE_SIZE)
@@ -105,7 +117,7 @@ def _rest(plan: Sequence[PlanEntry], files: Sequence[str]) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """A text shortened to this many characters, without its middle."""
+    """Return a text shortened to this many characters, without its middle."""
     if len(text) <= size:
         return text
     half = (size - len(_CUT)) // 2

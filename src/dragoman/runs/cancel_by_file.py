@@ -1,7 +1,8 @@
-"""Cancel one job of another process by a note file that the process polls for.
+"""Cancel a job in another process with a note file that the process polls for.
 
-For servers that run many jobs in one process, where a signal would stop all of them. The note is
-named after the job, in the state directory. Jobs in a broker are cancelled on its socket instead.
+Used for servers that run many jobs in one process, where a signal would stop all of them. The note
+is named after the job, in the state directory. Jobs in a broker are cancelled through its socket
+instead.
 """
 
 from __future__ import annotations
@@ -23,29 +24,30 @@ FOLDER: Final = "stop"
 """Directory of the notes, below the state directory."""
 
 MARK: Final = "notes"
-"""Key in a process description: the process polls for notes."""
+"""Key in a process description which says that the process polls for notes."""
 
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two polls: short enough that a waiting person does not notice it."""
 
 TAKE_TIMEOUT: Final = 5.0
-"""Seconds for a note to be taken: many polls, even of a very busy process."""
+"""Seconds for a note to be taken: many polls, even by a very busy process."""
 
 
 def note_reader() -> dict[str, Any]:
-    """The description of this process, with polling for notes."""
+    """Return a description of this process that says it polls for notes."""
     return {**dataclasses.asdict(own_identity()), MARK: True}
 
 
 def reads_notes(runner: Mapping[str, Any]) -> bool:
-    """Whether the process that runs a job polls for notes."""
+    """Return whether the process that runs a job polls for notes."""
     return runner.get(MARK) is True
 
 
 async def leave_note(job: str, paths: Paths) -> bool:
-    """Request the end of a job. False if the note was not taken in time; it is removed then.
+    """Ask for a job to be stopped.
 
-    Raises `OSError` if it cannot be written.
+    Returns False if the note was not taken in time, and removes it. Raises `OSError` if it cannot
+    be written.
     """
     note = _place(job, paths)
     make_private(note.parent)

@@ -31,10 +31,10 @@ MAX_ENTRIES: Final = 50_000
 have."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
-"""Up to this size the contents of a file are hashed, so that a mere touch is not a change."""
+"""Maximum size of a file whose contents are hashed, so that a mere touch is not a change."""
 
 HASHED_SIZE: Final = 64 * 1024 * 1024
-"""Total bytes to read; a file beyond that is compared by size and times."""
+"""Total number of bytes to read; files beyond that are compared by size and times."""
 
 CHECK_INTERVAL: Final = 512
 """Number of files between two checks of the stop event."""
@@ -46,7 +46,7 @@ class FileState(Struct, frozen=True, gc=False):
     mode: int
     size: int
     modified_at: int
-    """In nanoseconds, from the file system."""
+    """Modification time in nanoseconds, from the file system."""
     changed_at: int
     """The inode change time, which no program can set."""
     inode: int
@@ -69,9 +69,9 @@ def walk(
     max_entries: int = MAX_ENTRIES,
     hashed_size: int = HASHED_SIZE,
 ) -> FileStates:
-    """Record every file below `folder`, or below those of its entries that are named.
+    """Record every file below `folder`, or below the named entries of it.
 
-    Blocking; `stop` ends it. `.git` is left out: it changes with every git command.
+    Blocking; `stop` ends it. `.git` is left out because it changes with every git command.
     """
     found: dict[str, FileState] = {}
     complete = True
@@ -114,7 +114,10 @@ def walk(
 
 
 def same(before: FileState, after: FileState) -> bool:
-    """Whether a file is unchanged: a new time on the same contents does not count."""
+    """Return whether a file is unchanged.
+
+    A new time with the same contents does not count as a change.
+    """
     if before == after:
         return True
     if before.mode != after.mode or before.size != after.size:
@@ -128,7 +131,7 @@ def _digest(path: str, info: os.stat_result) -> bytes:
             return os.fsencode(os.readlink(path))
         if not stat.S_ISREG(info.st_mode):
             return b""
-        # If it has become a FIFO since lstat, opening it returns at once.
+        # If the file has become a FIFO since lstat, opening it returns at once.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
         with os.fdopen(fd, "rb") as file:
@@ -138,15 +141,15 @@ def _digest(path: str, info: os.stat_result) -> bytes:
 
 
 MAX_FILES: Final = 8_000
-"""Maximum number of files checked, those near the root first: 0.2 s at most. Deeper ones are
-skipped."""
+"""Maximum number of files to check, which takes at most 0.2 s. Files near the root come first,
+deeper ones are skipped."""
 
 MAX_NAMED: Final = 50
 """Maximum number of changed files listed. git checks each of them for being ignored."""
 
 
 class ChangeWatch(Struct, frozen=True, kw_only=True):
-    """A workspace before a turn."""
+    """The state of a workspace before a turn."""
 
     folder: str
     marks: FileStates
@@ -157,7 +160,8 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         return cls(folder=folder, marks=await _walk(folder))
 
     async def changed(self) -> tuple[str, ...]:
-        """The files that differ now, relative to the workspace, without those that git ignores."""
+        """Return the files that have changed since, relative to the workspace and without those
+        that git ignores."""
         before, after = self.marks, await _walk(self.folder)
         found = [
             name
@@ -185,7 +189,7 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
 
 
 class ViolationWatch(Struct, frozen=True, kw_only=True):
-    """A workspace before a turn, and the answers to the requests before it."""
+    """The state of a workspace before a turn, and the answers to the requests before it."""
 
     before: ChangeWatch
     approver: Approver
@@ -200,7 +204,7 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
         return cls(before=before, approver=approver, workspace=workspace, ruled=ruled)
 
     async def violations(self) -> tuple[str, ...]:
-        """The files that changed although no request to change them was granted."""
+        """Return the files that changed although no request to change them was granted."""
         rulings = self.approver.rulings
         return unapproved(
             await self.before.changed(),
@@ -211,7 +215,7 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:
-    """The files without those that this process has open, such as its output or a trace."""
+    """Return the files without those that this process has open, such as its output or a trace."""
     own = {(info.st_dev, info.st_ino) for info in _open_files()}
     found = []
     for name in names:
@@ -243,7 +247,7 @@ def _differs(name: str, before: FileStates, after: FileStates) -> bool:
     old, new = before.files.get(name), after.files.get(name)
     if old is not None and new is not None:
         return not same(old, new)
-    # It may be beyond the limit of the walk.
+    # The file may be beyond the limit of the walk.
     return after.complete if new is None else before.complete
 
 

@@ -43,6 +43,7 @@ def connect(
     *,
     workspace: str | os.PathLike[str] = ".",
     warm: bool | None = None,
+    host: str | None = None,
     dialect: str = "auto",
     permit: Permit = deny_all,
     guard: Permit | None = None,
@@ -65,18 +66,20 @@ def connect(
 ) -> Entering[Peer]:
     """Start an agent or connect to one; the connection ends with the block.
 
-    `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
-    (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line ends
-    with the block. A named peer is reached through a broker that keeps it alive for the next call,
-    and the options below override its descriptor and the settings.
+    `target` is the name of a peer such as ``"gemini"``, the arguments of a command line, or an
+    address (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line
+    ends with the block. A named peer is reached through a broker that keeps it alive for the next
+    call, and the options below override its descriptor and the settings.
 
     Options:
 
     workspace (default "."): the directory in which the agent works.
     warm (default None): whether a named peer is reached through a broker. None: as the
         settings say. False: it is started for this block alone.
-    dialect (default "auto"): the dialect to speak, such as "acp" or "codex". "auto": the one of
-        the peer's descriptor, or else it is detected.
+    host (default None): the name of another machine in the settings, reached by SSH. The peer, its
+        broker and the workspace are there; "." is the workspace in the settings of the host.
+    dialect (default "auto"): the dialect to speak, such as "acp" or "codex". "auto": the one in
+        the peer's descriptor; without one, it is detected.
     permit (default deny_all): function that decides about permissions. deny_all refuses them.
     guard (default None): function that decides about files and commands that the agent reads,
         writes and runs through us. None: files are read; `permit` is asked before a file is
@@ -87,7 +90,7 @@ def connect(
     budgets (default None): the timeouts, as `Budgets`. None: as the settings and the
         peer's descriptor say, or else `Budgets()`.
     env (default None): variables to set for the agent's program, besides a small base environment.
-    inherit (default ()): names of our variables that the agent's program may see too.
+    inherit (default ()): names of variables of this process that the agent's program also gets.
     on_event (default None): function that is called with every event of the connection.
     on_stderr (default None): function that is called with what the agent's program writes to its
         stderr.
@@ -126,20 +129,23 @@ def connect(
         max_line_size=max_line_size,
         details=details,
     )
-    _require(target, workspace, options)
-    return Entering(_connected(target, options, workspace=workspace, warm=warm), _USE)
+    _require(target, workspace, options, host)
+    opening = _connected(target, options, workspace=workspace, warm=warm, host=host)
+    return Entering(opening, _USE)
 
 
-def _require(target: object, workspace: object, options: ConnectOptions) -> None:
+def _require(target: object, workspace: object, options: ConnectOptions, host: str | None) -> None:
     """Raise `UsageError` for an invalid target or option."""
     if not isinstance(target, str):
         require_words(target)
     elif any(mark in target for mark in " \t\n") and not is_address(target.split()[0]):
         raise UsageError(
-            f"{target!r} looks like a command line: pass it as a list of words, "
+            f"{target!r} looks like a command line: pass it as a list of strings, "
             f"such as {target.split()!r}"
         )
-    require_folder(workspace)
+    if host is None:
+        # Otherwise it is a directory on that machine.
+        require_folder(workspace)
     require_options(options)
 
 
@@ -150,7 +156,18 @@ async def _connected(
     *,
     workspace: str | os.PathLike[str],
     warm: bool | None,
+    host: str | None,
 ) -> AsyncIterator[Peer]:
+    if host is not None:
+        if not isinstance(target, str) or is_address(target) or warm is False:
+            raise UsageError(
+                "with `host`, give the name of a peer on that host; it runs in a broker"
+            )
+        from dragoman.runs.open_on_host import open_on_host
+
+        async with open_on_host(target, options, host=host, workspace=workspace) as peer:
+            yield peer
+        return
     if not isinstance(target, str) or is_address(target):
         if warm:
             raise UsageError("only a peer with a name has a broker: leave out `warm`")
@@ -167,7 +184,8 @@ async def _connected(
 def _with_options_of(
     model: Callable[P, object],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a function the signature of another one, and the description of its options."""
+    """Decorator: give a function the signature of another one, and the description of its
+    options."""
 
     def adopt(function: Callable[..., T]) -> Callable[P, T]:
         signature = inspect.signature(model)
@@ -188,9 +206,10 @@ def connect_sync(
     *,
     workspace: str | os.PathLike[str] = ".",
     warm: bool | None = None,
+    host: str | None = None,
     **options: Any,
 ) -> EnteringSync[BlockingPeer]:
-    """`dragoman.connect` for programs without an event loop; it takes the same options.
+    """`dragoman.connect` for programs without an event loop, with the same options.
 
     A plain `permit` or `inquire` function runs in a separate thread and may block, for example to
     ask a person.
@@ -200,13 +219,13 @@ def connect_sync(
     if unknown := options.keys() - set(ConnectOptions.__struct_fields__):
         raise TypeError(f"connect_sync() got an unexpected keyword argument {min(unknown)!r}")
     given = ConnectOptions(**options)
-    _require(target, workspace, given)
-    open = partial(_connected, target, workspace=workspace, warm=warm)
+    _require(target, workspace, given, host)
+    open = partial(_connected, target, workspace=workspace, warm=warm, host=host)
     return EnteringSync(sync.connect_sync(open, given), _USE_SYNC)
 
 
 def is_address(target: str) -> bool:
-    """Whether a text is an address, or meant to be one, and not a name."""
+    """Return whether a text is an address, or meant as one, rather than a name."""
     return ":" in target or "/" in target or not target
 
 

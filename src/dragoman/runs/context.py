@@ -1,7 +1,8 @@
 """Load the context of a directory: settings, paths, catalogue, agent files.
 
-Surfaces use `load_context`, so all of them see the same. It does not raise for invalid files;
-`RunContext.troubles` lists what is wrong with them.
+All surfaces use `load_context`, so they all see the same context. It does not raise for invalid
+files; `RunContext.troubles` lists what is wrong with them. `default_peer` chooses the peer if none
+is named.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from dragoman.catalogue import Catalogue, load_catalogue
 from dragoman.catalogue.card import CARDS, CardStore
 from dragoman.config import Config, Paths, find_paths, load_config
-from dragoman.errors import ConfigInvalid, DragomanError
+from dragoman.config.schema import ON_HOST
+from dragoman.errors import ConfigInvalid, DragomanError, StoreError, UsageError
 
 if TYPE_CHECKING:
     # Most commands do not use agent files, and the YAML parser is slow to load.
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.runs.adapters import LoadedAdapter
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
-"""Ships with dragoman, calls no model and only reads, so it need not be enabled."""
+"""The peer that need not be enabled: it ships with dragoman, calls no model and only reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class RunContext:
     """The loaded Python adapters, or their errors."""
 
     def adapter(self, peer: str) -> LoadedAdapter | None:
-        """The Python adapter of a peer; None if its descriptor names none. It is loaded once.
+        """Return the Python adapter of a peer, or None if its descriptor names none. It is loaded
+        once.
 
         Raises `ConfigInvalid` if it is missing, not trusted or does not load.
         """
@@ -61,7 +64,8 @@ class RunContext:
         return found
 
     def adapter_problem(self, peer: str) -> str:
-        """Why the Python adapter of a peer cannot be used; empty if it can or there is none."""
+        """Return why the Python adapter of a peer cannot be used, or an empty string if it can or
+        there is none."""
         try:
             self.adapter(peer)
         except ConfigInvalid as error:
@@ -69,10 +73,10 @@ class RunContext:
         return ""
 
     def role_catalogue(self) -> Catalogue:
-        """The catalogue with the effective roles of peers: for a peer with a Python adapter those
-        of the adapter, unless the settings override them.
+        """Return the catalogue with the effective roles of peers: a Python adapter's own roles,
+        unless the settings override them.
 
-        Loads the adapters of enabled peers. An unusable one changes nothing.
+        Loads the adapters of enabled peers. An unusable adapter changes nothing.
         """
         claimed: dict[str, tuple[str, ...]] = {}
         settings = self.config.settings
@@ -88,11 +92,11 @@ class RunContext:
         return self.config.project or self.cwd
 
     def agent_files(self) -> list[Path]:
-        """Every agent file of the project."""
+        """Return every agent file of the project."""
         return self.find_agent_files(())
 
     def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
-        """The agent files that a user names; all of them if none is named."""
+        """Return the agent files that a user names; all of them if none is named."""
         from dragoman.catalogue.agent_files import find_files
 
         return find_files(
@@ -103,15 +107,15 @@ class RunContext:
         )
 
     def cards(self) -> CardStore:
-        """The cards measured on this machine."""
+        """Return the cards measured on this machine."""
         return CardStore(self.paths.data / CARDS)
 
     def is_enabled(self, peer: str) -> bool:
-        """Whether routing and delegation may use a peer."""
+        """Return whether routing and delegation may use a peer."""
         return peer in ALWAYS_ENABLED or peer in self.config.settings.enabled_peers
 
     def troubles(self) -> list[Problem]:
-        """All problems of settings, descriptors and agent files."""
+        """Return all problems in settings, descriptors and agent files."""
         from dragoman.catalogue.agent_files import Problem, validate
 
         broken = [*self.config.problems, *self.catalogue.problems]
@@ -124,7 +128,7 @@ class RunContext:
         ]
 
     def again(self) -> RunContext:
-        """The same directory, loaded again."""
+        """Return the context of the same directory, loaded again."""
         return load_context(self.cwd, environ=self.environ)
 
 
@@ -149,7 +153,8 @@ def _told(key: str, problem: str) -> str:
 def redacted_stderr(
     error: DragomanError | None, *, peer: str, place: RunContext, workspace: Path
 ) -> str:
-    """The end of a peer's stderr that an error carries, redacted; empty if there is none."""
+    """Return the end of a peer's stderr contained in an error, redacted, or an empty string if
+    there is none."""
     from dragoman.client.results import stderr_of
     from dragoman.config.secrets import redactor
 
@@ -159,3 +164,43 @@ def redacted_stderr(
     credentials = place.catalogue.get(peer).credentials.env if peer in place.catalogue else ()
     handed = place.config.settings.for_peer(peer).env
     return redactor(credentials, place.environ, handed=handed, workspace=workspace).text(tail)
+
+
+# -- the default peer
+
+
+def default_peer(
+    config: Config, catalogue: Catalogue, paths: Paths, *, word: str | None = None
+) -> tuple[str, str]:
+    """Return the peer to use if none is named, and the reason for it: the `default_peer` setting,
+    the only enabled peer, or the one used last. `word` was given instead of a peer's name and is
+    not one.
+
+    Raises `UsageError` if there is none.
+    """
+    settings = config.settings
+    if settings.default_peer:
+        return settings.default_peer, "default_peer"
+    enabled = [name for name in settings.enabled_peers if ON_HOST not in name]
+    if len(enabled) == 1:
+        return enabled[0], "the only enabled peer"
+    if (last := _last_used(paths)) in catalogue.names:
+        return last, "the last one used"
+    wrong = f"{word!r} is not a peer: " if word is not None and len(word.split()) == 1 else ""
+    raise UsageError(
+        f"{wrong}name a peer, or set a default: `dragoman peers` lists the peers, "
+        "`dragoman config set default_peer NAME` sets it"
+    )
+
+
+def _last_used(paths: Paths) -> str:
+    """Return the peer of the latest job, or an empty string if there is none or it cannot be
+    read."""
+    # Not at the top: most commands name a peer.
+    from dragoman.store.open import open_store
+
+    try:
+        with open_store(read_only=True, paths=paths) as store:
+            return next((job.peer for job in store.jobs(limit=1)), "")
+    except StoreError:
+        return ""

@@ -16,13 +16,13 @@ from dragoman.events.parts import PlanEntry, Text
 from dragoman.events.words import PlanStatus, Role, ToolKind
 
 MAX_TURNS: Final = 64
-"""Number of turns remembered; a brief contains far fewer."""
+"""Maximum number of turns remembered; a brief contains far fewer."""
 
 MAX_TEXT_SIZE: Final = 16 * 1024
-"""Characters remembered of one message: its end, where the result is."""
+"""Maximum number of characters of one message to remember: its end, where the result is."""
 
 MAX_FILES: Final = 256
-"""Number of files remembered, those touched last."""
+"""Maximum number of files remembered: those touched last."""
 
 _TOUCHING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 _OVER: Final = frozenset({PlanStatus.COMPLETED, PlanStatus.CANCELLED})
@@ -57,7 +57,7 @@ class ConversationSummary:
     # -- input
 
     def began(self, prompt: str, by: str) -> None:
-        """A turn starts: the prompted peer has now seen everything before it."""
+        """Record the start of a turn. The prompted peer has now seen everything before it."""
         self.turns.append(SummaryTurn(prompt[-MAX_TEXT_SIZE:], by))
         del self.turns[:-MAX_TURNS]
         self.count += 1
@@ -65,12 +65,12 @@ class ConversationSummary:
         self._known[by] = self.count
 
     def said(self, text: str) -> None:
-        """Text of the prompted peer."""
+        """Record text from the prompted peer."""
         if self.turns:
             self.turns[-1].pieces.append(text)
 
     def event(self, event: model.Event) -> None:
-        """An event of the turn."""
+        """Record an event of the turn."""
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text):
                 self.said(text)
@@ -95,7 +95,7 @@ class ConversationSummary:
             self.touched(*(place.path for place in event.locations or ()))
 
     def touched(self, *paths: str) -> None:
-        """Files were changed, or were about to be."""
+        """Record files that were changed, or were about to be."""
         for path in paths:
             if path:
                 self._files.pop(path, None)
@@ -104,7 +104,7 @@ class ConversationSummary:
             del self._files[next(iter(self._files))]
 
     def forgot(self, peer: str) -> None:
-        """A peer has lost its context."""
+        """Record that a peer has lost its context."""
         self._known.pop(peer, None)
 
     # -- output
@@ -120,7 +120,7 @@ class ConversationSummary:
         return tuple(entry for entry in self.plan if entry.status not in _OVER)
 
     def unknown_to(self, peer: str | None) -> list[SummaryTurn]:
-        """The turns that a peer has not seen; for None all of them."""
+        """Return the turns that a peer has not seen, or all of them for None."""
         known = 0 if peer is None else self._known.get(peer, 0)
         missing = self.count - known
         return self.turns[-missing:] if missing else []

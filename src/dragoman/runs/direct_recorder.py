@@ -1,8 +1,8 @@
-"""Record a run without a broker: hand its session, job and events to the store's recorder.
+"""Record a run without a broker: pass its session, job and events to the store's recorder.
 
 `store.recorder` redacts, numbers and writes, as for a broker. Here the events of the run become
-lines: updates of ACP peers as they came, events of other dialects translated
-(`gateway.events_to_acp`). Replayed events are skipped, because they are stored already. The session
+lines: updates of ACP peers unchanged, events of other dialects translated
+(`gateway.events_to_acp`). Replayed events are skipped, because they are already stored. The session
 is stored with its first prompt, and closed at the end unless it is kept open. A failing store is
 reported once and stops nothing.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,18 +23,18 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman.client.results import failure_record, usage_record
 from dragoman.dialects.acp.v1 import codec, methods, updates
-from dragoman.errors import DragomanError, StoreError
+from dragoman.errors import DragomanError, FileFailed, StoreError
 from dragoman.events import model
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.paths import find_paths
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.cancel_by_file import note_reader, obey_note
 from dragoman.runs.sessions import RESTORED
 from dragoman.store.open import open_store
 from dragoman.store.recorder import STORED_TIMEOUT, JobAnswer, StoreRecorder, permission_note
-from dragoman.store.records import JobRecord, SessionRecord, counted, root_of
+from dragoman.store.records import JobRecord, SessionRecord, counted, new_session_key, root_of
 from dragoman.transports.process.identity import own_identity
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
     from dragoman.runs.sessions import OpenedSession
     from dragoman.store import Store, StoreWriter
 
+log: Final = logging.getLogger("dragoman.runs")
+
 SAVE_SIZE: Final = 256 * 1024
-"""Maximum bytes of lines that wait for the next flush. A fast agent sends 20 MB until then."""
+"""Maximum number of bytes buffered before a flush. A fast agent sends 20 MB between two flushes."""
 
 MAX_EARLY: Final = 256
-"""Maximum number of events kept before the first prompt: an agent sends some when its session
+"""Maximum number of events to keep before the first prompt: an agent sends some when its session
 opens."""
 
 ACP: Final = "acp"
@@ -56,6 +59,14 @@ UPDATE: Final = f"{methods.SESSION_UPDATE.name}:"
 
 class _Message(Struct):
     params: Raw = Raw()
+
+
+class _Opened(Struct, frozen=True, kw_only=True):
+    """The recorded fields of an open session."""
+
+    key: str
+    session_id: str
+    context: str
 
 
 class DirectRecorder:
@@ -81,9 +92,9 @@ class DirectRecorder:
         self._recorder: StoreRecorder | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[model.Event] = []
-        self._opened: OpenedSession | None = None
+        self._opened: _Opened | None = None
         self._record: SessionRecord | None = None
-        """The stored session that is continued; later the one that is recorded."""
+        """The stored session to continue; later the one being recorded."""
         self._name: str | None = None
         self._keep_open = False
         self._translator = AcpTranslator()
@@ -97,7 +108,7 @@ class DirectRecorder:
         self._answer: JobAnswer | None = None
         """The text of the job."""
         self._size = 0
-        """Bytes of the lines waiting to be handed over."""
+        """Size in bytes of the lines waiting to be handed over."""
         self._in_turn = False
         """Whether the peer's output belongs to the job."""
 
@@ -109,26 +120,32 @@ class DirectRecorder:
         name: str | None,
         keep_open: bool = False,
     ) -> None:
-        """The session is open: a new one, or the stored one in `record`."""
-        self._opened = opened
+        """Called when the session is open: a new one, or the stored one in `record`."""
+        self._opened = _Opened(
+            key=opened.key, session_id=opened.conversation.id, context=opened.context
+        )
         self._record = record
         self._name = name
         self._keep_open = keep_open
 
+    def opened_elsewhere(self, session_id: str) -> None:
+        """Called when a peer on another machine works: its events are recorded here."""
+        self._opened = _Opened(key=new_session_key(), session_id=session_id, context="")
+
     def event(self, event: model.Event) -> None:
-        """Something happened."""
+        """Record an event."""
         if self._recorder is not None:
             self._take(self._recorder, event)
         elif self._store is not None and len(self._early) < MAX_EARLY:
             self._early.append(event)
 
     def began(self, job: str, blocks: Sequence[Block]) -> None:
-        """A prompt is about to be sent, as this job."""
+        """Called before a prompt is sent as this job."""
         self.begin()
         recorder, session = self._recorder, self._record
         if recorder is None or session is None:
             return
-        # Earlier output of the peer does not answer this prompt.
+        # Earlier output of the peer is not an answer to this prompt.
         self._save(end=True)
         now = time.time()
         stop = self._on_stop
@@ -153,7 +170,7 @@ class DirectRecorder:
             self._watching = self._tasks.start(note, f"watch for a stop request for {job}")
 
     def begin(self) -> None:
-        """Store the session now; otherwise the first prompt does that."""
+        """Store the session now. Otherwise the first prompt does that."""
         if self._recorder is None and self._store is not None and self._opened is not None:
             self._recorder = self._begin(self._store, self._opened)
             early, self._early = self._early, []
@@ -161,7 +178,7 @@ class DirectRecorder:
                 self._take(self._recorder, event)
 
     def ended(self, result: Result) -> None:
-        """The turn has ended with this result."""
+        """Called when the turn has ended with this result."""
         failure = result.failure
         self._end(
             outcome=result.outcome.value,
@@ -200,14 +217,22 @@ class DirectRecorder:
         self._store = None
         if store is not None and (writer is None or writer.is_open):
             store.close()
-            from dragoman.store.daily_retention import retain
+            from dragoman.store.daily_retention import RETENTION_TIMEOUT, retain
 
             paths = self._paths or find_paths()
-            await asyncio.to_thread(retain, paths.state, paths.config)
+            try:
+                await in_thread(
+                    str(paths.state),
+                    lambda _: retain(paths.state, paths.config),
+                    changes_disk=True,
+                    timeout=RETENTION_TIMEOUT,
+                )
+            except FileFailed as error:
+                log.warning("retention has not ended: %s", error)
 
     # -- the session
 
-    def _begin(self, store: Store, opened: OpenedSession) -> StoreRecorder:
+    def _begin(self, store: Store, opened: _Opened) -> StoreRecorder:
         recorder = StoreRecorder(store.redact, on_beat=self._save)
         recorder.start(store, on_trouble=self._trouble, on_recovery=self._recovered)
         before = self._record
@@ -223,7 +248,7 @@ class DirectRecorder:
                 peer=self._peer,
                 root=str(root_of(self._workspace)),
                 name=self._name,
-                peer_session_id=opened.conversation.id,
+                peer_session_id=opened.session_id,
                 cwd=str(self._workspace),
                 created_at=now,
                 updated_at=now,
@@ -255,8 +280,8 @@ class DirectRecorder:
                 recorder.settings(key, **{name: v for name, v in told.items() if v is not UNSET})
             case model.PermissionAsked():
                 self._asked[event.request_id] = event
-                # Stored first: the request stays known whatever is decided, and whatever crashes
-                # because of it.
+                # Stored first, so that the request is known whatever is decided and whatever
+                # crashes because of it.
                 self._save()
                 recorder.hasten()
             case model.PermissionAnswered():
@@ -281,7 +306,10 @@ class DirectRecorder:
         ]
 
     def _save(self, *, end: bool = False) -> None:
-        """Hand over the waiting lines; at the `end` of a turn also those that were held back."""
+        """Hand over the waiting lines.
+
+        At the `end` of a turn, include those that were held back.
+        """
         if self._recorder is None or self._record is None or not (self._lines or end):
             return
         lines, self._lines, self._size = self._lines, [], 0
@@ -290,14 +318,14 @@ class DirectRecorder:
         self._recorder.add(self._record.key, first, lines, answer, end=end)
 
     def _end_turn(self) -> None:
-        """Later output of the peer is not part of the turn."""
+        """End the turn: later output of the peer is not part of it."""
         if self._in_turn and self._job is not None:
             self._save(end=True)
             self._in_turn = False
             self._job = msgspec.structs.replace(self._job, next_event=self._next_event)
 
     def _end(self, *, outcome: str, text: str, **fields: Any) -> None:
-        """The running job, if any, has ended. `text` is for a job whose lines do not contain it."""
+        """Record the end of the running job, if any. `text` is stored if no answer was recorded."""
         if self._watching is not None:
             self._watching.cancel()
         self._end_turn()
@@ -335,10 +363,10 @@ def keeper_for(
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> DirectRecorder:
-    """A recorder for a peer without a broker. `credentials` names variables whose values are
-    never stored, and `handed` those that the user passes to the agent (`open_store`);
-    `on_trouble` is called with a message about what is not stored and why. `on_stop` is called
-    when the running job is cancelled; without it the whole process is interrupted."""
+    """Return a recorder for a peer without a broker. `credentials` names variables whose values are
+    never stored, and `handed` those that the user passes to the agent (`open_store`). `on_trouble`
+    is called with a message that says what is not stored and why. `on_stop` is called when the
+    running job is cancelled; without it the whole process is interrupted."""
     store: Store | None = None
     try:
         store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)
@@ -357,7 +385,7 @@ def keeper_for(
 
 
 def _text_of(blocks: Sequence[Block]) -> str:
-    """A prompt as text; other blocks are named."""
+    """Return a prompt as text, with the names of other blocks."""
     return "\n".join(
         block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
         for block in blocks

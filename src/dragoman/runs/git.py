@@ -20,17 +20,19 @@ from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.query import ProgramOutput, run_program
 
 GIT_TIMEOUT: Final = 60.0
-"""Timeout in seconds of one command. 100,000 files take a few; a dead network mount must not
-keep the user waiting for ever."""
+"""Timeout in seconds of one command. 100,000 files take a few seconds; a dead network mount must
+not keep the user waiting forever."""
 
 CHECKOUT_TIMEOUT: Final = 300.0
 """Timeout in seconds of a command that writes a whole checkout."""
 
 OUTPUT_SIZE: Final = 256 * 1024 * 1024
-"""Maximum bytes of output: a list of more than a million files, or a patch too large to read."""
+"""Maximum size of output, in bytes: a list of more than a million files, or a patch too large to
+read."""
 
 COMPLAINT_SIZE: Final = 256 * 1024
-"""Maximum bytes of stderr: each file that a patch does not fit has a line."""
+"""Maximum number of bytes of stderr to read. It has a line for each file that a patch does not
+apply to."""
 
 LINKS_AT_ONCE: Final = 500
 """Maximum number of paths on one command line."""
@@ -49,7 +51,7 @@ SAFE: Final = (
     "-c", "credential.helper=", "-c", "core.askPass=", "-c", "core.sshCommand=false",
     "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=true", "-c", "maintenance.auto=false",
 )  # fmt: skip
-"""Start of every command line."""
+"""The beginning of every command line."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -82,21 +84,21 @@ SWITCHES: Final = ("clean", "smudge", "process", "required")
 """All settings of a filter."""
 
 HOOK_OFF: Final = (("enabled", "false"), ("event", ""))
-"""Setting that disables a hook of the configuration. git 2.54 and newer run those as well,
+"""Settings that disable a hook defined in the configuration. git 2.54 and newer run such hooks
 wherever `core.hooksPath` points, and each has to be disabled by name."""
 
 FILTER_FAILURE: Final = re.compile(
     r"(?:clean filter '(.*)'|smudge filter (.*)) failed$", re.MULTILINE
 )
-"""git's message when a filter that a file requires did not run."""
+"""Matches git's message when a filter that a file requires did not run."""
 
 FILTER_DIED: Final = "the remote end hung up unexpectedly"
 """git's message if a filter process ends while git waits for its first response. No command
 here talks to any other process."""
 
 _BROKEN: Final = (
-    "of your git configuration does not work ({}). Install the program that it runs, or take it "
-    "out of the configuration"
+    "of your git configuration does not work ({}). Install the program that it runs, or remove "
+    "it from the configuration"
 )
 
 
@@ -155,7 +157,7 @@ async def demand(
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> ProgramOutput:
-    """Run git. Raises `IsolationFailed` if it fails."""
+    """Run git. Raises `IsolationFailed` if git fails."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
         doing = f"`git {args[0]}` in {cwd}"
@@ -168,7 +170,7 @@ async def demand(
 def filter_failure(
     answer: ProgramOutput, doing: str, env: Mapping[str, str]
 ) -> FilterFailed | None:
-    """The error for a filter that a file needs and that did not run; None for another failure."""
+    """Return the error for a required filter that did not run, or None for another failure."""
     found = FILTER_FAILURE.search(answer.errors)
     if found is None:
         if FILTER_DIED not in answer.errors:
@@ -189,7 +191,7 @@ def filter_failure(
 
 
 def describe(answer: ProgramOutput, timeout: float = GIT_TIMEOUT) -> str:
-    """The failure in one line."""
+    """Describe the failure in one line."""
     if answer.cut:
         return f"it did not end within {timeout:g} s or printed too much"
     lines = [line for line in answer.errors.splitlines() if line.strip()]
@@ -200,7 +202,8 @@ def describe(answer: ProgramOutput, timeout: float = GIT_TIMEOUT) -> str:
 
 
 def _refused(env: Mapping[str, str]) -> set[str]:
-    """The filters that an environment of `own_filters` refuses: their process is empty."""
+    """Return the filters that an `own_filters` environment refuses, which are those with an empty
+    process."""
     count = int(env.get(CONFIG_COUNT, "0"))
     empty = [
         env[f"GIT_CONFIG_KEY_{at}"] for at in range(count) if not env[f"GIT_CONFIG_VALUE_{at}"]
@@ -209,7 +212,7 @@ def _refused(env: Mapping[str, str]) -> set[str]:
 
 
 async def find_repository(folder: Path) -> tuple[Repository | None, str]:
-    """The repository of a directory; None and the reason if there is no usable one."""
+    """Return the repository of a directory, or None and the reason if there is no usable one."""
     answer = await ask(
         ("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"), cwd=folder
     )
@@ -217,7 +220,7 @@ async def find_repository(folder: Path) -> tuple[Repository | None, str]:
         return None, describe(answer)
     lines = answer.text.split("\n")
     if len(lines) != 3:
-        return None, "the name of a folder has a line break in it"
+        return None, "the name of a directory contains a line break"
     top, git_folder, common = lines
     here = real(folder)
     found = next((each for each in (here, *here.parents) if has_repository(each)), None)
@@ -229,15 +232,15 @@ async def find_repository(folder: Path) -> tuple[Repository | None, str]:
 
 
 def real(path: Path) -> Path:
-    """The path with symbolic links resolved."""
+    """Return the path with symbolic links resolved."""
     return Path(os.path.realpath(path))
 
 
 def real_folder(path: Path) -> Path:
-    """The real path of a directory. Raises `UsageError` if it does not exist."""
+    """Return the real path of a directory. Raises `UsageError` if it does not exist."""
     folder = real(path)
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {path}")
+        raise UsageError(f"there is no directory {path}")
     return folder
 
 
@@ -246,19 +249,23 @@ def is_folder(path: Path) -> bool:
 
 
 def has_repository(folder: Path) -> bool:
-    """Whether a directory is the top of a repository, valid or not."""
+    """Return whether a directory is the top of a repository, valid or not."""
     return os.path.lexists(folder / ".git")
 
 
-async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[str, str]:
-    """An environment in which no hook runs, and no filter of a repository's own configuration.
+async def own_filters(
+    repository: Repository, *, refuse: bool = False, env: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return an environment in which no hook and no filter from a repository's own configuration
+    runs.
 
-    They are commands that git runs over files. The owner of an archive or a peer that may write
-    files could have written them. A filter that the user or the system defines as well runs as they
-    define it. With `refuse`, git fails at a file that needs one of the others (`filter_failure`
-    makes an error of that); without, such a file is read unfiltered.
+    Filters are commands that git runs over files. The author of an archive, or a peer that may
+    write files, could have defined them. A filter that the user or the system also defines runs as
+    they define it. With `refuse`, git fails at a file that needs any other filter (`filter_failure`
+    turns that into an error); otherwise such a file is read unfiltered. `env` is the environment
+    for git.
     """
-    return await _filters(repository.top, repository.env, refuse=refuse)
+    return await _filters(repository.top, {**repository.env, **(env or {})}, refuse=refuse)
 
 
 async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[str, str]:
@@ -315,8 +322,8 @@ async def _check_version(cwd: Path) -> None:
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
         oldest = ".".join(map(str, OLDEST_GIT))
         raise IsolationFailed(
-            "switching off the filters of the repository",
-            f"that takes git {oldest} or newer, and this is {said.text!r}",
+            "disabling the filters of the repository",
+            f"git {oldest} or newer is needed, and this is {said.text!r}",
         )
 
 
@@ -330,11 +337,11 @@ async def stage_everything(
 ) -> tuple[dict[str, str], ProgramOutput]:
     """Stage the current files in a separate index. Returns its environment and the output of git.
 
-    Stages all tracked files, and the untracked ones in `folder`: a repository may be a whole home.
-    The user's index is only read. The contents go into `objects` if it is given, and into the
-    repository otherwise.
+    Stages all tracked files, and the untracked ones in `folder`, because a repository may be a
+    whole home directory. The user's index is only read. The contents go into `objects` if it is
+    given, and into the repository otherwise.
     """
-    copy_index(repository, index)  # Some milliseconds, for the largest of them.
+    copy_index(repository, index)  # Takes a few milliseconds for the largest index.
     filters = {} if env and CONFIG_COUNT in env else await own_filters(repository)
     env = {**repository.env, **filters, **(env or {}), "GIT_INDEX_FILE": str(index)}
     await _pass_over_links(repository, index, env)
@@ -356,7 +363,7 @@ async def stage_everything(
 async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str, str]) -> None:
     """Make git skip nested repositories in our index.
 
-    It would run `git status` in each of them with the configuration that it finds there. They are
+    It would otherwise run `git status` in each of them with the configuration found there. They are
     handled one by one instead.
     """
     if not _may_have_links(index):
@@ -369,7 +376,7 @@ async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str
 
 
 def links_of(listing: bytes) -> list[bytes]:
-    """The nested repositories in the output of `git ls-files --stage -z`."""
+    """Return the nested repositories in the output of `git ls-files --stage -z`."""
     if b"160000 " not in listing:
         return []
     lines = listing.split(b"\0")
@@ -377,7 +384,8 @@ def links_of(listing: bytes) -> list[bytes]:
 
 
 def _may_have_links(index: Path) -> bool:
-    """Whether an index has entries of nested repositories, by the bytes of their mode."""
+    """Return whether an index may have entries of nested repositories, judging by the bytes of
+    their mode."""
     try:
         return b"\x00\x00\xe0\x00" in index.read_bytes()
     except OSError:
@@ -385,7 +393,7 @@ def _may_have_links(index: Path) -> bool:
 
 
 async def is_ignored(repository: Repository, folder: Path) -> bool:
-    """Whether git ignores a directory of its repository."""
+    """Return whether git ignores a directory of its repository."""
     if folder == repository.top:
         return False
     return (await ask(("check-ignore", "--quiet", "--", str(folder)), cwd=repository.top)).ok
@@ -404,7 +412,7 @@ def copy_index(repository: Repository, index: Path) -> None:
 
 
 def _quoted(path: Path) -> str:
-    """A path quoted for a colon-separated list."""
+    """Return a path quoted for a colon-separated list."""
     text = str(path)
     if os.pathsep not in text and not text.startswith('"'):
         return text

@@ -14,11 +14,18 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import msgspec
 from msgspec import Raw
 
 from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream, require_answer, watch
-from dragoman.broker.protocol import ATTACH, POSITION, RESULT, Position
+from dragoman.broker.protocol import (
+    ATTACH,
+    POSITION,
+    RELEASED,
+    RESULT,
+    Attached,
+    Position,
+    decode_as,
+)
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import (
@@ -26,6 +33,7 @@ from dragoman.errors import (
     ConnectError,
     ConnectionLost,
     DragomanError,
+    InvalidAnswer,
     RemoteError,
     UsageError,
 )
@@ -46,27 +54,37 @@ ATTACH_TIMEOUT: Final = ANSWER_TIMEOUT
 """Timeout in seconds for a broker to attach a reader. That needs no peer, and at most one read
 from the store."""
 
+FIRST_INTERVAL: Final = 0.01
+"""Seconds until a queued job is checked again for the first time."""
+
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)
-"""A follower offers nothing and decides nothing."""
+"""Options of a follower, which offers nothing and decides nothing."""
 
 
 class _Watcher(AcpClient):
     """A client that a broker notifies when event numbers are skipped."""
 
-    def __init__(self, stream: Any, on_position: Callable[[Position], None]) -> None:
+    def __init__(self, stream: Any, on_position: Callable[[Position | Over], None]) -> None:
         super().__init__(stream, NOBODY)
         self._on_position = on_position
         self._serving.between = self._told
 
     def _told(self, method: str, params: Raw) -> bool:
+        if method == RELEASED:
+            self._on_position(Over(error=ConnectionLost("the session was released")))
+            return True
         if method != POSITION:
             return False
-        self._on_position(msgspec.json.decode(params, type=Position))
+        try:
+            self._on_position(decode_as(params, Position, POSITION))
+        except InvalidAnswer as error:
+            # The numbers of the events that follow are unknown.
+            self._on_position(Over(error=error))
         return True
 
 
 class Over:
-    """Follows the last line: why there are no more."""
+    """Marks the end of the lines, and why there are no more."""
 
     def __init__(self, told: Any = None, error: DragomanError | None = None) -> None:
         self.told = told
@@ -94,7 +112,8 @@ class EventCursor:
     """The position after one event of a session, from which to continue.
 
     As text it is `SESSION:LINE` after the last event of a line of the session, and
-    `SESSION:LINE.PART` after an earlier one of several. Only `str` and `parse` handle this text.
+    `SESSION:LINE.PART` after an earlier one of several. Only `str` and `parse` deal with this text
+    form.
     """
 
     session: str
@@ -106,7 +125,7 @@ class EventCursor:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `UsageError` for a text that is not a cursor."""
+        """Parse a cursor. Raises `UsageError` if the text is not a valid cursor."""
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise UsageError(f"not an event cursor: {text!r}")
@@ -131,16 +150,16 @@ async def session_events(
     after: EventCursor | None = None,
     paths: Paths,
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
-    """The events of a session after `after`, from line `start` on, or from now on, until its broker
-    ends.
+    """Yield the events of a session after `after`, from line `start` on, or from now on, until its
+    broker ends.
 
     If no broker has it open, the stored events are returned without waiting for more. Raises
-    `UsageError` for a cursor of another session or of events that do not exist, and after the last
-    event `BrokerError` if the broker has it open and does not answer.
+    `UsageError` for a cursor of another session or of events that do not exist and, after the last
+    event, `BrokerError` if the broker that has the session open does not answer.
     """
     if after is not None:
         if after.session != record.key:
-            raise UsageError(f"{after} is a cursor of another session than {record.key}")
+            raise UsageError(f"{after} is a cursor of another session, not of {record.key}")
         start = after.next_line
     lines = follow_session(record, broker, start=start, paths=paths)
     try:
@@ -153,26 +172,27 @@ async def session_events(
 async def job_events(
     job: JobRecord, *, after: EventCursor | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
-    """The events of a job, from its first or after `after`, until it has ended; for a delegated
-    job, those of all its attempts. Raises `UsageError` for a cursor that is not of this job,
-    and `BrokerError` if a broker that runs it no longer answers."""
-    attempts = _attempts(job, after, paths)
+    """Yield the events of a job, from its first or after `after`, until it has ended; for a
+    delegated job, those of all its attempts. Raises `UsageError` for a cursor that is not of this
+    job, and `BrokerError` if a broker that runs it no longer answers."""
+    attempts = attempts_of(job, after=after, paths=paths)
     async for record, attempt in attempts:
-        lines = follow_job(record, attempt, start=_start_in(attempt, after), paths=paths)
+        lines = follow_job(record, attempt, start=start_in(attempt, after), paths=paths)
         try:
             async for each in _events(lines, record, after):
                 yield each
         finally:
             await lines.aclose()
-        # The cursor is for events of the first of them.
+        # The cursor applies only to the events of the first attempt.
         after = None
 
 
-async def _attempts(
-    job: JobRecord, after: EventCursor | None, paths: Paths
+async def attempts_of(
+    job: JobRecord, *, after: EventCursor | None, paths: Paths
 ) -> AsyncGenerator[tuple[SessionRecord, JobRecord], None]:
-    """The jobs that carry out a job, one after another as they start, each with its session:
-    the attempts of delegated work, otherwise the job itself."""
+    """Yield the jobs that carry out a job, one after another as they start, each with its session:
+    the attempts of delegated work, otherwise the job itself. With a cursor, it starts at the
+    cursor's job."""
     seen = 0
     while True:
         with open_store(read_only=True, paths=paths) as store:
@@ -197,7 +217,7 @@ async def _attempts(
 
 
 def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCursor) -> int:
-    """The attempt that the event before a cursor belongs to."""
+    """Return the attempt that the event before a cursor belongs to."""
     for index in reversed(range(len(attempts))):
         attempt = attempts[index]
         if attempt.session_key == after.session and _may_have(attempt, after.line):
@@ -206,13 +226,16 @@ def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCurso
 
 
 def _may_have(job: JobRecord, line: int) -> bool:
-    """Whether a line of its session may belong to a job. A broker that was killed may have sent
-    more lines of it than it has stored."""
+    """Return whether a line of its session may belong to a job.
+
+    A broker that was killed may have sent more lines of the job than it has stored.
+    """
     over = job.state == "ended" and job.outcome != "crashed"
     return job.first_event <= line and not (over and line >= job.next_event)
 
 
-def _start_in(job: JobRecord, after: EventCursor | None) -> int | None:
+def start_in(job: JobRecord, after: EventCursor | None) -> int | None:
+    """Return the first line of a job after a cursor, or None for all of its lines."""
     return None if after is None or after.session != job.session_key else after.next_line
 
 
@@ -232,10 +255,11 @@ async def _events(
 async def follow_session(
     record: SessionRecord, broker: BrokerRecord | None, *, start: int | None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a session from `start` on, or from now on, until its broker ends.
+    """Yield the lines of a session from `start` on, or from now on, until its broker ends.
 
-    If no broker has it open, the stored lines are returned without waiting for more. Raises
-    `BrokerError` after them if the broker has it open and does not answer.
+    If no broker has it open, or the broker has released it to another process, the stored lines are
+    returned without waiting for more. Raises `BrokerError` after them if the broker has it open and
+    does not answer.
     """
     begun = lost = False
     if broker is not None:
@@ -246,7 +270,7 @@ async def follow_session(
                 yield line_number, line
                 number = line_number + 1
         except (ConnectError, CallError, ConnectionLost):
-            # It is not open there, or no longer; the store has its events.
+            # The session is not open there, or no longer; the store has its events.
             begun, start, lost = number != start, number, True
         else:
             return
@@ -269,10 +293,13 @@ async def follow_session(
 async def follow_job(
     record: SessionRecord, job: JobRecord, *, start: int | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a job from its first on, or from `start` on, until it has ended. Raises
+    """Yield the lines of a job from its first on, or from `start` on, until it has ended. Raises
     `BrokerError` if its broker no longer answers."""
+    interval = FIRST_INTERVAL
     while job.state == "queued":
-        await asyncio.sleep(LOOK_INTERVAL)
+        # A job usually starts at once, and one that waits for others may wait long.
+        await asyncio.sleep(interval)
+        interval = min(2 * interval, LOOK_INTERVAL)
         job = await find_job(job.id, paths=paths, require_answer=True)
     number = job.first_event if start is None else max(start, job.first_event)
     if job.state == "running" and job.endpoint is not None:
@@ -312,22 +339,26 @@ async def _live(
         lane = Lane(connection.flow)
         upstream.route(session_id, _Route(lane))
         try:
-            answer = msgspec.json.decode(
-                await connection.call(
-                    ATTACH, {"sessionId": session_id, "start": start}, timeout=ATTACH_TIMEOUT
-                )
+            raw = await connection.call(
+                ATTACH, {"sessionId": session_id, "start": start}, timeout=ATTACH_TIMEOUT
             )
         except RemoteError as error:
             next = error.data.get("next") if isinstance(error.data, dict) else None
             if start is not None and isinstance(next, int) and start > next:
                 raise UsageError(f"the session has no event {start}: the next is {next}") from error
             raise
-        number = answer["next"] if start is None else max(start, answer.get("first", start))
+        answer = decode_as(raw, Attached, f"response to {ATTACH}")
+        number = answer.next if start is None else max(start, answer.first)
         stop: int | None = None
         if job is not None:
 
             def settle(result: Raw | None, error: DragomanError | None) -> None:
-                told = None if result is None else msgspec.json.decode(result)
+                told: Any = None
+                try:
+                    if result is not None:
+                        told = decode_as(result, dict[str, Any], f"response to {RESULT}")
+                except InvalidAnswer as invalid:
+                    error = invalid
                 lane.put(Over(told, error), 0)
 
             connection.begin(RESULT, {"job": job.id, "wait": True}, settle=settle)

@@ -1,8 +1,8 @@
 """List, find, wait for and cancel jobs.
 
-Merges the stored job with what its broker reports. A job whose process is gone is marked as
-crashed on the next look. A job is cancelled at its broker, or without one by `cancel_by_file` or
-SIGINT. Starts nothing.
+Merges the stored job with what its broker reports. A job whose process is gone is marked as crashed
+when it is next looked at. A job is cancelled through its broker, or without one with
+`cancel_by_file` or SIGINT. Starts nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dragoman.errors import (
     UnknownJob,
 )
 from dragoman.errors.usage import shown
+from dragoman.events.words import Outcome
 from dragoman.paths import Paths, find_paths
 from dragoman.runs.cancel_by_file import leave_note, reads_notes
 from dragoman.runs.sessions import LAST
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.store.records import JobRecord
 
 RECENT: Final = 200
-"""Number of jobs searched for a mistyped id."""
+"""Number of recent jobs to search for a mistyped id."""
 
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two polls of the store for the end of a job that another command runs."""
@@ -52,24 +53,38 @@ ANSWER_TIMEOUT: Final = 10.0
 
 
 def list_jobs(
-    *, root: Path | None = None, running: bool = False, limit: int = 20, paths: Paths | None = None
+    *,
+    root: Path | None = None,
+    running: bool = False,
+    attempts: bool = True,
+    limit: int = 20,
+    paths: Paths | None = None,
 ) -> list[JobRecord]:
-    """Jobs, the newest first."""
+    """Return jobs, newest first. The attempts of a delegation are jobs as well.
+
+    Without `attempts` they are left out, except one that a broker continued after the process of
+    its delegation was gone.
+    """
     paths = paths or find_paths()
     _end_orphans(paths)
     with open_store(read_only=True, paths=paths) as store:
         where = None if root is None else str(root)
         if not running:
-            return store.jobs(root=where, limit=limit)
-        found = [
-            *store.jobs("running", where, limit=limit),
-            *store.jobs("queued", where, limit=limit),
-        ]
+            found = store.jobs(root=where, limit=limit, attempts=attempts)
+            if not attempts:
+                found += [one for job in found if (one := _survivor(store, job)) is not None]
+        else:
+            found = [
+                *store.jobs("running", where, limit=limit),
+                *store.jobs("queued", where, limit=limit),
+            ]
+            if not attempts:
+                found = [job for job in found if not _is_covered(store, job)]
     return sorted(found, key=lambda job: (job.created_at, job.id), reverse=True)[:limit]
 
 
 def job_id_of(word: str, *, paths: Paths | None = None) -> str:
-    """The id of the job that a person names: its id, a prefix of it, or `LAST`. Raises
+    """Return the id of the job that a person names: its id, a prefix of it, or `LAST`. Raises
     `UnknownJob`."""
     with open_store(read_only=True, paths=paths or find_paths()) as store:
         if store.job(word) is not None:
@@ -81,7 +96,7 @@ def job_id_of(word: str, *, paths: Paths | None = None) -> str:
             some = ", ".join(found[:3])
             raise UnknownJob(f"{len(found)} jobs begin with {word!r}, such as {some}")
         if word == LAST:
-            raise UnknownJob("there is no job yet")
+            raise UnknownJob("there are no jobs yet")
         from dragoman.errors.usage import nearest
 
         near = nearest(word, store.job_ids(limit=RECENT))
@@ -92,7 +107,7 @@ def job_id_of(word: str, *, paths: Paths | None = None) -> str:
 async def find_job(
     id: str, *, paths: Paths | None = None, require_answer: bool = False
 ) -> JobRecord:
-    """The current state of a job. Raises `UnknownJob`.
+    """Return the current state of a job. Raises `UnknownJob`.
 
     If its broker does not answer in time, returns the job as stored, or with `require_answer`
     raises `BrokerError`: a caller that polls would never end.
@@ -107,7 +122,7 @@ async def find_job(
         if require_answer:
             raise _hung(job) from error
     except (ConnectError, ConnectionLost, CallError, BrokerError):
-        # It has just ended.
+        # The job has just ended.
         pass
     return _stored(id, paths)
 
@@ -117,22 +132,27 @@ def _hung(job: JobRecord) -> BrokerError:
 
     return BrokerError(
         f"the job {job.id} has not ended, and {unanswered(str(job.endpoint), ANSWER_TIMEOUT)}; "
-        f"`dragoman jobs result {job.id}` shows what is stored of it"
+        f"`dragoman jobs result {job.id}` shows what is stored"
     )
 
 
 async def wait_for(
     id: str, *, timeout: float | None = None, paths: Paths | None = None
 ) -> JobRecord:
-    """A job when it has ended, or as it is at the timeout. Raises `BrokerError` if the broker
-    that runs it no longer answers."""
+    """Wait for a job to end, and return it, or its state at the timeout.
+
+    Raises `BrokerError` if the broker that runs it no longer answers.
+    """
     paths = paths or find_paths()
     try:
         async with asyncio.timeout(timeout):
             while (job := _stored(id, paths)).state != "ended":
                 if job.endpoint is not None:
                     try:
-                        return await ask(job, wait=True, paths=paths)
+                        told = await ask(job, wait=True, paths=paths)
+                        if told.state == "ended":
+                            return told
+                        # After an upgrade a newer broker has the address and does not run the job.
                     except CallTimeout:
                         await find_job(id, paths=paths, require_answer=True)
                         continue
@@ -146,12 +166,14 @@ async def wait_for(
 
 
 async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
-    """Cancel a job in its agent. False if it has ended. Raises `UnknownJob`, and `BrokerError`
-    or `CallError` if the process that runs it cannot be reached."""
+    """Cancel a job in its agent. Returns False if it has ended. Raises `UnknownJob`, and
+    `BrokerError` or `CallError` if the process that runs it cannot be reached."""
     paths = paths or find_paths()
     job = _stored(id, paths)
     if job.state == "ended":
-        return False
+        with open_store(read_only=True, paths=paths) as store:
+            attempt = _survivor(store, job)
+        return attempt is not None and await cancel_job(attempt.id, paths=paths)
     if job.endpoint is None:
         return await _stop_at_runner(job, paths)
     from dragoman.broker.client.hello import ask_broker
@@ -191,8 +213,8 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
 async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """A job from its broker; with `wait`, when it has ended. Raises `CallTimeout` after
-    `timeout` seconds, or after `WAIT_TIMEOUT`."""
+    """Ask a broker for a job; with `wait`, once it has ended. Raises `CallTimeout` after `timeout`
+    seconds, or after `WAIT_TIMEOUT`."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT
 
@@ -207,7 +229,7 @@ async def ask(
 
 
 def updated(job: JobRecord, told: Any) -> JobRecord:
-    """A stored job updated with its broker's report."""
+    """Return a stored job updated with its broker's report."""
     if not isinstance(told, dict):
         return job
     known = dict(zip(type(job).__struct_encode_fields__, type(job).__struct_fields__, strict=True))
@@ -233,7 +255,7 @@ _TOLD: Final = frozenset(
 
 
 def address_of(endpoint: str, paths: Paths) -> str:
-    """The address of a broker, by the name of its endpoint."""
+    """Return the address of a broker, by the name of its endpoint."""
     from dragoman.broker.endpoint import endpoint_of
     from dragoman.broker.spec import folders_of
 
@@ -246,19 +268,44 @@ def _stored(id: str, paths: Paths) -> JobRecord:
         if job is None:
             raise UnknownJob(f"there is no job {id!r}")
         if job.state == "ended" or is_alive(job.runner):
-            return replace(job, text=_text(store, job))
+            return _with_attempt(store, job)
     _end_orphans(paths)
     with open_store(read_only=True, paths=paths) as store:
-        job = store.job(id) or job
-        return replace(job, text=_text(store, job))
+        return _with_attempt(store, store.job(id) or job)
 
 
-def _text(store: Store, job: JobRecord) -> str:
-    """The agent's text in a job; for a delegated one, in its last attempt."""
+def _with_attempt(store: Store, job: JobRecord) -> JobRecord:
+    """Return a job with the agent's text; for a delegated one, that of its last attempt."""
     from dragoman.store.history import text_of
 
-    attempts = [] if job.session_key else store.attempts(job.id)
-    return text_of(store, attempts[-1] if attempts and not job.text else job)
+    attempt = _survivor(store, job)
+    last = [attempt] if attempt else [] if job.session_key else store.attempts(job.id)
+    job = replace(job, text=text_of(store, last[-1] if last and not job.text else job))
+    if attempt is None:
+        return job
+    state = f"ended: {attempt.outcome}" if attempt.state == "ended" else f"is {attempt.state}"
+    verb = "result" if attempt.state == "ended" else "watch"
+    told = (
+        f"{(job.failure or {}).get('message')}; its attempt {state} "
+        f"(`dragoman jobs {verb} {attempt.id}`)"
+    )
+    return replace(job, failure={**(job.failure or {}), "message": told})
+
+
+def _survivor(store: Store, job: JobRecord) -> JobRecord | None:
+    """Return the last attempt of a delegation whose process is gone, if a broker continued it."""
+    if job.outcome != Outcome.CRASHED:
+        return None
+    attempts = store.attempts(job.id)
+    if not attempts or attempts[-1].outcome == Outcome.CRASHED:
+        return None
+    return attempts[-1]
+
+
+def _is_covered(store: Store, job: JobRecord) -> bool:
+    """Return whether a job is an attempt of a delegation that is listed itself."""
+    parent = store.job(job.id.rpartition("-")[0])
+    return parent is not None and parent.state != "ended"
 
 
 def _end_orphans(paths: Paths) -> None:

@@ -1,8 +1,8 @@
-"""Depth of nested delegation: the chain of jobs that led to this process.
+"""Track the depth of nested delegation: the chain of jobs that led to this process.
 
-Passed to a peer in environment variables and in `_meta`. Parent processes are read as well, because
-a peer may drop the variables. This stops accidental loops, not a malicious peer.
-`delegation.routing` enforces the maximum depth.
+The lineage is passed to a peer in environment variables and in `_meta`. Parent processes are
+examined as well, because a peer may drop the variables. This stops accidental loops, not a
+malicious peer. `delegation.routing` enforces the maximum depth.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LINEAGE: Final = "DRAGOMAN_LINEAGE"
 VARIABLES: Final = (DEPTH, LINEAGE)
 
 MAX_KEPT: Final = 16
-"""Maximum number of jobs named, the nearest ones; the depth still counts the others."""
+"""Maximum number of jobs to name, nearest first; the depth still counts the others."""
 
 MAX_COUNTED: Final = 1000
-"""The greatest depth that is distinguished. Every limit is far below."""
+"""Maximum depth to count, far above every limit."""
 
 MAX_ANCESTORS: Final = 64
 """Maximum number of parent processes read: more than shells and agents ever put between two
@@ -42,17 +42,17 @@ class Lineage(Struct, frozen=True, kw_only=True):
 
     depth: int = 0
     jobs: tuple[str, ...] = ()
-    """Their ids, the outermost first. There may be fewer than the depth."""
+    """Their ids, outermost first. There may be fewer ids than the depth."""
 
     def child(self, job: str) -> Lineage:
-        """The lineage for the peer that works on this job."""
+        """Return the lineage for the peer that works on this job."""
         return Lineage(depth=min(self.depth + 1, MAX_COUNTED), jobs=(*self.jobs, job)[-MAX_KEPT:])
 
     def environment(self, *, warm: bool = False) -> dict[str, str]:
-        """The variables for the peer's process.
+        """Return the variables for the peer's process.
 
-        A warm peer works on many jobs, one after another: it gets the depth, which they share, and
-        no job.
+        A warm peer works on many jobs, one after another, so it gets only the depth, which they
+        share.
         """
         variables = {DEPTH: str(self.depth)}
         if self.jobs and not warm:
@@ -60,7 +60,7 @@ class Lineage(Struct, frozen=True, kw_only=True):
         return variables
 
     def meta(self) -> dict[str, Any]:
-        """The lineage for `_meta.dragoman` of a prompt."""
+        """Return the lineage for `_meta.dragoman` of a prompt."""
         return {"depth": self.depth, "lineage": list(self.jobs)}
 
 
@@ -71,15 +71,15 @@ def inherited(
     pid: int | None = None,
     proc: Path = PROC,
 ) -> Lineage:
-    """The lineage of this process, or of a request with this `_meta`: the deepest one found.
+    """Return the lineage of this process, or of a request with this `_meta`: the deepest one found.
 
     Raises `ConfigInvalid` if one of our variables has a value that dragoman did not write: an
-    unreadable limit must not mean no limit.
+    unreadable limit must not mean "no limit".
     """
     own = _from_environment(os.environ if environ is None else environ)
     told = [own, _from_meta(meta)]
     told += [_from_environment(one, strict=False) for one in ancestors(pid or os.getpid(), proc)]
-    # Of equally deep ones, take the one that names more jobs.
+    # If two are equally deep, take the one that names more jobs.
     return max(told, key=lambda one: (one.depth, len(one.jobs)))
 
 
@@ -98,7 +98,7 @@ def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lin
 
 
 def _from_meta(meta: Any) -> Lineage:
-    """The lineage in a request. Anything invalid is ignored."""
+    """Return the lineage in a request. Anything invalid is ignored."""
     if isinstance(meta, Mapping) and isinstance(ours := meta.get("dragoman"), Mapping):
         depth, jobs = ours.get("depth"), ours.get("lineage")
         named = _jobs(jobs) if isinstance(jobs, list) else ()
@@ -108,13 +108,14 @@ def _from_meta(meta: Any) -> Lineage:
 
 
 def _jobs(names: list[Any]) -> tuple[str, ...]:
-    """The valid job ids in received data; they are used in files and on screens."""
+    """Return the valid job ids in received data, because they are used in file names and on
+    screens."""
     valid = [name for name in names if isinstance(name, str) and _JOB.match(name)]
     return tuple(valid[-MAX_KEPT:])
 
 
 def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Iterator[dict[str, str]]:
-    """Our variables in the parent processes, if the system shows them."""
+    """Yield our variables in the parent processes, if the system shows them."""
     if sys.platform != "linux":
         return
     for _ in range(MAX_ANCESTORS):
@@ -125,7 +126,7 @@ def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Itera
                 return
             environ = (proc / str(pid) / "environ").read_bytes()
         except (OSError, ValueError, IndexError):
-            # Processes above one of another user are not ours.
+            # Processes above another user's process are not ours.
             return
         yield {
             name: value

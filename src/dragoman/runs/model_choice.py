@@ -1,8 +1,8 @@
 """Models of a session: list them, match a name, set it at the peer, read it back.
 
-Sets it by an option, a method or a command-line flag, and raises before anything is prompted if
-the peer does not confirm it. `runs.sessions` opens the session and sets its mode, which is read
-back here too.
+Sets it with an option, a method or a command-line flag, and raises before a prompt is sent if the
+peer does not confirm it. `runs.sessions` opens the session and sets its mode, which is read back
+here too.
 """
 
 from __future__ import annotations
@@ -16,19 +16,26 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects.discovery import CODEX
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
-from dragoman.errors.usage import no_such
+from dragoman.errors.usage import nearest, no_such, shown
 from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 
 PREVIEW: Final = "-preview"
-"""Vendors add and drop this suffix of a model's name; people remember the name without it."""
+"""A suffix that vendors add to and drop from model names; people remember the name without it."""
+
+MISSPELLED: Final = 0.85
+"""Minimum similarity between an unlisted model name and a listed one for a notice that it may be
+misspelled: one or two letters of a typical name. Other providers have names such as `gpt-4o`."""
+
+SHOWN_MODELS: Final = 3
+"""Number of listed models to name in such a notice."""
 
 
 # -- matching a name
 
 
 def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
-    """The option that chooses the model, if the agent has one."""
+    """Return the option that chooses the model, if the agent has one."""
     return next((o for o in options if o.category == "model" and o.choices), None)
 
 
@@ -40,8 +47,11 @@ def match(
     what: str = "model",
     open_ended: bool = False,
 ) -> str:
-    """The value of the choice that is meant: by its value, by its name, or by either without or
-    with ``-preview``. Raises `Unsupported` with the list of choices, unless there may be more."""
+    """Return the value of the choice that is meant, matched by value or name, with or without
+    ``-preview``.
+
+    Raises `Unsupported` with the list of choices, unless there may be more.
+    """
     for same in (_exactly, _alike, _parent):
         # An agent may list one model under several names.
         found = {c.value: None for c in choices if same(c.value, wanted) or same(c.name, wanted)}
@@ -49,7 +59,7 @@ def match(
             return next(iter(found))
         if found:
             listed = " and ".join(map(_one_line, found))
-            raise UsageError(f"{wanted!r} could be {listed}: say which")
+            raise UsageError(f"{wanted!r} could be {listed}: choose one")
     if open_ended:
         return wanted
     raise no_such(what, wanted, (choice.value for choice in choices), peer=peer)
@@ -77,8 +87,8 @@ def _parent(one: str, other: str) -> bool:
 async def offered_models(
     peer: Peer, conversation: Conversation, view: View
 ) -> tuple[Sequence[Choice], str | None]:
-    """The models that a peer offers in an open session, and its default; None if it does not
-    report them."""
+    """Return the models that a peer offers in an open session, and its default (None if not
+    reported)."""
     option = model_option(view.options)
     if option is not None:
         return option.choices, model_in_use(view)
@@ -94,7 +104,8 @@ async def offered_models(
 
 
 def with_flag(way: LaunchSpec, model: str) -> LaunchSpec | None:
-    """The launch spec with the model in its command line; None for peers without such a flag."""
+    """Return the launch spec with the model in its command line, or None for peers without such a
+    flag."""
     flag = None if way.descriptor is None else way.descriptor.models.flag
     if flag is None or way.command is None:
         return None
@@ -103,12 +114,12 @@ def with_flag(way: LaunchSpec, model: str) -> LaunchSpec | None:
 
 
 def offers_choice(view: View) -> bool:
-    """Whether a model can be chosen while a session is open."""
+    """Return whether a model can be chosen while a session is open."""
     return model_option(view.options) is not None or view.model is not None
 
 
 def model_in_use(view: View) -> str | None:
-    """The model that a peer reports."""
+    """Return the model that a peer reports."""
     option = model_option(view.options)
     if option is not None and isinstance(option.value, str):
         return option.value
@@ -116,13 +127,13 @@ def model_in_use(view: View) -> str | None:
 
 
 def model_choices(conversation: Conversation, view: View) -> Sequence[Choice]:
-    """The models that an open session can use, if its peer reports them."""
+    """Return the models that an open session can use, if its peer reports them."""
     option = model_option(view.options)
     return conversation.model_choices if option is None else option.choices
 
 
 def mode_choices(view: View) -> Sequence[Choice]:
-    """The modes that an open session can be in."""
+    """Return the modes that an open session can be in."""
     option = next((o for o in view.options if o.category == "mode" and o.choices), None)
     if option is not None:
         return option.choices
@@ -143,12 +154,13 @@ async def choose_model(
     way: LaunchSpec,
     restart: Callable[[LaunchSpec], Awaitable[tuple[Conversation, View]]],
     peer: str,
+    on_notice: Callable[[str], None],
 ) -> None:
     """Set the model of a newly opened session, and read it back. A peer that takes its model only
-    from its command line is restarted: `restart` does that, and returns the new session.
+    from its command line is restarted with `restart`, which returns the new session.
 
-    Raises before anything is prompted: `UsageError` for a model that the peer does not have or does
-    not confirm, and `ProtocolMismatch` if it took another one.
+    Raises before a prompt is sent: `UsageError` for a model that the peer does not have or does not
+    confirm, and `ProtocolMismatch` if it took another one.
     """
     flagged = None if offers_choice(view) else with_flag(way, wanted)
     if flagged is not None:
@@ -156,16 +168,32 @@ async def choose_model(
         if not offers_choice(view):
             raise Unsupported(
                 f"{peer} was started with the model {wanted!r} and does not say which model it "
-                f"uses; leave the model out, and choose it in the settings of {peer} itself"
+                f"uses; omit the model, and choose it in the settings of {peer} itself"
             )
-    await use_model(conversation, view, wanted, peer=peer)
+    await use_model(conversation, view, wanted, peer=peer, on_notice=on_notice)
 
 
-async def use_model(conversation: Conversation, view: View, wanted: str, *, peer: str) -> None:
-    """Set the model of an open session, and read it back. Raises what `choose_model` raises."""
+async def use_model(
+    conversation: Conversation,
+    view: View,
+    wanted: str,
+    *,
+    peer: str,
+    on_notice: Callable[[str], None],
+) -> None:
+    """Set the model of an open session, and read it back. Raises what `choose_model` raises.
+
+    If the peer accepts models that it does not list, another name is used, with a notice. It is not
+    an error: Codex lists OpenAI's models even for another provider, which may have models with
+    similar names.
+    """
     option = model_option(view.options)
     if option is not None:
         wanted = match(wanted, option.choices, peer=peer, open_ended=option.open_ended)
+        listed = _listed(option)
+        if option.open_ended and listed and wanted not in listed:
+            told = f"{peer} does not list the model {shown(wanted)}, and its provider may have it"
+            on_notice(f"{told}; {_meant(wanted, listed)}")
         if option.value != wanted:
             await conversation.set_option(option.id, wanted)
     elif view.model is not None:
@@ -175,7 +203,7 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
             await conversation.set_model(wanted)
     else:
         raise Unsupported(
-            f"{peer} offers no choice of models; leave the model out, and choose it in the "
+            f"{peer} offers no choice of models; omit the model, and choose it in the "
             f"settings of {peer} itself"
         )
     taken = model_in_use(view)
@@ -183,11 +211,29 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
         raise _not_taken(peer, "model", wanted, taken)
 
 
+def _listed(option: SessionOption) -> list[str]:
+    """Return the models that the peer lists. The model in use comes first in an open-ended list,
+    without a name of its own, if it is not listed."""
+    choices = option.choices
+    if choices and choices[0].value == choices[0].name:
+        choices = choices[1:]
+    return [choice.value for choice in choices]
+
+
+def _meant(wanted: str, listed: Sequence[str]) -> str:
+    """Say which of the listed models may be meant, or name some of them."""
+    if close := nearest(wanted, listed, close=MISSPELLED):
+        return f"did you mean {' or '.join(map(_one_line, close))}?"
+    more = ", …" if len(listed) > SHOWN_MODELS else ""
+    return f"it lists {', '.join(map(_one_line, listed[:SHOWN_MODELS]))}{more}"
+
+
 async def switch_model(
     view: View, wanted: str, *, peer: str, switch: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Switch a session to another model with `switch`, and read it back. If the peer takes a
-    third one, it is switched back. Raises `ProtocolMismatch` if it did not take the wanted one."""
+    """Switch a session to another model with `switch`, and read it back. If the peer chooses a
+    third one, it is switched back. Raises `ProtocolMismatch` if it did not accept the wanted
+    one."""
     before = model_in_use(view)
     await switch(wanted)
     taken = model_in_use(view)
@@ -200,6 +246,6 @@ async def switch_model(
 
 def _not_taken(peer: str, what: str, wanted: str, taken: str | None) -> ProtocolMismatch:
     return ProtocolMismatch(
-        f"{peer} was asked for the {what} {wanted!r} and took {taken!r}",
-        hint=f"choose another {what}, or leave it out: then {peer} decides",
+        f"{peer} was asked for the {what} {wanted!r} but uses {taken!r}",
+        hint=f"choose another {what}, or omit it: then {peer} decides",
     )

@@ -1,6 +1,6 @@
 """Open a peer of the catalogue by name, with its settings, budgets and permission enforcement.
 
-Through a warm broker (`broker.client.connect`) or as a direct child (`catalogue.open`). A project's
+Uses a warm broker (`broker.client.connect`) or a direct child (`catalogue.open`). A project's
 settings count only if the user trusts them.
 """
 
@@ -36,8 +36,8 @@ async def open_named(
 ) -> AsyncIterator[Peer]:
     """Open a peer of the catalogue by name.
 
-    Uses its broker, unless `warm` or else the settings say otherwise. Unless `permit` is
-    `approve_all`, the peer is made to ask. Raises `PolicyNotEnforced` if it does not ask.
+    Uses its broker, unless `warm` or the settings say otherwise. Unless `permit` is `approve_all`,
+    the peer is configured to ask for permission. Raises `PolicyNotEnforced` if it does not ask.
     """
     options = options or ConnectOptions()
     config = load_config(absolute(workspace), find_paths())

@@ -1,9 +1,9 @@
-"""Run: send prompts to one peer, from the connection to the judged result.
+"""Send prompts to one peer, from the connection to the judged result.
 
 Connects through a broker or starts the peer directly, opens or restores the session, sets the model
 and reads it back, enforces the policy, sends the prompt at most once per turn, records a session
-without a broker and says whether the broker or the peer failed. Which peer to use, retry, prices
-and reports are left to the callers (`delegation` and the surfaces).
+without a broker, and determines whether the broker or the peer failed. The callers (`delegation`
+and the surfaces) choose the peer and handle retries, prices and reports.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from msgspec import structs
 
@@ -38,15 +38,22 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
+from dragoman.paths import find_paths
 from dragoman.runs import model_choice
-from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
+from dragoman.runs.run_values import (
+    BrokerNotes,
+    CancelHandle,
+    RunListener,
+    RunRequest,
+    RunResult,
+    explain_silence,
+    turn_timers,
+)
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
     FRESH,
-    LIVE,
     RESTORED,
     OpenedSession,
-    WantedSession,
     blame,
     brief_of,
     broker_ended,
@@ -59,48 +66,34 @@ from dragoman.runs.sessions import (
     recall,
     submit,
 )
-from dragoman.store.records import new_job_id, new_session_key
+from dragoman.store.records import new_job_id
 
 if TYPE_CHECKING:
-    from dragoman.broker.protocol import Added
+    from dragoman.client.inquiries import Inquiry, Reply
+    from dragoman.client.permissions import Decision, Permit, Question
     from dragoman.runs.brief import Brief
     from dragoman.runs.changed_files import ViolationWatch
     from dragoman.runs.direct_recorder import DirectRecorder
+    from dragoman.runs.inbox import RunInbox
     from dragoman.store.records import SessionRecord
 
 
 LEAVE_TIMEOUT: Final = 2.0
 """Timeout in seconds for an agent to close its session. On a timeout the log has the reason."""
 
+LATE_LEAVE_TIMEOUT: Final = 0.3
+"""The same after the deadline of the run, when the caller does not wait any longer."""
+
 log = logging.getLogger(__name__)
 
-
-class RunListener:
-    """Callbacks of a run. They do nothing; a subclass overrides those it needs."""
-
-    def connected(self, peer: Peer) -> None:
-        """The peer is connected and no session is open. May raise a `DragomanError`."""
-
-    def began(self, job: str, key: str) -> None:
-        """A prompt is about to be sent, as this job in the session of this key."""
-
-    async def follow(self, turn: ConversationTurn) -> None:
-        """Take the events of a turn that has just begun, until it ends. Only a listener that
-        has to slow the peer down needs more than `event`."""
-        await turn.wait()
-
-    def event(self, event: Event) -> None:
-        """An event of the session."""
-
-    def notice(self, text: str) -> None:
-        """A message for the user."""
+Value = TypeVar("Value")
 
 
 class Run:
-    """A session with one peer, for use as ``async with``, and its turns.
+    """A session with one peer and its turns. Use with ``async with``.
 
-    Entering it connects and opens the session. An error there is raised; nothing was prompted then,
-    and a session that was started for it is discarded. So is one that a `UsageError` ends before
+    Entering it connects and opens the session. Errors are raised; no prompt was sent then, and a
+    session that was started for it is discarded. So is a session that a `UsageError` ends before
     its first prompt. Without a `CancelHandle`, cancelling a job interrupts this process.
     """
 
@@ -131,26 +124,29 @@ class Run:
         self._notes = BrokerNotes(self._listener.notice)
         self._brief: Brief | None = None
         self._discarded: Conversation | None = None
+        self._inbox: RunInbox | None = None
         self._used = False
         """Whether a prompt was sent in the session."""
+        self._doing = f"starting {request.peer}"
 
     async def __aenter__(self) -> Self:
+        request = self.request
         try:
-            await self._open_named()
+            await self._before_deadline(self._open_named())
         except BaseException as error:
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
                 gone = f"the broker was lost before anything was prompted: {error}"
                 raise BrokerUnavailable(gone) from error
             if isinstance(error, Unsupported) and error.setting == "model" and not error.hint:
-                error.hint = self._models_hint()
+                error.hint = request.models_hint
             raise
         return self
 
-    def _models_hint(self) -> str:
-        if self.request.enforced.way.descriptor is None:
-            return ""
-        return f"`dragoman peers models {self.request.peer}` lists the models that it has"
+    async def _before_deadline(self, work: Awaitable[Value]) -> Value:
+        """Wait for something before the first turn. Raises `BudgetExceeded` at the deadline."""
+        deadline = None if self._used else self.request.deadline
+        return await (work if deadline is None else deadline.limit(work, lambda: self._doing))
 
     async def __aexit__(
         self,
@@ -170,7 +166,7 @@ class Run:
             log.debug("the connection to %s did not close cleanly: %s", self.request.peer, failure)
 
     async def run(self) -> RunResult:
-        """Connect, send the prompt of the request, wait and disconnect. An error before or in place
+        """Connect, send the prompt of the request, wait and disconnect. An error before or instead
         of a turn is in the result and not raised."""
         try:
             async with self:
@@ -196,7 +192,10 @@ class Run:
             return [summary async for summary in peer.list_sessions(folder)]
 
     def connected(self) -> AbstractAsyncContextManager[Peer]:
-        """The peer without a session, for use as ``async with``. The run must not be entered."""
+        """Return the peer without a session, for use with ``async with``.
+
+        The run must not be entered.
+        """
         return self._connected(self.request.enforced.way)
 
     # -- opening
@@ -216,7 +215,7 @@ class Run:
         from dragoman.runs.session_lock import begun_once
 
         async with begun_once(word, peer=request.peer, folder=folder):
-            # Another caller may have started it while this one waited for the lock.
+            # Another caller may have started the session while this one waited for the lock.
             record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
             if record is not None:
                 self.request = request.moved(place_of(record, folder))
@@ -226,13 +225,13 @@ class Run:
                 await self.keep()
 
     async def keep(self) -> None:
-        """Store the session although nothing was prompted in it."""
+        """Store the session although no prompt was sent in it."""
         if self._keeper is not None:
             self._keeper.begin()
             await self._keeper.flush()
 
     async def discard_unused(self) -> None:
-        """Delete the session if nothing was prompted in it."""
+        """Delete the session if no prompt was sent in it."""
         if not self._used:
             await self.discard()
 
@@ -258,6 +257,7 @@ class Run:
                 way=request.enforced.way,
                 restart=restart,
                 peer=request.peer,
+                on_notice=self._listener.notice,
             )
         except DragomanError as error:
             if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
@@ -269,23 +269,21 @@ class Run:
     def _is_as_left(self) -> bool:
         return self.request.restored_as_is and self.opened.context == RESTORED
 
-    def _servers(self) -> Sequence[Any]:
-        request = self.request
-        if request.mcp_strict or self.peer.capabilities.mcp_stdio is not False:
-            return request.mcp_servers
-        if request.mcp_servers:
-            self._listener.notice(f"{request.peer} takes no MCP servers; they are left out")
-        return ()
-
     async def _reach(self, way: LaunchSpec, record: SessionRecord | None) -> None:
         """Connect and open the session. Both end with the stack."""
         request, stack = self.request, self._stack
+        self._inbox = None
         began_at = self._clock()
+        self._doing = f"starting {request.peer}"
         self.peer = await stack.enter_async_context(self._connected(way))
+        self._doing = f"opening a session with {request.peer}"
         self.seen.greeted_seconds = max(self._clock() - began_at, 0.0)
         self.warm = broker_of(self.peer) is not None
         self._listener.connected(self.peer)
         self._keeper = None
+        if not self.warm or request.approver.caller is None:
+            # A broker itself shows the questions that its callers are asked.
+            request.approver.inbox = self._ask
         if not self.warm:
             from dragoman.runs.direct_recorder import keeper_for
 
@@ -303,23 +301,11 @@ class Run:
         mode = request.mode if record is None or not request.restored_as_is else None
         self.opened = await open_session(
             self.peer,
-            WantedSession(
-                key=new_session_key(),
-                name=name,
-                record=record,
-                once=request.once,
-                workspace=request.workspace,
-                fresh=request.fresh,
-                mode=mode,
-                model=request.model,
-                mcp_servers=self._servers(),
-                additional_directories=request.additional_directories,
-                metadata=request.metadata,
-                on_notice=self._listener.notice,
-                paths=request.paths,
+            request.wanted_session(
+                record, self.peer.capabilities, mode=mode, on_notice=self._listener.notice
             ),
         )
-        self._notes.opened = self._added_by(self.opened.conversation)
+        self._notes.session_opened(self.opened.conversation, warm=self.warm)
         if not request.keep_open:
             stack.push_async_callback(self._leave, self.opened.conversation)
         try:
@@ -334,14 +320,6 @@ class Run:
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
-    def _added_by(self, answered: Conversation | ConversationTurn) -> Added | None:
-        """What the broker added to the response to a session or a turn; None without one."""
-        if not self.warm:
-            return None
-        from dragoman.broker.protocol import added_to
-
-        return added_to(answered.answer_meta)
-
     def _prepare_brief(self, record: SessionRecord) -> None:
         self._brief = brief_of(record)
         if self._brief is not None:
@@ -354,7 +332,7 @@ class Run:
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
     async def discard(self) -> None:
-        """Delete a session that was started and not prompted in."""
+        """Delete a session that was started but got no prompt."""
         if self._keeper is not None and self.opened.context != RESTORED:
             await self._keeper.end_session()
         if self.opened.context != RESTORED:
@@ -364,7 +342,9 @@ class Run:
     async def _leave(self, conversation: Conversation) -> None:
         """Close a session that is not kept open, unless it was closed when it was discarded."""
         if conversation is not self._discarded:
-            await leave(conversation, timeout=LEAVE_TIMEOUT)
+            deadline = self.request.deadline
+            late = deadline is not None and not deadline.left
+            await leave(conversation, timeout=LATE_LEAVE_TIMEOUT if late else LEAVE_TIMEOUT)
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request
@@ -380,6 +360,10 @@ class Run:
             on_event=self._watch,
         )
         if not request.warm:
+            from dragoman.broker.endpoint import console_is_open
+
+            if options.inquire is None and console_is_open((request.paths or find_paths()).runtime):
+                options = structs.replace(options, inquire=self._inquire)
             return open_peer(way, options, workspace=request.workspace)
         # Imported here: a run without a broker does not need the broker client.
         from dragoman.broker.client.connect import open_warm
@@ -400,6 +384,33 @@ class Run:
         conversation, view = self.opened.conversation, self.seen.view
         self.seen.unenforced = await self.request.enforced.hold(conversation, view)
 
+    # -- questions for the console
+
+    def _open_inbox(self) -> RunInbox:
+        if self._inbox is None:
+            # Imported here: most runs through a broker do not need it.
+            from dragoman.runs.inbox import RunInbox
+
+            request = self.request
+            self._inbox = RunInbox(
+                request.paths or find_paths(),
+                peer=request.peer,
+                workspace=request.workspace,
+                place=lambda: (self.opened.key, self.seen.job),
+            )
+            self._stack.push_async_callback(self._inbox.aclose)
+        return self._inbox
+
+    async def _ask(
+        self, question: Question, caller: Permit | None, settle: Callable[[Decision], bool]
+    ) -> Decision | None:
+        inbox = self._open_inbox()
+        inbox.has_broker = self.warm
+        return await inbox.ask(question, caller, settle)
+
+    async def _inquire(self, inquiry: Inquiry) -> Reply:
+        return await self._open_inbox().inquire(inquiry)
+
     # -- turns
 
     async def prompt(self, blocks: Sequence[Block], *, job: str = "") -> RunResult:
@@ -413,6 +424,58 @@ class Run:
         self._notes.turn_begins()
         clock = asyncio.get_running_loop().time
         began_at = clock()
+        before, blocks = await self._before_deadline(self._prepare(blocks))
+        self._listener.began(seen.job, self.opened.key)
+        deadline = None if self._used else request.deadline
+        notice = self._listener.notice
+        try:
+            turn = self._begin(blocks)
+            turn.max_text_size = ANSWER_SIZE
+            seen.prompted = True
+            async with turn:
+                self._turn = turn
+                self._used = True
+                self._cancel.hold(turn)
+                with turn_timers(turn, seen, request, deadline=deadline, on_notice=notice):
+                    await self._listener.follow(turn)
+        except BaseException as error:
+            if self._turn is not None:
+                self._record_left(self._turn)
+            elif isinstance(error, DragomanError) and self.warm and broker_ended(error):
+                lost = BrokerError(f"the broker was lost before the turn: {error}")
+                lost.may_have_run = error.may_have_run
+                raise lost from error
+            raise
+        finally:
+            self._cancel.hold(None)
+            self._turn = None
+        result = turn.result
+        self._notes.turn_ended(turn, warm=self.warm)
+        seen.context = self._notes.context(self.opened.context)
+        result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
+        result = explain_silence(result, seen, request)
+        if seen.over is not None:
+            result = structs.replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
+        seen.result = result
+        seen.model = model_choice.model_in_use(seen.view)
+        seen.seconds = clock() - began_at
+        if self._keeper is not None:
+            self._keeper.ended(result)
+            await self._keeper.flush()
+        self._notes.report()
+        if before is not None:
+            seen.violations = await before.violations()
+        # At the deadline there is no next attempt that a running turn could disturb.
+        late = deadline is not None and not deadline.left
+        if request.still_running is not None and result.outcome in _CUT_OFF and not late:
+            seen.restless = await request.still_running(self.peer, self.opened.conversation.id)
+        return seen
+
+    async def _prepare(
+        self, blocks: Sequence[Block]
+    ) -> tuple[ViolationWatch | None, Sequence[Block]]:
+        """Prepare a prompt. Returns the state of the workspace, and the complete prompt."""
+        request = self.request
         # A peer may change its mode in a turn, so this is checked before each prompt.
         await self._enforce()
         blocks = self._with_brief(blocks)
@@ -427,49 +490,11 @@ class Run:
                 folder=request.workspace,
                 store=self._keeper.flush,
             ):
-                self._keeper.began(seen.job, blocks)
-        self._listener.began(seen.job, self.opened.key)
-        try:
-            turn = self._begin(blocks)
-            turn.max_text_size = ANSWER_SIZE
-            seen.prompted = True
-            async with turn:
-                self._turn = turn
-                self._used = True
-                self._cancel.hold(turn)
-                await self._listener.follow(turn)
-        except BaseException as error:
-            if self._turn is not None:
-                self._record_left(self._turn)
-            elif isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                lost = BrokerError(f"the broker was lost before the turn: {error}")
-                lost.may_have_run = error.may_have_run
-                raise lost from error
-            raise
-        finally:
-            self._cancel.hold(None)
-            self._turn = None
-        result = turn.result
-        self._notes.ended = self._added_by(turn)
-        seen.context = self._notes.context(self.opened.context)
-        result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
-        if seen.over is not None:
-            result = structs.replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
-        seen.result = result
-        seen.model = model_choice.model_in_use(seen.view)
-        seen.seconds = clock() - began_at
-        if self._keeper is not None:
-            self._keeper.ended(result)
-            await self._keeper.flush()
-        self._notes.report()
-        if before is not None:
-            seen.violations = await before.violations()
-        if request.still_running is not None and result.outcome in _CUT_OFF:
-            seen.restless = await request.still_running(self.peer, self.opened.conversation.id)
-        return seen
+                self._keeper.began(self.seen.job, blocks)
+        return before, blocks
 
     async def _look(self) -> ViolationWatch | None:
-        """Snapshot of the workspace before a turn, if the peer's changes matter."""
+        """Return the snapshot of the workspace before a turn, if the peer's changes matter."""
         request = self.request
         if not (request.watch_changes and request.enforced.restricts):
             return None
@@ -487,17 +512,18 @@ class Run:
         if self._turn is not None:
             self._turn.cancel()
 
-    async def submit(self, blocks: Sequence[Block]) -> str:
-        """Submit a prompt to the broker without waiting for its turn. Returns the id of the
-        job. Raises `BrokerUnavailable` without a broker, `BrokerError` if it does not confirm
-        the job."""
+    async def submit(self, blocks: Sequence[Block], *, wait: float = 0.0) -> str:
+        """Submit a prompt to the broker without waiting for its turn. Returns the id of the job. A
+        question waits `wait` seconds for a person. Raises `BrokerUnavailable` without a broker,
+        `BrokerError` if it does not confirm the job."""
         if not self.warm:
             raise BrokerUnavailable(
-                "--no-wait needs a broker, which runs the turn when this command has ended"
+                "--no-wait needs a broker, which runs the turn when this command has ended",
+                hint="omit --no-wait; `dragoman doctor` shows why there is no broker",
             )
-        request, job = self.request, new_job_id()
+        request, job = self.request, self.request.job or new_job_id()
         terms = job_terms(
-            job, policy=request.unattended, asks=request.asks, budgets=request.budgets
+            job, policy=request.unattended, asks=request.asks, wait=wait, budgets=request.budgets
         )
         session, blocks = self.opened.conversation.id, self._with_brief(blocks)
         self._notes.report_unstored(await submit(self.peer, session, blocks, terms))
@@ -505,22 +531,15 @@ class Run:
         return job
 
     def _begin(self, blocks: Sequence[Block]) -> ConversationTurn:
-        request, conversation = self.request, self.opened.conversation
-        ours = dict(request.meta)
-        meta: dict[str, Any] = dict(request.trace)
-        if self.warm:
-            job, budgets = self.seen.job, request.budgets
-            terms = job_terms(job, policy=request.unattended, asks=request.asks, budgets=budgets)
-            ours |= terms["dragoman"]
-        if ours:
-            meta["dragoman"] = ours
+        conversation = self.opened.conversation
+        meta = self.request.prompt_meta(self.seen.job, warm=self.warm, first=not self._used)
         if not meta or (self.peer.dialect != ACP and not self.warm):
             return conversation.prompt(blocks)
         return conversation.prompt(blocks, meta=meta)  # type: ignore[call-arg]
 
     def _record_left(self, turn: ConversationTurn) -> None:
         """Record the end of a turn that its caller no longer waits for."""
-        # A second cancellation may leave it without one.
+        # After a second cancellation the turn may have no result.
         with suppress(UsageError):
             if self._keeper is not None:
                 self._keeper.ended(turn.result)
@@ -540,44 +559,3 @@ class Run:
 
 
 _CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
-
-
-class BrokerNotes:
-    """The broker's additions for one session; empty without a broker."""
-
-    def __init__(self, on_notice: Callable[[str], None]) -> None:
-        self._on_notice = on_notice
-        self.opened: Added | None = None
-        """What it added to the opening of the session."""
-        self.ended: Added | None = None
-        """What it added to the end of the turn."""
-        self._turns = 0
-        self._unstored: str | None = None
-
-    def turn_begins(self) -> None:
-        """Forget the additions of the last turn."""
-        self._turns += 1
-        self.ended = None
-
-    def context(self, opened: str) -> str:
-        """The peer's context of the session in the last turn. `opened` is its context when the
-        session was opened, without a broker."""
-        told = (self.ended.context if self.ended else None) or LIVE
-        if told != LIVE or self._turns > 1:
-            return told
-        if opened != RESTORED:
-            return opened
-        return (self.opened.context if self.opened else None) or RESTORED
-
-    def report(self) -> None:
-        """Report the broker's notices at the end of the turn; the same store failure only once."""
-        ended = self.ended
-        self.report_unstored(ended.unstored if ended else None)
-        if ended and ended.notice is not None:
-            self._on_notice(ended.notice)
-
-    def report_unstored(self, why: str | None) -> None:
-        """Report why nothing is stored, unless it was already reported for the last turn."""
-        if why is not None and why != self._unstored:
-            self._on_notice(f"this is not stored: {why}")
-        self._unstored = why

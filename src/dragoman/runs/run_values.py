@@ -1,15 +1,19 @@
-"""RunRequest, RunResult and CancelHandle: the input and output of a run, and how to cancel it.
+"""The values of a run: request, result, timers, listener, cancel handle and the broker's notes.
 
-The surfaces and `delegation` build the request and read the result; `runs.run` carries the request
-out, fills the result during the turn, and sets the running turn in the handle. Stop requests of
-other processes are in `cancel_by_file`.
+The surfaces and `delegation` build the request and read the result; `runs.run` executes the
+request, fills the result during the turn, and sets the running turn in the handle. Stop requests
+from other processes are in `cancel_by_file`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -17,32 +21,96 @@ from msgspec.structs import replace
 
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import ConversationTurn, Peer
+from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.options import ConnectOptions
 from dragoman.client.results import Result
-from dragoman.errors import BrokerError, DragomanError
-from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
+from dragoman.errors import BrokerError, BudgetExceeded, DragomanError
+from dragoman.events.model import (
+    CommandsChanged,
+    Event,
+    MessageDelta,
+    MessageSet,
+    SessionChanged,
+    SettingsChanged,
+    TurnEnded,
+    TurnStarted,
+    TurnState,
+)
 from dragoman.events.parts import Block, Capabilities, Failure
 from dragoman.events.view import View
-from dragoman.events.words import Role
+from dragoman.events.words import Outcome, Role
 from dragoman.policy.approver import Approver
+from dragoman.runs.sessions import LIVE, RESTORED, WantedSession, job_terms
+from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.broker.protocol import PolicyTerms
+    from dragoman.broker.protocol import Added, PolicyTerms
     from dragoman.paths import Paths
     from dragoman.runs.adapter_run import AdapterWork
     from dragoman.store.records import SessionRecord
 
 
+Value = TypeVar("Value")
+
+
+class Deadline(Struct, frozen=True):
+    """The end of a user's time limit for a whole command: starting the agent, opening its session,
+    the turn and every further attempt."""
+
+    seconds: float
+    """The time limit in seconds."""
+    ends_at: float
+    clock: Callable[[], float] = time.monotonic
+    option: str = ""
+    """The command-line option that set the limit, for messages."""
+
+    @classmethod
+    def after(
+        cls, seconds: float | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> Deadline | None:
+        """Return the deadline that is `seconds` from now, or None without a limit."""
+        return None if seconds is None else cls(seconds, clock() + seconds, clock)
+
+    @property
+    def left(self) -> float:
+        """Remaining seconds; 0 if it has passed."""
+        return max(self.ends_at - self.clock(), 0.0)
+
+    async def limit(self, work: Awaitable[Value], during: Callable[[], str]) -> Value:
+        """Wait for `work` until the deadline, then raise `BudgetExceeded`."""
+        limit = asyncio.timeout(self.left)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self.exceeded(during()) from None
+
+    def call(self, expire: Callable[[BudgetExceeded], None]) -> asyncio.TimerHandle:
+        """Call `expire` with the error at the deadline."""
+        return asyncio.get_running_loop().call_later(self.left, expire, self._error())
+
+    def exceeded(self, during: str) -> BudgetExceeded:
+        """Return the error for a deadline that passed before a prompt was sent."""
+        error = self._error()
+        error.args = (f"{error} while {during}",)
+        error.may_have_run = False
+        return error
+
+    def _error(self) -> BudgetExceeded:
+        return BudgetExceeded("total", self.seconds, option=self.option)
+
+
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What to send to which peer, in which session and with which terms."""
+    """A request: what to send to which peer, in which session and under which terms."""
 
     peer: str
     enforced: Enforced
     """How the peer is started, and how the approver's policy is enforced with it."""
     adapter: AdapterWork | None
-    """The peer's Python adapter, which is prompted in place of the peer, without a broker. Has
-    no default, so that no caller forgets it (`adapter_run.adapter_work`)."""
+    """The peer's Python adapter, which gets the prompts instead of the peer, without a broker. It
+    has no default, so that no caller forgets it (`adapter_run.adapter_work`)."""
     workspace: Path
     project: Path | None = None
     """The directory that the session is recorded for, if it is not the workspace: the workspace
@@ -57,35 +125,37 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     session: str | None = None
     """Name or key of a stored session. An unused name starts a session."""
     record: SessionRecord | None = None
-    """A stored session that was already looked up, in place of `session`."""
+    """A stored session that was already looked up, instead of `session`."""
     fresh: bool = False
     """Whether a new session may replace a stored one that the peer has lost."""
     brief: bool = False
     """Whether the first prompt of such a session contains a summary of the lost one."""
     once: bool = False
-    """Whether a new session is closed after its turns, also by a broker that runs them
+    """Whether a new session is closed after its turns, even by a broker that runs them
     unattended."""
     keep_open: bool = False
     """Whether the session stays open when the run ends."""
     mcp_servers: Sequence[Any] = ()
     mcp_strict: bool = True
-    """Whether the servers are also sent to a peer that does not advertise support; otherwise
-    they are left out with a notice."""
+    """Whether the servers are sent even to a peer that does not advertise support. Otherwise they
+    are left out with a notice."""
     additional_directories: Sequence[Path] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     mode: str | None = None
     model: str | None = None
     model_strict: bool = True
-    """Whether a model that the peer does not take is an error; otherwise the session opens with
-    another one, and the result says why (`RunResult.model_error`)."""
+    """Whether it is an error if the peer does not accept the model. Otherwise the session opens
+    with another one, and the result says why (`RunResult.model_error`)."""
     restored_as_is: bool = False
-    """Whether a stored session keeps its mode and model, so that these are for a new one."""
+    """Whether a stored session keeps its mode and model, which then apply only to a new one."""
 
     approver: Approver
     unattended: PolicyTerms
     """The policy for a turn that continues in a broker after this process has disconnected."""
     budgets: Budgets
+    deadline: Deadline | None = None
+    """When the first turn, including everything before it, must be over."""
     limit: Callable[[Event], Failure | None] | None = None
     """Called with every event. A failure that it returns ends the turn as truncated."""
     still_running: Callable[[Peer, str], Awaitable[str | None]] | None = None
@@ -95,7 +165,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Metadata for the peer, under `dragoman`: the lineage of delegated work."""
     trace: Mapping[str, str] = field(default_factory=dict)
-    """Trace context for the peer, beside `dragoman`."""
+    """Trace context for the peer, next to `dragoman`."""
 
     warm: bool = True
     ttl: float | None = None
@@ -110,13 +180,74 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Whether the view keeps the tool calls, and not only the session's settings."""
 
     @property
+    def budgets_left(self) -> Budgets:
+        """The budgets of the first turn for a broker, in case this process ends before it."""
+        deadline, total = self.deadline, self.budgets.total
+        if deadline is None:
+            return self.budgets
+        # Rounded up: while this process is there, its own timer ends the turn and says why.
+        left = max(math.ceil(deadline.left * 10) / 10, 0.1)
+        return replace(self.budgets, total=left if total is None else min(total, left))
+
+    @property
     def asks(self) -> bool:
-        """Whether a person is asked where only the policy's preset decides."""
+        """Whether to ask a person if only the policy's preset would decide."""
         return self.approver.policy.preset == "ask"
 
+    @property
+    def models_hint(self) -> str:
+        """The command that lists the peer's models; empty for a peer that is not in the
+        catalogue."""
+        if self.enforced.way.descriptor is None:
+            return ""
+        return f"`dragoman peers models {self.peer}` lists the models that it has"
+
+    def prompt_meta(self, job: str, *, warm: bool, first: bool) -> dict[str, Any]:
+        """Return the `_meta` of a prompt.
+
+        With a broker it has the terms on which the broker runs the job.
+        """
+        ours = dict(self.meta)
+        if warm:
+            budgets = self.budgets_left if first else self.budgets
+            terms = job_terms(job, policy=self.unattended, asks=self.asks, budgets=budgets)
+            ours |= terms["dragoman"]
+        return {**self.trace, "dragoman": ours} if ours else dict(self.trace)
+
+    def wanted_session(
+        self,
+        record: SessionRecord | None,
+        can: Capabilities,
+        *,
+        mode: str | None,
+        on_notice: Callable[[str], None],
+    ) -> WantedSession:
+        """Return the session to open: the stored one, or a new one with this name."""
+        servers = self.mcp_servers
+        if servers and not self.mcp_strict and can.mcp_stdio is False:
+            on_notice(f"{self.peer} does not support MCP servers; they are omitted")
+            servers = ()
+        return WantedSession(
+            key=new_session_key(),
+            name=self.session if record is None else record.name,
+            record=record,
+            once=self.once,
+            workspace=self.workspace,
+            fresh=self.fresh,
+            mode=mode,
+            model=self.model,
+            mcp_servers=servers,
+            additional_directories=self.additional_directories,
+            metadata=self.metadata,
+            on_notice=on_notice,
+            paths=self.paths,
+        )
+
     def moved(self, folder: Path) -> Self:
-        """The same request in another workspace: a stored session continues where it began,
-        because its broker and its files are there."""
+        """Return the same request in another workspace.
+
+        A stored session continues where it began, because its broker and its files are there.
+        """
         if folder == self.workspace:
             return self
         approver = replace(self.approver, workspace=str(folder))
@@ -124,7 +255,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class RunResult(Struct):
-    """What was observed in one turn, and while the session was opened for it."""
+    """Observations from one turn, and from opening the session for it."""
 
     job: str = ""
     result: Result | None = None
@@ -137,7 +268,7 @@ class RunResult(Struct):
     first_event_at: float | None = None
     greeted_seconds: float | None = None
     context: str = ""
-    """The peer's context of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
+    """The state of the peer's context: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
     model: str | None = None
     restless: str | None = None
     """Why the peer may still be working."""
@@ -167,14 +298,48 @@ class RunResult(Struct):
         return isinstance(error, BrokerError)
 
 
-_SILENT: Final = (TurnStarted, TurnEnded)
+_SILENT: Final = (
+    *(TurnStarted, TurnState, TurnEnded),
+    *(SettingsChanged, CommandsChanged, SessionChanged),
+)
+"""Events that an agent also sends while its model does not answer: Claude lists its commands, and
+Cline names the session."""
 
 
 def _is_life(event: Event) -> bool:
-    """Whether an event shows that the peer works on the turn."""
+    """Return whether an event shows that the peer works on the turn."""
     if event.turn is None or event.replay or isinstance(event, _SILENT):
         return False
-    return not (isinstance(event, MessageDelta) and event.role is Role.USER)
+    return not (isinstance(event, MessageDelta | MessageSet) and event.role is Role.USER)
+
+
+class RunListener:
+    """Callbacks of a run. They do nothing by default; a subclass overrides those it needs."""
+
+    def connected(self, peer: Peer) -> None:
+        """Called when the peer is connected and no session is open. May raise a `DragomanError`."""
+
+    def began(self, job: str, key: str) -> None:
+        """Called before a prompt is sent, as this job in the session with this key."""
+
+    async def follow(self, turn: ConversationTurn) -> None:
+        """Consume the events of a turn that has just begun, until it ends.
+
+        Only a listener that has to slow the peer down needs more than `event`.
+        """
+        await turn.wait()
+
+    def event(self, event: Event) -> None:
+        """Called with every event of the session."""
+
+    def notice(self, text: str) -> None:
+        """Called with a message for the user."""
+
+
+class Cancellable(Protocol):
+    """A turn here or on another machine."""
+
+    def cancel(self) -> object: ...
 
 
 class CancelHandle:
@@ -182,11 +347,10 @@ class CancelHandle:
 
     def __init__(self, *, one_turn: bool = False) -> None:
         self.pulled = False
-        """Whether it was cancelled: then no other turn is started."""
+        """Whether it was cancelled. Then no other turn is started."""
         self._one_turn = one_turn
-        """Whether a cancellation is only for the running turn, and the next one is not
-        cancelled."""
-        self._turn: ConversationTurn | None = None
+        """Whether a cancellation affects only the running turn and not the next one."""
+        self._turn: Cancellable | None = None
         self._stop: Callable[[], None] | None = None
 
     @property
@@ -194,7 +358,7 @@ class CancelHandle:
         """Whether a turn is running that can be cancelled."""
         return self._turn is not None
 
-    def hold(self, turn: ConversationTurn | None) -> None:
+    def hold(self, turn: Cancellable | None) -> None:
         """Set the running turn; None when it is over."""
         self._turn = turn
         if turn is not None and self.pulled:
@@ -209,11 +373,127 @@ class CancelHandle:
             stop()
 
     def pull(self) -> bool:
-        """Cancel: the running turn is cancelled in its agent, and no other is started. False if
-        there is nothing to cancel yet."""
+        """Cancel the running turn in its agent, and start no other.
+
+        Returns False if there is nothing to cancel yet.
+        """
         self.pulled = True
         if self._turn is not None:
             self._turn.cancel()
         elif self._stop is not None:
             self._stop()
         return self.in_turn or self._stop is not None
+
+
+class BrokerNotes:
+    """The broker's additions for one session; empty without a broker."""
+
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
+        self._on_notice = on_notice
+        self.opened: Added | None = None
+        """What it added to the opening of the session."""
+        self.ended: Added | None = None
+        """What it added to the end of the turn."""
+        self._turns = 0
+        self._unstored: str | None = None
+
+    def session_opened(self, conversation: Conversation, *, warm: bool) -> None:
+        """Keep what the broker added to the response that opened the session."""
+        self.opened = _added(conversation, warm=warm)
+
+    def turn_ended(self, turn: ConversationTurn, *, warm: bool) -> None:
+        """Keep what the broker added to the response to the prompt."""
+        self.ended = _added(turn, warm=warm)
+
+    def turn_begins(self) -> None:
+        """Forget the additions of the last turn."""
+        self._turns += 1
+        self.ended = None
+
+    def context(self, opened: str) -> str:
+        """Return the state of the peer's context in the last turn.
+
+        `opened` is the state when the session was opened, without a broker.
+        """
+        told = (self.ended.context if self.ended else None) or LIVE
+        if told != LIVE or self._turns > 1:
+            return told
+        if opened != RESTORED:
+            return opened
+        return (self.opened.context if self.opened else None) or RESTORED
+
+    def report(self) -> None:
+        """Report the broker's notices at the end of the turn, the same store failure only once."""
+        ended = self.ended
+        self.report_unstored(ended.unstored if ended else None)
+        if ended and ended.notice is not None:
+            self._on_notice(ended.notice)
+
+    def report_unstored(self, why: str | None) -> None:
+        """Report why nothing is stored, unless it was already reported for the last turn."""
+        if why is not None and why != self._unstored:
+            self._on_notice(f"this is not stored: {why}")
+        self._unstored = why
+
+
+def _added(answered: Conversation | ConversationTurn, *, warm: bool) -> Added | None:
+    """Return what the broker added to the response to a session or a turn, or None without one."""
+    if not warm:
+        return None
+    from dragoman.broker.protocol import added_to
+
+    return added_to(answered.answer_meta)
+
+
+SILENT_SECONDS: Final = 10.0
+"""Seconds without an event after which a notice says that the agent may be retrying."""
+
+
+_RETRIES: Final = (
+    "rejects requests (login, quota) or fails, it retries for minutes without saying so"
+)
+
+
+def explain_silence(result: Result, seen: RunResult, request: RunRequest) -> Result:
+    """Return the result, with an explanation added to its error if the turn timed out and the agent
+    may have been retrying silently all the time."""
+    if seen.acted or not request.enforced.way.quirks.silent_retries:
+        return result
+    if result.outcome is not Outcome.TIMED_OUT or result.failure is None:
+        return result
+    why = f"{request.peer} sent nothing. If its provider {_RETRIES}"
+    told = f"{result.failure.message}; {why}"
+    if result.error is not None:
+        result.error.args = (told,)
+    return replace(result, failure=replace(result.failure, message=told))
+
+
+@contextmanager
+def turn_timers(
+    turn: ConversationTurn,
+    seen: RunResult,
+    request: RunRequest,
+    *,
+    deadline: Deadline | None,
+    on_notice: Callable[[str], object],
+) -> Iterator[None]:
+    """Expire the turn at the deadline. Notify the user if an agent known to retry silently sends
+    nothing for a while after the prompt."""
+    timers = []
+    if deadline is not None:
+        timers.append(deadline.call(turn.expire))
+    if request.enforced.way.quirks.silent_retries:
+
+        def tell() -> None:
+            if not seen.acted:
+                on_notice(
+                    f"{request.peer} has sent nothing for {SILENT_SECONDS:g} s. If its provider "
+                    f"{_RETRIES}. Ctrl-C cancels; --timeout limits the wait"
+                )
+
+        timers.append(asyncio.get_running_loop().call_later(SILENT_SECONDS, tell))
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()

@@ -1,4 +1,5 @@
-"""Locks on sessions: one command at a time starts a session of a name, or a turn without a broker.
+"""Session locks: only one command at a time starts a session with a name, or a turn without a
+broker.
 
 The locks are files in the runtime directory (`broker.lock`), so the end of a process releases them.
 `runs.sessions` finds and opens the sessions.
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.sessions import RESTORED
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 BEGIN_TIMEOUT: Final = 90.0
-"""Seconds to wait for another command that starts the same session: its agent may have to
-start, and then to open it."""
+"""Seconds to wait for another command that starts the same session: its agent may have to start
+first."""
 
 LOCK_INTERVAL: Final = 0.01
 """Seconds between two attempts to lock the name of a session."""
@@ -35,8 +37,11 @@ LOCK_INTERVAL: Final = 0.01
 async def begun_once(
     name: str, *, peer: str, folder: Path, paths: Paths | None = None
 ) -> AsyncIterator[None]:
-    """Lock a name in which a session is about to start: others that want the same one wait, and
-    then find it. If locking fails, each continues as if alone."""
+    """Lock the name of a session that is about to start.
+
+    Other processes that want the same name wait, and then find the session. If locking fails, the
+    session starts without the lock.
+    """
     from dragoman.broker.lock import HeldLock, try_lock
     from dragoman.client.folders import make_private
     from dragoman.paths import find_paths
@@ -48,7 +53,7 @@ async def begun_once(
     lock: HeldLock | None = None
     # A name held this long will not be released within a person's patience.
     try:
-        await asyncio.to_thread(make_private, names)
+        await in_thread(str(names), lambda _: make_private(names), changes_disk=True)
         async with asyncio.timeout(BEGIN_TIMEOUT):
             while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
                 await asyncio.sleep(LOCK_INTERVAL)

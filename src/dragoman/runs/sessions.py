@@ -1,8 +1,8 @@
 """Find, open, resume, load or replace a stored session, and submit prompts to a broker.
 
-Invariant: a peer, project and name have at most one open session. Works the same with a broker and
-with a direct child. `catalogue.open` and `broker.client` connect to the peer, `store` keeps the
-records.
+Invariant: there is at most one open session per peer, project and name. Works the same with a
+broker and with a direct child. `catalogue.open` and `broker.client` connect to the peer, `store`
+keeps the records.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dragoman.errors import (
     ConnectionClosed,
     ConnectionLost,
     DragomanError,
+    InvalidAnswer,
     RemoteError,
     SessionLost,
     StoreCorrupt,
@@ -51,14 +52,14 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 SUBMIT_TIMEOUT: Final = 10.0
-"""Timeout in seconds for a broker to accept a submitted prompt. It queues the prompt and
-answers; the peer is not involved. Ten seconds are for a machine that swaps."""
+"""Timeout in seconds for a broker to accept a submitted prompt. It queues the prompt and answers;
+the peer is not involved. Ten seconds allow for a machine that swaps."""
 
 DISCARD_TIMEOUT: Final = 5.0
-"""Timeout in seconds for a peer to close a session that nothing was prompted in."""
+"""Timeout in seconds for a peer to close a session in which no prompt was sent."""
 
 LAST: Final = "last"
-"""Means the newest job, or the session used last, wherever an id is expected."""
+"""The word for the newest job, or for the session used last, wherever an id is expected."""
 
 KEY: Final = "s-"
 """Prefix of our own session keys."""
@@ -74,17 +75,19 @@ FRESH: Final = "fresh"
 
 
 ANSWER_SIZE: Final = 8 * 1024 * 1024
-"""Maximum characters of an answer, from its beginning, that a command or the ACP server keeps
-in memory and returns. A longer one is in the store, and is reported as truncated."""
+"""Maximum number of characters of an answer, from its beginning, that a command or the ACP server
+keeps in memory and returns. A longer answer is in the store and is reported as truncated."""
 
 
 # -- lookup
 
 
 def find_session(store: Store, word: str, *, root: Path, peer: str | None = None) -> SessionRecord:
-    """The stored session that a person means: by its key or a prefix of it, its name in this
-    project, the peer's id of it, or `LAST`. Of several with one name, the open one counts, then
-    the latest."""
+    """Return the stored session that a person means: by its key or a prefix of it, its name in this
+    project, the peer's own id, or `LAST`.
+
+    If several have the same name, the open one is used, or else the latest.
+    """
     found = store.session(word)
     if found is not None:
         return found
@@ -110,12 +113,13 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
         )
     peers = sorted({record.peer for record in here})
     if len(peers) > 1:
-        raise UsageError(f"{word!r} is a session of {' and of '.join(peers)}: add --peer")
+        of = " and of ".join(peers)
+        raise UsageError(f"{word!r} is a session of {of}: add `--peer {peers[0]}`")
     return max(here, key=lambda record: (record.closed_at is None, record.updated_at))
 
 
 def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
-    """A suggestion for a session name that was not found."""
+    """Return a suggestion for a session name that was not found."""
     from dragoman.errors.usage import nearest
 
     names = [record.name for record in store.sessions(peer=peer, root=str(root)) if record.name]
@@ -147,7 +151,7 @@ def merge(
     *,
     peer: str = "",
 ) -> list[ListedSession]:
-    """The stored sessions, followed by those that only `peer` lists, as in `told`."""
+    """Return the stored sessions, followed by those that only `peer` lists, as in `told`."""
     known = {summary.id: summary for summary in told or ()}
     merged = []
     for record in records:
@@ -185,7 +189,7 @@ def merge(
 
 
 def broker_of(peer: Peer) -> str | None:
-    """The name of the broker between us and the agent; None without one."""
+    """Return the name of the broker between us and the agent, or None without one."""
     client = peer.client
     if getattr(client, "greeting", None) is None:
         return None
@@ -231,7 +235,7 @@ async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
     """Start a session, or continue a stored one.
 
     Raises `SessionLost` if the peer can no longer open it, unless a fresh one may take its place,
-    and `BrokerUnavailable` if the broker, not the peer, ends or hangs meanwhile.
+    and `BrokerUnavailable` if the broker itself ends or hangs in the meantime.
     """
     try:
         return await _open_session(peer, wanted)
@@ -262,9 +266,9 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
         if not wanted.fresh:
             named = record.name or record.key
             raise SessionLost(
-                f"{record.peer} cannot continue the session {named}: {error}; what was said is "
-                "stored. With --brief a new session takes its place and gets a summary of it, "
-                "with --fresh one that knows nothing of it"
+                f"{record.peer} cannot continue the session {named}: {error}; the conversation "
+                "is stored. Add --brief to start a new session with a summary of it, or --fresh "
+                "to start without one"
             ) from error
         retire(record, paths=wanted.paths)
         return OpenedSession(
@@ -274,7 +278,7 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
 
 
 def brief_of(record: SessionRecord) -> Brief | None:
-    """A summary of a stored session for a new one that takes its place; None if it has no
+    """Return a summary of a stored session for a new one that takes its place, or None if it has no
     messages."""
     from dragoman.runs.brief import brief_for
 
@@ -282,7 +286,7 @@ def brief_of(record: SessionRecord) -> Brief | None:
 
 
 def summary_of(record: SessionRecord) -> ConversationSummary:
-    """The last messages of a stored session, which its peer knows."""
+    """Return a summary of the last messages of a stored session, which its peer knows."""
     from dragoman.runs.brief import MAX_MESSAGES
     from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store.history import text_of
@@ -299,7 +303,7 @@ def summary_of(record: SessionRecord) -> ConversationSummary:
 def adopted(
     peer_session_id: str, *, peer: str, root: Path, cwd: Path, name: str | None = None
 ) -> SessionRecord:
-    """A session that only its peer lists, as it would be stored here."""
+    """Return a record for a session that only its peer lists, as it would be stored here."""
     from dragoman.store.records import SessionRecord, new_session_key
 
     now = time.time()
@@ -324,7 +328,7 @@ def retire(record: SessionRecord, *, paths: Paths | None = None) -> None:
 
 
 async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
-    """Delete a session that has just started and in which nothing was prompted: its name is
+    """Delete a session that has just started and in which no prompt was sent, so that its name is
     free again. A continued session is left as it is."""
     if opened.context == RESTORED:
         return
@@ -334,7 +338,7 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
     try:
         with open_store(paths=paths) as store:
             record = store.session(opened.key)
-            # An open one is still written to.
+            # An open session is still written to.
             if record is not None and record.closed_at is not None:
                 store.delete_session(opened.key)
     except DragomanError as error:
@@ -355,7 +359,7 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
     return Opening(
         cwd=wanted.workspace,
         mode=wanted.mode,
-        # In ACP the models are known when the session is open; `model_choice` sets one then.
+        # In ACP the models are known once the session is open; then `model_choice` sets one.
         model=wanted.model if peer.dialect != ACP else None,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,
@@ -369,8 +373,11 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
 def _names(
     peer: Peer, key: str, name: str | None, *, once: bool = False, model: str | None = None
 ) -> dict[str, Any]:
-    """How to store a session, and the model of a new one for the dialects that take it at the
-    opening. Only sent to a broker: an agent has no use for it."""
+    """Return how to store a session, and the initial model for dialects that take it when the
+    session opens.
+
+    It is sent only to a broker: an agent has no use for it.
+    """
     if broker_of(peer) is None:
         return {}
     told: dict[str, Any] = {"key": key}
@@ -384,7 +391,7 @@ def _names(
 
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:
-    """Ensure that no other broker has the session open, with other terms."""
+    """Ensure that no other broker has the session open with different options."""
     from dragoman.broker.client.sessions import take_over
     from dragoman.paths import find_paths
 
@@ -429,10 +436,10 @@ def recall(
     folder: Path,
     on_notice: Callable[[str], None] | None = None,
 ) -> SessionRecord | None:
-    """The stored session of a peer that a person means, or None for an unused name.
+    """Return the stored session of a peer that a person means, or None for an unused name.
 
     A closed session is found by its key or its id, not by its name, which is free again. With
-    `on_notice`, a damaged store is set aside and reported there; a new one has no session.
+    `on_notice`, a damaged store is set aside and reported there; the new store has no sessions.
     """
     try:
         return _recall(word, peer=peer, folder=folder)
@@ -465,9 +472,11 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
 
 
 def place_of(record: SessionRecord, here: Path) -> Path:
-    """The directory for reaching the peer of a stored session: where it began, because its
-    broker is there, and only its name is found from here. One that is gone can no longer be
-    reached."""
+    """Return the directory from which the peer of a stored session is reached.
+
+    It is where the session began, because its broker is there; from elsewhere only its name can be
+    found. A directory that is gone can no longer be used.
+    """
     began = Path(record.cwd)
     return began if began.is_dir() else here
 
@@ -480,14 +489,17 @@ def job_terms(
     *,
     policy: str | Policy,
     asks: bool = False,
+    wait: float = 0.0,
     fresh: bool = False,
     budgets: Budgets | None = None,
 ) -> dict[str, Any]:
-    """Broker metadata of a prompt: its job, and for the time after we disconnect who decides,
-    whether a watching person is asked, and the budgets."""
+    """Return the broker metadata of a prompt: its job and, for the time after we disconnect, who
+    decides, whether a watching person is asked and for how long, and the budgets."""
     terms = {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}
     if asks:
         terms["asks"] = True
+    if wait:
+        terms["wait"] = wait
     if budgets is not None:
         terms["budgets"] = {
             "firstEvent": budgets.first_event,
@@ -498,7 +510,7 @@ def job_terms(
 
 
 def blame(result: Result) -> Result:
-    """The result of a turn through a broker; a failure of the broker is distinguished from the
+    """Return the result of a turn through a broker, distinguishing a failure of the broker from the
     agent's."""
     if result.error is None or not broker_ended(result.error):
         return result
@@ -509,9 +521,9 @@ def blame(result: Result) -> Result:
 
 
 def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerError:
-    """The error for a submitted prompt that the broker did not confirm."""
+    """Return the error for a submitted prompt that the broker did not confirm."""
     unconfirmed = BrokerError(
-        f"the broker {broker} did not confirm the job {job}, which may run all the same: {error}; "
+        f"the broker {broker} did not confirm the job {job}, which may run anyway: {error}; "
         f"`dragoman jobs result {job}` shows whether it has it, "
         f"`dragoman broker stop {broker}` ends it"
     )
@@ -520,7 +532,7 @@ def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerEr
 
 
 def broker_ended(error: DragomanError) -> bool:
-    """Whether a connection error means that the broker itself is gone."""
+    """Return whether a connection error means that the broker itself is gone."""
     return (
         isinstance(error, ConnectionLost)
         and not isinstance(error, ConnectionClosed)
@@ -532,9 +544,9 @@ def broker_ended(error: DragomanError) -> bool:
 async def submit(
     peer: Peer, session_id: str, blocks: Sequence[Block], terms: Mapping[str, Any]
 ) -> str | None:
-    """Submit a prompt to the broker, which runs it unattended. Returns why nothing of it is
-    stored; None if it is. Raises `BrokerError` if the broker does not confirm it in time."""
-    from dragoman.broker.protocol import SUBMIT, Submitted
+    """Submit a prompt to the broker, which runs it unattended. Returns None, or the reason why
+    nothing of it is stored. Raises `BrokerError` if the broker does not confirm it in time."""
+    from dragoman.broker.protocol import SUBMIT, Submitted, decode_as
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
 
@@ -544,9 +556,9 @@ async def submit(
     params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}
     try:
         answer = await peer.client.connection.call(SUBMIT, params, timeout=SUBMIT_TIMEOUT)
-    except (CallTimeout, ConnectionLost) as error:
+        return decode_as(answer, Submitted, f"response to {SUBMIT}").unstored
+    except (CallTimeout, ConnectionLost, InvalidAnswer) as error:
         raise _unconfirmed(params["job"], broker_of(peer), error) from error
     except DragomanError as error:
         # An error in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error
-    return msgspec.json.decode(answer, type=Submitted).unstored

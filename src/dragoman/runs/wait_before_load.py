@@ -1,7 +1,7 @@
 """Wait before loading a stored session at peers that would lose it (quirk `loads_next_minute`).
 
-`catalogue.session_load_delay` computes how long. No wait if a broker's peer still has the
-session open. The broker waits itself after a restart of its peer (`broker.server.sessions`).
+`catalogue.descriptor` computes how long. There is no wait if a broker's peer still has the
+session open. After a restart of its peer the broker itself waits (`broker.server.sessions`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.catalogue import session_load_delay
+from dragoman.catalogue import descriptor
 
 if TYPE_CHECKING:
     from dragoman.store import SessionRecord
 
 
 def loses_early(peer: str, cwd: Path) -> bool:
-    """Whether a peer is known to lose a session that is loaded too early."""
+    """Return whether a peer is known to lose a session that is loaded too early."""
     from dragoman.runs.context import load_context
 
     catalogue = load_context(cwd).catalogue
@@ -34,10 +34,10 @@ async def wait_over(
 ) -> None:
     """Wait until a stored session can be loaded without being lost; usually no wait is needed.
 
-    It will be opened through `broker`, or by a process of our own. The age of a session never used
-    here is what its peer reports, not that of its record.
+    It will be opened through `broker`, or by a process of our own. For a session never used here,
+    the age reported by its peer counts, not the age of its record.
     """
-    seconds = session_load_delay.remaining(record.created_at, time.time())
+    seconds = descriptor.load_delay(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
         return
     if not loses_early(record.peer, Path(record.cwd)):
@@ -53,7 +53,7 @@ async def wait_over(
 
 
 async def _has_it(broker: str, record: SessionRecord) -> bool:
-    """Whether a broker's current peer process has a session open."""
+    """Return whether a broker's current peer process has a session open."""
     from dragoman.broker.client.sessions import sessions_in
     from dragoman.paths import find_paths
 

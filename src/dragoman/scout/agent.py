@@ -2,7 +2,8 @@
 
 A prompt or a command becomes an intent (`questions`), the intent an answer (`answers`), and the
 answer is sent and remembered (`store`). A question that cannot be answered ends as a refusal, with
-a text that lists what can be. The first turn imports the modules it needs: start-up is quick.
+a text that lists the questions that can be. Modules that a turn needs are imported by the first
+turn, so that start-up is quick.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from dragoman.scout.turn_context import ScoutAnswer
 
 PIECE_SIZE: Final = 600
-"""Approximate characters per chunk of an answer: a client shows them as they arrive."""
+"""Approximate number of characters per chunk of an answer: a client shows chunks as they arrive."""
 
 
 class Scout:
-    """What the handlers share: the store of sessions."""
+    """State that the handlers share: the session store."""
 
     def __init__(self, store: SessionFiles | None = None) -> None:
         self._store = store
@@ -47,7 +48,7 @@ class Scout:
 
     def new_session(self, session: Session) -> None:
         if not os.path.isdir(session.cwd):
-            raise RemoteError(codes.INVALID_PARAMS, f"there is no folder {str(session.cwd)!r}")
+            raise RemoteError(codes.INVALID_PARAMS, f"there is no directory {str(session.cwd)!r}")
         self.store.begin(session.id, str(session.cwd))
 
     async def load_session(self, session: Session, replay: Turn) -> None:
@@ -130,7 +131,7 @@ class Scout:
         try:
             reader = FileReader(str(turn.session.cwd))
         except UsageError as error:
-            return await self._end(turn, asked, f"I cannot look: {error}.", answered=False)
+            return await self._end(turn, asked, f"I cannot search: {error}.", answered=False)
         context = TurnContext(turn, reader)
         found: ScoutAnswer = await answers.answer(context, intent, getattr(state, "last", ""))
         if found.answered:
@@ -160,7 +161,7 @@ class Scout:
 
 
 def build(store: SessionFiles | None = None) -> Agent:
-    """The agent, ready to run."""
+    """Return the agent, ready to run."""
     scout = Scout(store)
     agent = Agent("scout", version=__version__, title="Scout", embedded_context=True)
     agent.prompt(scout.prompt)
@@ -176,7 +177,7 @@ def build(store: SessionFiles | None = None) -> Agent:
 
 
 def _resolved(intent: Intent, symbol: str, path: str) -> Intent:
-    """An intent in which "it" is replaced by the subject of the previous question."""
+    """Return an intent in which "it" is replaced by the subject of the previous question."""
     from msgspec.structs import replace
 
     from dragoman.scout.questions import Definition, ReadPath, Uses, is_pronoun
@@ -191,7 +192,7 @@ def _resolved(intent: Intent, symbol: str, path: str) -> Intent:
 
 
 def _understood(intent: Intent) -> str:
-    """How a question was understood."""
+    """Describe how a question was understood."""
     named = [
         f"{key}: {value}"
         for key in intent.__struct_fields__
@@ -202,7 +203,7 @@ def _understood(intent: Intent) -> str:
 
 
 def _mentions(turn: Turn) -> list[str]:
-    """The paths of files attached to a prompt."""
+    """Return the paths of files attached to a prompt."""
     links = [block.uri for block in turn.blocks(acp.ResourceLink)]
     links += [block.resource.uri for block in turn.blocks(acp.EmbeddedResource)]
     parts = [urlsplit(link) for link in links]
@@ -211,7 +212,7 @@ def _mentions(turn: Turn) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces, split between lines."""
+    """Yield a text in pieces, split between lines."""
     piece = ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > PIECE_SIZE:

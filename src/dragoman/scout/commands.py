@@ -19,14 +19,17 @@ class ScoutCommand(NamedTuple):
 
 
 COMMANDS: Final = (
-    ScoutCommand("search", "WORDS", "The best places for some words", "/search line framing"),
+    ScoutCommand("search", "WORDS", "The best matches for some words", "/search line framing"),
     ScoutCommand("find", "NAME", "Where a name is defined", "/find connect"),
     ScoutCommand("uses", "NAME", "Where a name is used", "/uses Session.prompt"),
     ScoutCommand("calls", "NAME", "Which functions call a function", "/calls parse_range"),
-    ScoutCommand("text", "WORDS", "Lines with exactly this text", "/text not found"),
-    ScoutCommand("layout", "[FOLDER]", "Folders, languages and entry points", "/layout"),
+    ScoutCommand("text", "WORDS", "Lines that contain exactly this text", "/text not found"),
+    ScoutCommand("layout", "[DIRECTORY]", "Directories, languages and entry points", "/layout"),
     ScoutCommand(
-        "todo", "[TAG] [in FOLDER] [WORDS]", "What is marked as left to do", "/todo FIXME in src"
+        "todo",
+        "[TAG] [in DIRECTORY] [WORDS]",
+        "TODO, FIXME and similar comments",
+        "/todo FIXME in src",
     ),
     ScoutCommand("read", "FILE[:FIRST-LAST]", "A file, or lines of it", "/read app.py:10-20"),
     ScoutCommand("save", "FILE", "Write the last answer to a file, after asking", "/save notes.md"),

@@ -1,8 +1,8 @@
-r"""Which name a line of code defines, and as what: the rules of the languages, applied to one line.
+r"""Determine which name a line of code defines, and as what, by the rules of its language.
 
-It sees no other line, so text in a multi-line string that looks like a definition counts as one.
-Patterns match from left to right without ambiguous repetition, and only on the start of a line, so
-that no line takes long. Pure: `symbols` and `rank` collect definitions.
+Only one line is examined, so text in a multi-line string that looks like a definition counts as
+one. Patterns match from left to right without ambiguous repetition, and only on the start of a
+line, so that no line takes long. Pure: `symbols` and `rank` collect definitions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 from dragoman.scout.languages import Language
 
 TRUE: Final = 0
-"""The thing itself: a function, a class, a type."""
+"""A definition proper: a function, a class, a type."""
 VALUE: Final = 1
 """A constant, a property, a declaration."""
 LOCAL: Final = 2
 """A field, a parameter, or an assignment."""
 
 MAX_LOOKED_AT: Final = 400
-"""Characters of a line searched for a definition."""
+"""Maximum length of a line that is searched for definitions."""
 
 
 class DefinitionMark(NamedTuple):
@@ -142,8 +142,8 @@ _RULES: Final = {
 """,
     "prose": "",
 }
-"""By language family: rank, kind and pattern of each rule; `+` continues the previous line. The
-first match counts."""
+"""Rules by language family: rank, kind and pattern; `+` continues the previous line. The first
+match counts."""
 
 _NAMES: Final = {
     "javascript": r"[\w$]+", "keywords": r"\w+[?!]?", "css": r"[\w-]+", "keys": r"[\w-]+",
@@ -156,7 +156,7 @@ _COMMAND: Final = re.compile(r".*(?:[;|&({`!]|\b(?:then|do|else|if|while|until))
 
 @functools.cache
 def _rules(family: str) -> tuple[re.Pattern[str], list[tuple[int, str]]]:
-    """All rules of a family as one expression; the matching group is the rule's number."""
+    """Return all rules of a family as one expression; the matching group is the rule's number."""
     rows = _RULES[family].replace("\n+ ", "").split("\n")
     rules = [row.split(" ", 2) for row in rows if row]
     text = "|".join(f"(?:{rule[2].replace('<name>', f'<r{n}>')})" for n, rule in enumerate(rules))
@@ -168,12 +168,12 @@ def _rules(family: str) -> tuple[re.Pattern[str], list[tuple[int, str]]]:
 
 
 def is_comment(line: str, language: Language) -> bool:
-    """Whether the line is only a comment."""
+    """Return whether the line is only a comment."""
     return line.lstrip().startswith(language.comments) if language.comments else False
 
 
 def defined_in(line: str, language: Language) -> DefinitionMark | None:
-    """What the line defines; None if it defines nothing."""
+    """Return what the line defines, or None if it defines nothing."""
     pattern, rules = _rules(language.family)
     found = pattern.match(line, 0, MAX_LOOKED_AT)
     if found is None or found.lastgroup is None or is_comment(line, language):
@@ -183,7 +183,7 @@ def defined_in(line: str, language: Language) -> DefinitionMark | None:
 
 @functools.lru_cache(maxsize=256)
 def name_pattern(name: str, family: str) -> re.Pattern[str]:
-    """Matches a name, but not inside a longer name."""
+    """Return a pattern that matches a name, but not inside a longer name."""
     more = {"javascript": r"\w$"}.get(family, r"\w-" if "-" in _NAMES.get(family, "") else r"\w")
     # A name that ends with a special character, as in Ruby, may be followed by anything.
     behind = rf"(?![{more}])" if re.match(r"[\w$]", name[-1]) else ""
@@ -191,7 +191,7 @@ def name_pattern(name: str, family: str) -> re.Pattern[str]:
 
 
 def is_call(line: str, name: str, language: Language) -> bool:
-    """Whether the name is called somewhere in the line."""
+    """Return whether the name is called somewhere in the line."""
     if is_comment(line, language):
         return False
     for found in name_pattern(name, language.family).finditer(line):

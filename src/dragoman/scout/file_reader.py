@@ -18,13 +18,14 @@ from dragoman.rpc.tasks import check
 from dragoman.scout.hits import clean
 
 MAX_LINES: Final = 400
-"""Maximum lines of a file shown at once: a few screens. The answer says how to see more."""
+"""Maximum number of lines of a file shown at once: a few screens. The answer says how to see
+more."""
 
 MAX_LINE_SIZE: Final = 2000
-"""Maximum characters of a line shown."""
+"""Maximum number of characters of a line to show."""
 
 MAX_READ_SIZE: Final = 16 * 1024 * 1024
-"""Maximum bytes read of a file: later lines are not shown."""
+"""Maximum number of bytes read from a file: later lines are not shown."""
 
 CHUNK_SIZE: Final = 1024 * 1024
 BINARY_SIZE: Final = 8 * 1024
@@ -51,29 +52,32 @@ class FileReader:
     def __init__(self, root: str) -> None:
         self._workspace = Workspace([root])
         self.root = str(self._workspace.roots[0])
-        """Its real path."""
+        """The real path of the workspace."""
 
     def locate(self, path: str) -> str:
-        """A path from a question, absolute or relative to the root, as an absolute path."""
+        """Return a path from a question, absolute or relative to the root, as an absolute path."""
         return os.path.join(self.root, os.path.expanduser(path) if path[:1] == "~" else path)
 
     def relative(self, real: Path) -> str:
-        """A real path relative to the root, with slashes."""
+        """Return a real path relative to the root, with slashes."""
         return "" if str(real) == self.root else real.relative_to(self.root).as_posix()
 
     def folder(self, path: str) -> str:
-        """The directory a path means, relative to the root. Raises what `Workspace` raises."""
+        """Return the directory that a path means, relative to the root.
+
+        Raises what `Workspace` raises.
+        """
         # A trailing slash makes no difference here.
         return self.relative(self._workspace.resolve_folder(self.locate(path.rstrip("/") or path)))
 
     def file(self, path: str) -> str:
-        """The file a path means, relative to the root."""
+        """Return the file that a path means, relative to the root."""
         return self.relative(self._workspace.resolve_for_read(self.locate(path)))
 
     def part(
         self, path: str, first: int | None, last: int | None, stop: threading.Event
     ) -> FilePart:
-        """Some lines of a file."""
+        """Read some lines of a file."""
         lines = self._raw_lines(path, stop)
         start = max(first or 1, 1)
         wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))
@@ -82,7 +86,7 @@ class FileReader:
         return FilePart(self.file(path), start, shown, len(lines))
 
     def all_lines(self, path: str, stop: threading.Event, limit: int = 20_000) -> list[str]:
-        """The lines of a file, up to what is useful for ranking it."""
+        """Return the lines of a file, up to what is useful for ranking it."""
         return [_shown(line) for line in self._raw_lines(path, stop)[:limit]]
 
     def _raw_lines(self, path: str, stop: threading.Event) -> list[bytes]:

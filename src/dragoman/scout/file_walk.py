@@ -18,14 +18,14 @@ from dragoman.scout import languages
 from dragoman.scout.gitignore import SKIPPED, IgnoreFile
 
 MAX_FILES: Final = 1_000_000
-"""Maximum files. Ten times the largest repositories; without a limit the root of a machine
-would be walked to its end."""
+"""Maximum number of files: ten times the largest repositories. Without a limit the root of a
+machine would be walked to its end."""
 
 MAX_IGNORE_SIZE: Final = 256 * 1024
-"""Maximum bytes read of a .gitignore."""
+"""Maximum number of bytes read from a .gitignore."""
 
 KERNEL_FOLDERS: Final = ("proc", "sys", "dev") if os.name == "posix" else ()
-"""Directories of "/" without ordinary files: reading one of them may never end."""
+"""Directories of "/" without ordinary files; reading one of them may never end."""
 
 MAX_FILE_SIZE: Final = 32 * 1024 * 1024
 """Maximum size in bytes of a searched file: no source code is larger."""
@@ -35,7 +35,7 @@ READ_SIZE: Final = 64 * 1024
 allocated from the operating system for each file (measured: five times as long)."""
 
 BINARY_SIZE: Final = 8 * 1024
-"""How far into a file to look for a NUL byte, which no text has."""
+"""Number of bytes of a file to search for a NUL byte, which no text has."""
 
 _FLAGS: Final = (
     os.O_RDONLY
@@ -61,7 +61,7 @@ class Walk:
     """Whether there are more files than the limit."""
 
     def files(self, stop: threading.Event) -> Iterator[str]:
-        """The paths of all ordinary files, relative to the root, with slashes."""
+        """Yield the paths of all ordinary files, relative to the root, with slashes."""
         seen = 0
         for _, names in self._folders(stop):
             yield from names
@@ -71,7 +71,7 @@ class Walk:
                 return
 
     def _folders(self, stop: threading.Event) -> Iterator[tuple[str, list[str]]]:
-        """Each directory with the paths of its files."""
+        """Yield each directory with the paths of its files."""
         scopes = self._scopes_above()
         waiting: list[tuple[str, tuple[Scope, ...]]] = [(self.under, scopes)]
         while waiting:
@@ -108,7 +108,7 @@ class Walk:
             waiting.extend((path, scopes) for path in inner)
 
     def _scopes_above(self) -> tuple[Scope, ...]:
-        """The ignore rules of the directories between the root and the start of the walk."""
+        """Return the ignore rules of the directories between the root and the start of the walk."""
         scopes: tuple[Scope, ...] = ()
         names = self.under.split("/") if self.under else []
         for depth in range(len(names)):
@@ -133,7 +133,7 @@ class Walk:
 
 
 def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool) -> bool:
-    """Whether a path is ignored; the nearest ignore file decides first."""
+    """Return whether a path is ignored; the nearest ignore file decides first."""
     for prefix, ignored in reversed(scopes):
         decided = ignored.decide(path[len(prefix) :], name, is_folder=is_folder)
         if decided is not None:
@@ -142,7 +142,7 @@ def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool
 
 
 def read_text(root: str, path: str) -> bytes:
-    """A whole text file; empty if it is not text. Never follows a link and never waits."""
+    """Return a whole text file; empty if it is not text. Never follows a link and never waits."""
     if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
         return b""
     fd = os.open(os.path.join(root, path), _FLAGS)

@@ -10,7 +10,8 @@ import re
 from typing import Final, NamedTuple
 
 MAX_LINES: Final = 5000
-"""Maximum lines read of one file: more than any real one has, few enough to stay fast."""
+"""Maximum number of lines read from one file: more than any real file has, few enough to stay
+fast."""
 
 SKIPPED: Final = frozenset(
     {
@@ -40,7 +41,7 @@ class IgnoreFile:
             line for raw in text.splitlines()[:MAX_LINES] if (line := _parse(raw)) is not None
         ]
         self._lines.reverse()
-        # One match tells for nearly every name that no rule applies.
+        # For nearly every name, one match shows that no rule applies.
         self._any_name = _union([line.pattern for line in self._lines if line.by_name])
         self._any_path = _union([line.pattern for line in self._lines if not line.by_name])
 
@@ -48,7 +49,8 @@ class IgnoreFile:
         return bool(self._lines)
 
     def decide(self, path: str, name: str, *, is_folder: bool) -> bool | None:
-        """Whether a path (relative to the file's directory) is ignored; None if no rule matches."""
+        """Return whether a path (relative to the file's directory) is ignored, or None if no rule
+        matches."""
         named = self._any_name is not None and self._any_name.fullmatch(name)
         placed = self._any_path is not None and self._any_path.fullmatch(path)
         if not named and not placed:
@@ -88,13 +90,13 @@ def _parse(raw: str) -> _Line | None:
     try:
         return _Line(keeps_out, folders_only, by_name, re.compile(f"(?:{translate(text)})"))
     except re.error:
-        # A set such as [z-a], which is not a pattern for git either.
+        # A set such as [z-a], which git does not accept as a pattern either.
         return None
 
 
 def translate(glob: str) -> str:
-    """A git pattern as a regular expression for a whole path."""
-    # Repeated stars mean the same as one or two; kept as they are, they would make matching slow.
+    """Return a git pattern as a regular expression for a whole path."""
+    # Repeated stars mean the same as one or two, but would make matching slow.
     glob = re.sub(r"\*{3,}", "**", glob)
     out: list[str] = []
     at = 0

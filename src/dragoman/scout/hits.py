@@ -1,5 +1,5 @@
-"""A found line of a file, prepared for display: decoded, cut to a window around the match,
-without control characters."""
+"""Prepare a found line for display: decoded, cut to a window around the match, without control
+characters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 MAX_BEFORE: Final = 400
 MAX_AFTER: Final = 600
-"""Bytes of a line kept before and after the match. Lines written by people are shorter; those
-of minified files have megabytes."""
+"""Maximum number of bytes of a line to keep before and after the match. Lines written by people are
+shorter; lines of minified files can have megabytes."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that affect terminals, or cannot be sent at all."""
@@ -20,30 +20,30 @@ class Hit(NamedTuple):
     """One line of one file."""
 
     path: str
-    """Relative to the root, with slashes; bytes that are not text as Python's surrogates."""
+    """Path relative to the root, with slashes; bytes that are not text are Python's surrogates."""
     line: int
     text: str
 
 
 def window(line: bytes, at: int) -> str:
-    """The text of a line around a position."""
+    """Return the text of a line around a position."""
     start = max(0, at - MAX_BEFORE)
     text = line[start : at + MAX_AFTER].decode("utf-8", "replace").rstrip("\r\n")
-    # There is text before it: it must not look like the start of a line.
+    # There is text before it, so it must not look like the start of a line.
     return clean(("… " if start else "") + text)
 
 
 def clean(text: str) -> str:
-    """A text without characters that affect a terminal."""
+    """Return a text without characters that affect a terminal."""
     return _CONTROLS.sub("\ufffd", text)
 
 
 def shown_path(path: str) -> str:
-    """A path as text on one line; bytes that are not text are replaced."""
+    """Return a path as text on one line; bytes that are not text are replaced."""
     text = os.fsencode(path).decode("utf-8", "replace")
     return clean(text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t"))
 
 
 def is_text_path(path: str) -> bool:
-    """Whether a client that gets the path as text can open the file."""
+    """Return whether a client that gets the path as text can open the file."""
     return shown_path(path) == path

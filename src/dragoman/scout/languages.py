@@ -1,6 +1,6 @@
-"""Which language a file is written in, by its name.
+"""Determine the language of a file from its name.
 
-A table of languages: their names, their file names and endings, and how a comment begins.
+Has a table of languages: their names, their file names and endings, and how a comment begins.
 `definitions` has the form of a definition in each.
 """
 
@@ -89,7 +89,7 @@ BINARY_ENDINGS: Final = frozenset(
 
 
 def of_path(path: str) -> Language:
-    """The language of a file; `OTHER` if its name does not show it."""
+    """Return the language of a file; `OTHER` if its name does not show it."""
     name = path.rpartition("/")[2]
     if name.startswith(("Dockerfile.", "Makefile.")):
         name = name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Answers as Markdown: places, code, lists and plurals.
+"""Format answers as Markdown: places, code, lists and plurals.
 
 A place is `path:line` in a code span; code is in a fence that nothing in it can close. Pure.
 """
@@ -13,7 +13,7 @@ from dragoman.scout.hits import Hit, clean, shown_path
 from dragoman.scout.languages import Language
 
 MAX_SHOWN: Final = 160
-"""Maximum characters of a line in a list."""
+"""Maximum length of a line in a list, in characters."""
 
 _FENCES: Final = {
     "C++": "cpp", "C#": "csharp", "Objective-C": "objc", "Shell": "sh", "Make": "make",
@@ -23,7 +23,7 @@ _FENCES: Final = {
 
 
 def code(text: str) -> str:
-    """A code span for any text."""
+    """Return a code span for any text."""
     shown = clean(text.replace("\n", " "))
     runs = [len(run) for run in re.findall("`+", shown)]
     ticks = "`" * (max(runs, default=0) + 1)
@@ -32,13 +32,13 @@ def code(text: str) -> str:
 
 
 def place(path: str, line: int | None = None) -> str:
-    """A path, and a line, as a code span."""
+    """Return a path, and a line, as a code span."""
     shown = shown_path(path)
     return code(shown if line is None else f"{shown}:{line}")
 
 
 def fence(lines: Sequence[str], language: Language | None = None) -> str:
-    """Lines of code in a fence."""
+    """Format lines of code in a fence."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     ticks = "`" * max(3, longest + 1)
     name = "" if language is None else _FENCES.get(language.name, language.name.lower())
@@ -47,29 +47,29 @@ def fence(lines: Sequence[str], language: Language | None = None) -> str:
 
 
 def bullet(hit: Hit, note: str = "") -> str:
-    """A hit as a list item."""
+    """Return a hit as a list item."""
     text = clip(hit.text.strip())
     parts = [place(hit.path, hit.line), *([note] if note else []), *([code(text)] if text else [])]
     return "- " + " ".join(parts)
 
 
 def clip(text: str, size: int = MAX_SHOWN) -> str:
-    """A text, shortened if it is too long."""
+    """Return a text, shortened if it is too long."""
     return text if len(text) <= size else f"{text[: size - 1].rstrip()}…"
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """A number of things: "1 file", "1,200 files"."""
+    """Format a number of things: "1 file", "1,200 files"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def paragraphs(*parts: str | Iterable[str]) -> str:
-    """Paragraphs with empty lines between them; a list of lines is one paragraph."""
+    """Join paragraphs with empty lines between them; a list of lines is one paragraph."""
     texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
     return "\n\n".join(text for text in texts if text)
 
 
 def listed(lines: Sequence[str], total: int) -> list[str]:
-    """The items of a list, and how many more there are."""
+    """Return the items of a list, and how many more there are."""
     more = total - len(lines)
     return [*lines, f"- … and {more:,} more"] if more > 0 else list(lines)

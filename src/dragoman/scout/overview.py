@@ -1,6 +1,6 @@
-"""A repository at a glance: its files by name, its directories and languages, its entry points.
+"""Survey a repository: its files by name, its directories and languages, its entry points.
 
-Uses the names of files and a few well-known files. Blocking: call it in a thread. `answers.folders`
+Uses file names and a few well-known files. Blocking: call it in a thread. `answers.folders`
 presents the result.
 """
 
@@ -21,7 +21,7 @@ from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test
 
 MAX_MAINS: Final = 60
-"""File names that suggest a program."""
+"""File names that suggest a program, and the maximum number of them to list."""
 
 MANIFESTS: Final = ("pyproject.toml", "package.json", "Cargo.toml", "Makefile")
 """Files that list programs."""
@@ -43,7 +43,8 @@ class Survey:
     top: Counter[str] = field(default_factory=Counter)
     """Number of files below each top-level directory; a top-level file counts as one."""
     tests: Counter[str] = field(default_factory=Counter)
-    """Test files by the outermost directory named after tests, else by their own."""
+    """Number of test files by the outermost directory named after tests, or else by their own
+    directory."""
     mains: list[str] = field(default_factory=list)
     manifests: list[str] = field(default_factory=list)
     readme: str = ""
@@ -75,7 +76,7 @@ def survey(root: str, under: str, stop: threading.Event) -> Survey:
 
 
 def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
-    """The files with a name, with or without its ending, and with its last directories if it
+    """Return the files with a name, with or without its ending, and with its last directories if it
     has some."""
     wanted = f"/{name.lower().removeprefix('./')}"
     found = [(f"/{path.lower()}", path) for path in Walk(root).files(stop)]
@@ -84,14 +85,14 @@ def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
 
 
 def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
-    """The entry points: those in manifests, then files with such names."""
+    """Return the entry points: those in manifests, then files with such names."""
     found: list[tuple[Hit, str]] = []
     for path in seen.manifests:
         try:
             text = read_text(root, path).decode("utf-8", "replace")
             named = list(_named(path.rpartition("/")[2], text))
         except (OSError, ValueError, RecursionError):
-            continue  # Not what its name says; then it names nothing.
+            continue  # The content does not match the name, so it names no programs.
         lines = text.splitlines()
         for needle, what in named:
             at = next((number for number, line in enumerate(lines, 1) if needle in line), 1)
@@ -100,7 +101,7 @@ def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
 
 
 def _named(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """The programs in a manifest: a text from the line of each, and a note."""
+    """Yield the programs in a manifest: a text from the line of each, and a note."""
     if name == "Makefile":
         for target in re.findall(r"^([A-Za-z][\w-]*)\s*:(?!=)", text, re.MULTILINE)[:15]:
             yield f"{target}:", f"make target `{target}`"

@@ -1,4 +1,4 @@
-"""What a question or a slash command asks for, as values.
+"""Parse a question or a slash command into an intent.
 
 A question is read as a bag of words, not as a sentence: a few words such as "defined", "used",
 "TODO" or "entry points" choose an intent if it says hardly anything else. Every other question is
@@ -18,13 +18,13 @@ from dragoman.scout import languages
 from dragoman.scout.terms import STOP_WORDS
 
 MAX_QUESTION_SIZE: Final = 400
-"""Maximum characters of a question. A longer text is a task for a model."""
+"""Maximum length of a question, in characters. A longer text is a task for a model."""
 
-WORK: Final = "It asks for work, and I change nothing."
+WORK: Final = "This asks for work, and I only read."
 HISTORY: Final = "What changed is in the history, and I do not ask git."
 
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
-"""The marks that count as left to do."""
+"""The marks that count as open tasks."""
 
 
 class BestPlaces(Struct, frozen=True):
@@ -103,19 +103,19 @@ class QuestionKind(NamedTuple):
 
 
 QUESTIONS: Final = (
-    QuestionKind(BestPlaces, "the best places for any question",
+    QuestionKind(BestPlaces, "anything else: the best matches",
                  ("where is the line framing implemented?", "how are retries limited?")),
     QuestionKind(Definition, "where a name is defined",
                  ("where is the class Session defined?", "what is parse_range?")),
     QuestionKind(Uses, "where a name is used or called",
                  ("where is Session used?", "who calls parse_range?")),
-    QuestionKind(Todos, "what is marked as left to do",
+    QuestionKind(Todos, "TODO, FIXME and similar comments",
                  ("list the TODOs", "show FIXMEs in src about retries")),
     QuestionKind(Layout, "the layout, the languages, the entry points, the tests",
                  ("what are the entry points?", "summarise the layout", "where are the tests?")),
-    QuestionKind(ReadPath, "a file or a folder",
+    QuestionKind(ReadPath, "a file or a directory",
                  ("read src/app.py:10-20", "show me the README", "what is in src/?")),
-    QuestionKind(FindText, "lines with exactly some text", ('find the text "not found"',)),
+    QuestionKind(FindText, "lines that contain an exact text", ('find the text "not found"',)),
     QuestionKind(Help, "what scout can do", ("what can you do?",)),
 )  # fmt: skip
 
@@ -165,12 +165,12 @@ _PRONOUNS: Final = ("it", "that", "this")
 
 
 def is_pronoun(word: str) -> bool:
-    """Whether a word refers to the previous subject."""
+    """Return whether a word refers to the previous subject."""
     return word.lower() in _PRONOUNS
 
 
 def looks_like_path(word: str) -> bool:
-    """Whether a word names a file or a directory rather than something inside one."""
+    """Return whether a word names a file or a directory rather than something inside one."""
     known = languages.of_path(_RANGE.sub(r"\g<path>", word)) is not languages.OTHER
     usual = word.lower() in ("readme", "license", "changelog", ".gitignore", "..")
     # `os.path.join` and `Session.go` look like file names too; only real file endings count.
@@ -178,7 +178,7 @@ def looks_like_path(word: str) -> bool:
 
 
 def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
-    """The intent of a question. `mentions` are the files attached to it."""
+    """Return the intent of a question. `mentions` are the files attached to it."""
     text = " ".join(text.split())
     if len(text) > MAX_QUESTION_SIZE:
         return BestPlaces(text[:MAX_QUESTION_SIZE], WORK)
@@ -202,7 +202,7 @@ def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
 
 
 def _left(content: Sequence[str], *known: frozenset[str]) -> list[str]:
-    """The words that are not among the known ones."""
+    """Return the words that are not among the known ones."""
     return [word for word in content if not any(word.lower() in each for each in known)]
 
 
@@ -231,7 +231,7 @@ def _asks_todos(spoken: Sequence[str]) -> Intent | None:
     ]
     todos = of_todo(" ".join(rest))
     if todos.words and about == len(spoken):
-        return None  # It is about code that has to do with such marks.
+        return None  # The question is about code that deals with such marks.
     return replace(todos, tags=TAGS if tag == "TODO" else (tag,))
 
 
@@ -277,13 +277,13 @@ def _asks_name(text: str, content: Sequence[str], said: Sequence[str]) -> Intent
 
 
 def _name(words: str) -> str:
-    """The one name in some words; empty if they are not a name."""
+    """Return the one name in some words, or an empty string if they are not a name."""
     name = words.strip(_QUOTES).removesuffix("()").rstrip(".,;:")
     return name if _NAME.fullmatch(name) and len(name) <= 200 else ""
 
 
 def of_command(name: str, words: str) -> Intent | None:
-    """The intent of a command; None if its input is invalid."""
+    """Return the intent of a command, or None if its input is invalid."""
     plain = words.strip(_QUOTES)
     symbol = _name(words)
     made: dict[str, Intent | None] = {
@@ -302,7 +302,7 @@ def of_command(name: str, words: str) -> Intent | None:
 
 
 def of_read(words: str) -> ReadPath:
-    """A path and the lines named after it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
+    """Return a path and the lines named after it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
     path = words.strip(_QUOTES)
     found = _RANGE.fullmatch(path)
     if found is None:
@@ -312,7 +312,7 @@ def of_read(words: str) -> ReadPath:
 
 
 def of_todo(words: str) -> Todos:
-    """Marks, a directory, and words that the lines must contain."""
+    """Return the marks, the directory, and the words that the lines must contain."""
     found = re.search(r"(?:^|\s)in (\S+)", words)
     rest = (words.replace(found[0], "", 1) if found else words).split()
     tags = tuple(word for word in rest if word in TAGS)

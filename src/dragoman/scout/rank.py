@@ -21,25 +21,25 @@ from dragoman.scout.symbols import is_generated, is_test
 from dragoman.scout.terms import matches, split_words, text_pattern
 
 SHORTLIST_SIZE: Final = 120
-"""Maximum files whose lines are read."""
+"""Maximum number of files whose lines are read."""
 
 IN_NAME: Final = 4.0
 IN_FOLDERS: Final = 1.0
 IN_DEFINITION: Final = (2.0, 1.2, 0.5)
-"""By the rank of the definition."""
+"""Scores of a term in the name of a definition, by the rank of the definition."""
 IN_HEAD: Final = 1.5
 IN_TEXT: Final = 1.0
 CLOSE: Final = 1.0
-"""The criteria for a file, each multiplied by the weight of the term."""
+"""Scores for the criteria of a file, each multiplied by the weight of the term."""
 
 HEAD_LINES: Final = 10
-"""The first lines of a file, which usually describe it."""
+"""Number of lines at the start of a file, which usually describe it."""
 
 WINDOW: Final = 4
 """Maximum distance in lines of terms that count as close together."""
 
 MANY: Final = 16
-"""Maximum lines with a term that count."""
+"""Maximum number of lines with a term that count towards the score."""
 
 _OF_TESTS: Final = {"test", "tests", "tested", "testing", "spec", "specs"}
 _OF_DOCUMENTS: Final = {"doc", "docs", "document", "documented", "documentation"}
@@ -74,11 +74,11 @@ class Weights:
         return sum(self.terms[term] for term in terms)
 
     def covered(self, terms: Iterable[str]) -> float:
-        """The share of these terms in the question."""
+        """Return the share of these terms in the question."""
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
-        """How likely a file of this kind is meant."""
+        """Return how likely a file of this kind is meant."""
         language = languages.of_path(path)
         factor = 0.4 if is_generated(path) else 1.0
         if is_test(path):
@@ -91,13 +91,13 @@ class Weights:
 def weigh(
     terms: Iterable[str], files: int, found_in: Mapping[str, int], words: Iterable[str]
 ) -> Weights:
-    """The weights of terms: the fewer files have one, the more it weighs."""
+    """Return the weights of terms. The fewer files contain a term, the more it weighs."""
     rarity = {term: math.log(1.5 + files / (1 + found_in.get(term, 0))) for term in terms}
     return Weights(rarity, list(words))
 
 
 def path_terms(path: str, terms: Iterable[str]) -> InPath:
-    """The terms in a path."""
+    """Return the terms in a path."""
     lower = path.lower()
     # Most paths have none, which this check shows at once: matching words share a prefix.
     terms = [term for term in terms if term[:4] in lower]
@@ -138,7 +138,7 @@ def _text_score(counts: Mapping[str, int], weights: Weights) -> float:
 def shortlist(
     paths: Iterable[str], counts: Mapping[str, Mapping[str, int]], weights: Weights
 ) -> list[str]:
-    """The files worth reading, by their paths and by how often terms occur in them."""
+    """Return the files worth reading, by their paths and by how often terms occur in them."""
     scored: list[tuple[float, str]] = []
     for path in paths:
         inside, found = counts.get(path, {}), path_terms(path, weights.terms)
@@ -154,7 +154,7 @@ def shortlist(
 def judge(
     path: str, lines: Sequence[str], counts: Mapping[str, int], weights: Weights
 ) -> RankedPlace:
-    """The best place in a file, its score and the reasons."""
+    """Return the best place in a file, its score and the reasons."""
     in_path = path_terms(path, weights.terms)
     on_line = {
         number: found
@@ -192,7 +192,7 @@ def judge(
 def _best_definition(
     path: str, lines: Sequence[str], on_line: Mapping[int, set[str]], weights: Weights
 ) -> tuple[float, int, DefinitionMark | None]:
-    """The best matching definition: its score, its line, and what it is."""
+    """Return the best matching definition: its score, its line, and what it is."""
     language = languages.of_path(path)
     best: tuple[float, int, DefinitionMark | None] = (0.0, 0, None)
     for number, terms in on_line.items():
@@ -212,7 +212,7 @@ def _best_definition(
 
 
 def _nearest(on_line: Mapping[int, set[str]], weights: Weights) -> tuple[set[str], int]:
-    """The terms of the best few lines, and the line among them that has the most."""
+    """Return the terms of the best few lines, and the line among them that has the most."""
     best: tuple[float, set[str], int] = (0.0, set(), 0)
     for number in on_line:
         window = range(number, number + WINDOW)

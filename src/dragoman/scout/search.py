@@ -1,8 +1,8 @@
 """Search all files of a directory, with ripgrep or, if it is missing, in Python.
 
 ripgrep only finds the files with a match; lines are found and counted here, so that both searches
-find the same. Python alone reads every text file once, in a thread. Reading dominates: 50,000 small
-files take about half a second. `symbols` and `rank` evaluate the result.
+have the same results. Python alone reads every text file once, in a thread. Reading dominates:
+50,000 small files take about half a second. `symbols` and `rank` evaluate the result.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SEARCH_TIMEOUT: Final = 45.0
 """Seconds after which a search ends with its results so far."""
 
 MAX_LINES_PER_FILE: Final = 5000
-"""Maximum lines from one file: a table of a million rows must not drown the rest."""
+"""Maximum number of lines from one file: a table of a million rows must not drown the rest."""
 
 MAX_COUNTED: Final = 20
-"""Maximum lines of a file counted per pattern: more make no difference."""
+"""Maximum number of matching lines counted per file and pattern: more make no difference."""
 
 MAX_OUTPUT_SIZE: Final = 32 * 1024 * 1024
-"""Maximum bytes of ripgrep's output: the paths of some 300,000 files."""
+"""Maximum size of ripgrep's output, in bytes: the paths of some 300,000 files."""
 
 RIPGREP: Final = (
     "rg", "--files-with-matches", "--null", "--no-unicode", "--no-config", "--no-messages",
@@ -56,7 +56,7 @@ class Found:
     engine: str = "scout"
     unreadable: int = 0
     cut: bool = False
-    """Whether it ended early: too many files, or the time was up."""
+    """Whether it ended early, because of too many files or the time limit."""
 
 
 async def find_files_with(
@@ -78,7 +78,8 @@ async def find_files_with(
 
 
 async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> list[str] | None:
-    """The matching files; None without ripgrep, or with one that does not know our options."""
+    """Return the matching files, or None without ripgrep, or with one that does not know our
+    options."""
     # Ignore files above the workspace do not count. Inside it, those above the directory do.
     above = () if under else ("--no-ignore-parent",)
     argv = [*RIPGREP, *above, "--regexp", pattern, "--", f"./{under}"]
@@ -96,7 +97,7 @@ async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> lis
 def count_lines(
     root: str, patterns: Mapping[str, str], found: Found, stop: threading.Event
 ) -> dict[str, dict[str, int]]:
-    """How many lines of each file match each pattern; files without a match are left out.
+    """Return how many lines of each file match each pattern, without files that have no match.
 
     The key of each pattern is a word that every matching line contains, in any case.
     """
@@ -118,7 +119,7 @@ def count_lines(
 
 
 def lines_with(root: str, pattern: str, found: Found, stop: threading.Event) -> Iterator[Hit]:
-    """The lines that match a pattern."""
+    """Yield the lines that match a pattern."""
     compiled = compile_bytes(pattern)
     for path, data in _read_all(root, found, stop):
         for number, line, at in _lines(data, compiled):
@@ -126,12 +127,12 @@ def lines_with(root: str, pattern: str, found: Found, stop: threading.Event) -> 
 
 
 def compile_bytes(pattern: str) -> re.Pattern[bytes]:
-    """A pattern for the bytes of a file."""
+    """Return a pattern for the bytes of a file."""
     return re.compile(os.fsencode(pattern), re.MULTILINE)
 
 
 def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[str, bytes]]:
-    """The files to search, while there is time."""
+    """Yield the files to search, while there is time."""
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
     for number, path in enumerate(found.matching):
         if number % 256 == 0:
@@ -148,7 +149,7 @@ def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[
 
 
 def _lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes, int]]:
-    """Each matching line: its number, its bytes, and where the match begins."""
+    """Yield each matching line: its number, its bytes, and where the match begins."""
     number = 1
     start = counted = 0
     for _ in range(MAX_LINES_PER_FILE):

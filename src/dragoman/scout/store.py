@@ -1,8 +1,8 @@
 """The sessions that scout remembers, one file each.
 
-Stored in the user's state directory, never in a workspace, as JSON lines: the first for the
-session, then one appended per turn. An unreadable line is skipped: another process may be writing
-it. The oldest files are removed when there are many.
+They are stored in the user's state directory, never in a workspace, as JSON lines: the first for
+the session, then one appended per turn. An unreadable line is skipped: another process may be
+writing it. The oldest files are removed when there are many.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
+from dragoman.wire.messages import UNDECODABLE
 
 MAX_SESSIONS: Final = 200
-"""Maximum sessions kept."""
+"""Maximum number of sessions to keep."""
 
 MAX_FILE_SIZE: Final = 4 * 1024 * 1024
-"""Maximum bytes of one session: some hundred turns. Later ones are not remembered."""
+"""Maximum size of one session, in bytes: some hundred turns. Later ones are not remembered."""
 
 MAX_ANSWER_SIZE: Final = 64 * 1024
-"""Maximum characters kept of an answer."""
+"""Maximum number of characters of an answer to keep."""
 
 PAGE_SIZE: Final = 50
-"""Sessions per page of the list."""
+"""Number of sessions per page of the list."""
 
 VARIABLE: Final = "DRAGOMAN_STATE_HOME"
 
@@ -51,7 +52,7 @@ class RememberedTurn(msgspec.Struct):
     answer: str
     answered: bool = True
     keep: bool = True
-    """Whether the answer is worth saving: replies about saving are not."""
+    """Whether the answer is worth saving. Replies about saving are not."""
 
 
 class Remembered(msgspec.Struct):
@@ -65,7 +66,8 @@ class Remembered(msgspec.Struct):
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where sessions are stored; the variable applies to all such data of dragoman."""
+    """Return the directory of stored sessions; the variable applies to all such data of
+    dragoman."""
     environ = os.environ if environ is None else environ
     given = environ.get(VARIABLE)
     if given:
@@ -78,7 +80,7 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def title_of(question: str) -> str:
-    """The title of a session, from its first question."""
+    """Return the title of a session, from its first question."""
     words = " ".join(question.split())
     return words if len(words) <= 80 else f"{words[:79]}…"
 
@@ -99,7 +101,7 @@ class SessionFiles:
         return self._given
 
     def begin(self, session_id: str, cwd: str) -> bool:
-        """Store a new session. False if that is not possible here."""
+        """Store a new session. Returns False if that is not possible here."""
         try:
             make_private(self.folder)
         except OSError:
@@ -113,12 +115,12 @@ class SessionFiles:
         return self._append(session_id, short, 0)
 
     def load(self, session_id: str) -> Remembered | None:
-        """A session with its turns; None if there is none with that id."""
+        """Return a session with its turns, or None if there is none with that id."""
         path = self._path(session_id)
         return None if path is None else self._read(path)
 
     def listed(self, cwd: str | None = None) -> list[Remembered]:
-        """All sessions, or those of a directory, latest first."""
+        """Return all sessions, or those of a directory, latest first."""
         found = [known for path in self._files() if (known := self._read(path)) is not None]
         if cwd is not None:
             wanted = os.path.normpath(cwd)
@@ -170,13 +172,13 @@ class SessionFiles:
         first, *rest = data.split(b"\n")
         try:
             head = msgspec.json.decode(first, type=Head)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
         if head.id != path.stem:
             return None
         entries: list[RememberedTurn] = []
         for line in rest:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with contextlib.suppress(*UNDECODABLE):
                 entries.append(msgspec.json.decode(line, type=RememberedTurn))
         title = title_of(entries[0].question) if entries else None
         return Remembered(head.id, head.cwd, title, updated_at, entries)
@@ -197,5 +199,5 @@ class SessionFiles:
 
 
 def timestamp(at: float) -> str:
-    """A time in the format of the protocol."""
+    """Return a time in the format of the protocol."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

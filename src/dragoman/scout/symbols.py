@@ -40,17 +40,17 @@ class Defined(NamedTuple):
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is a test, by its name."""
+    """Return whether a file is a test, by its name."""
     return _TESTS.search(path) is not None
 
 
 def is_generated(path: str) -> bool:
-    """Whether a file is generated or third-party, by its name."""
+    """Return whether a file is generated or third-party, by its name."""
     return _GENERATED.search(path) is not None
 
 
 def split_name(symbol: str) -> tuple[str, str]:
-    """A name and its owner: ``Session.prompt`` is ``prompt`` of ``Session``."""
+    """Return a name and its owner: ``Session.prompt`` is ``prompt`` of ``Session``."""
     parts = [part for part in _SEPARATORS.split(symbol.strip("$@~.:#")) if part]
     if not parts:
         return symbol, ""
@@ -83,11 +83,11 @@ class Sightings:
 
     @property
     def known(self) -> bool:
-        """Whether the name occurs at all."""
+        """Whether the name occurs anywhere."""
         return bool(self.definitions or self.uses)
 
     def best(self) -> list[Defined]:
-        """The definitions that answer the question, the likeliest first.
+        """Return the definitions that answer the question, most likely first.
 
         Plain assignments count only if there is nothing better.
         """
@@ -95,13 +95,13 @@ class Sightings:
         return [each for each in ranked if each.mark.rank < LOCAL] or ranked
 
     def other_uses(self) -> list[Hit]:
-        """Uses, without the lines shown as its definitions."""
+        """Return the uses of the name, without the lines shown as its definitions."""
         shown = {(each.hit.path, each.hit.line) for each in self.best()}
         return in_order(hit for hit in self.uses if (hit.path, hit.line) not in shown)
 
 
 def in_order(hits: Iterable[Hit]) -> list[Hit]:
-    """Places by path and line, tests last."""
+    """Sort places by path and line, tests last."""
     return sorted(hits, key=lambda hit: (is_test(hit.path), hit.path, hit.line))
 
 
@@ -121,7 +121,7 @@ def _order(defined: Defined) -> tuple[int, bool, bool, bool, bool, str, int]:
 
 
 def around(lines: Sequence[str], index: int, path: str) -> list[DefinitionMark]:
-    """The functions and types that contain a line, from the inside out, by indentation."""
+    """Return the functions and types that contain a line, from the inside out, by indentation."""
     language = languages.of_path(path)
     found: list[DefinitionMark] = []
     indent = _indent(lines[index])

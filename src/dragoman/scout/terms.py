@@ -1,8 +1,8 @@
-"""Split a question or a name into search terms: stop words dropped, camelCase and snake_case split,
-endings removed.
+"""Split a question or a name into search terms.
 
-A term stands for a word in any form: `fram` for "frame", "frames" and "framing". Pure: `rank`
-scores files by terms, `search` counts them in files.
+Drops stop words, splits camelCase and snake_case, and removes endings. A term stands for a word in
+any form: `fram` for "frame", "frames" and "framing". Pure: `rank` scores files by terms, `search`
+counts them in files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 MAX_TERMS: Final = 8
-"""Maximum terms of one question. Each costs a pass over all files with ripgrep."""
+"""Maximum number of terms in one question. Each costs a pass over all files with ripgrep."""
 
 STOP_WORDS: Final = frozenset(
     "a about actually after all also am an and any anything anywhere are as at be been before "
@@ -33,7 +33,8 @@ VAGUE_WORDS: Final = frozenset(
     "implementation implemented implements locate logic made make makes method module place "
     "places project repo repository responsible source used uses using work works".split()
 )
-"""Words of questions about code. They count only in a question without others."""
+"""Words that are typical of questions about code. They count only in a question without other
+words."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 _ENDINGS: Final = (
@@ -43,13 +44,16 @@ _ENDINGS: Final = (
 
 @functools.lru_cache(maxsize=50_000)
 def split_words(name: str) -> tuple[str, ...]:
-    """The words of a name or path in lower case: `HTTPServer.run_all` is http, server, run, all."""
+    """Return the words of a name or path in lower case:
+
+    `HTTPServer.run_all` is http, server, run, all.
+    """
     return tuple(part.lower() for part in _PARTS.findall(name))
 
 
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """A word without its ending; at least four letters stay, three before a plural s."""
+    """Return a word without its ending; at least four letters stay, three before a plural s."""
     if word.endswith(("ies", "ied")) and len(word) > 5:
         return f"{word[:-3]}y"
     for ending in _ENDINGS:
@@ -64,7 +68,7 @@ def stem(word: str) -> str:
 
 
 def terms_of(text: str) -> dict[str, str]:
-    """The terms of a question in order, each with its original word."""
+    """Return the terms of a question in order, each with its original word."""
     found: dict[str, str] = {}
     vague: dict[str, str] = {}
     for word in re.findall(r"\w[\w'’]*", text):
@@ -77,8 +81,8 @@ def terms_of(text: str) -> dict[str, str]:
 
 
 def text_pattern(term: str) -> str:
-    """A regular expression for a term at the start of a word, including one that starts with a
-    capital.
+    """Return a regular expression for a term at the start of a word, including one that starts with
+    a capital.
 
     The letters come first: Python skips to a set of letters many times faster than to a boundary.
     """
@@ -91,12 +95,13 @@ def text_pattern(term: str) -> str:
 
 
 def literal_pattern(text: str) -> str:
-    """A regular expression, for Python and ripgrep alike, for exactly this text."""
+    """Return a regular expression, for Python and ripgrep alike, for exactly this text."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
 
 
 def matches(term: str, word: str) -> float:
-    """How well a word matches a term: 1 if it is a form of it, 0.5 if one begins with the other."""
+    """Return how well a word matches a term: 1 if it is a form of it, 0.5 if one begins with the
+    other."""
     if stem(word) == term:
         return 1.0
     begins = word.startswith(term) or (len(word) >= 4 and term.startswith(word))

@@ -24,13 +24,13 @@ from dragoman.scout.search import Found, find_files_with, lines_with
 T = TypeVar("T")
 
 MAX_LOCATIONS: Final = 50
-"""Maximum places in a tool call: an editor follows them one by one."""
+"""Maximum number of places in a tool call: an editor follows them one by one."""
 
 MAX_REPORTED: Final = 20
-"""Maximum lines shown in a tool call."""
+"""Maximum number of lines shown in a tool call."""
 
 MAX_HITS: Final = 100_000
-"""Maximum lines examined in one search: about a second's work."""
+"""Maximum number of lines examined in one search: about a second's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScoutAnswer:
 
 
 class TurnContext:
-    """What an answer needs to do its work."""
+    """The context in which an answer is found."""
 
     def __init__(self, turn: Turn, reader: FileReader) -> None:
         self.turn = turn
@@ -58,12 +58,12 @@ class TurnContext:
     # -- the plan
 
     async def plan(self, *steps: str) -> None:
-        """Report the plan; the first step begins."""
+        """Report the plan and begin its first step."""
         self._steps, self._done = steps, -1
         await self.step()
 
     async def step(self, *, last: bool = False) -> None:
-        """Mark the current step as done, or all of them; the next one begins."""
+        """Mark the current step as done, or all of them, and begin the next one."""
         if self._done >= len(self._steps):
             return
         self._done = len(self._steps) if last else self._done + 1
@@ -89,7 +89,7 @@ class TurnContext:
             yield call
 
     def _locations(self, hits: Sequence[Hit]) -> list[acp.ToolCallLocation]:
-        """Places that a client can open: absolute paths, and lines counted from 1."""
+        """Return the places that a client can open: absolute paths, and lines counted from 1."""
         return [
             acp.ToolCallLocation(path=os.path.join(self.root, hit.path), line=hit.line or None)
             for hit in hits[:MAX_LOCATIONS]
@@ -147,7 +147,7 @@ class TurnContext:
 
 
 def reservations(found: Found) -> str:
-    """What a search may have missed, as a sentence; empty if it was complete."""
+    """Describe what a search may have missed; an empty string if it was complete."""
     reasons = []
     if found.cut:
         reasons.append("the search was ended early, so there may be more")

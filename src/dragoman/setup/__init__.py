@@ -1,1 +1,1 @@
-"""Set dragoman up: init, doctor, bug report, adding peers, entries in other programs' settings."""
+"""Set up dragoman: init, doctor, bug report, adding peers, entries in other programs' settings."""

@@ -14,10 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.broker.client.ssh_command import host_named
 from dragoman.catalogue.agent_files import list_files, refuse_new_problems
 from dragoman.catalogue.card import Card, RungResult
 from dragoman.catalogue.command_unwrap import describe_command
-from dragoman.catalogue.launch import LaunchSpec, with_env
+from dragoman.catalogue.discovery_store import DiscoveryStore
+from dragoman.catalogue.host_checks import last_check
+from dragoman.catalogue.launch import LaunchSpec, way_to, with_env
 from dragoman.catalogue.load import BUILT_IN
 from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.validate import ADDRESSES, NAME, describe
@@ -26,12 +29,15 @@ from dragoman.client.options import AUTO
 from dragoman.config import Paths
 from dragoman.config.edit import disable_peers, enable_peers, set_value
 from dragoman.config.file_transaction import Change, FileTransaction
+from dragoman.config.hosts import split_peer
 from dragoman.config.safe_files import locked
 from dragoman.dialects.discovery import Cache
-from dragoman.errors import UsageError
+from dragoman.errors import UnknownPeer, UsageError
+from dragoman.errors.usage import nearest
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
+from dragoman.store.peer_recovery import note_success
 from dragoman.verify.ladder import climb
 from dragoman.verify.time_limits import LadderLimits
 
@@ -70,7 +76,7 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
 
 
 def in_dialect(way: LaunchSpec, dialect: str | None) -> LaunchSpec:
-    """The launch spec with the dialect that the user named, if there is one."""
+    """Return the launch spec with the dialect that the user named, if there is one."""
     if dialect is None or dialect in (AUTO, way.protocol):
         return way
     return replace(way, protocol=dialect, details={})
@@ -83,7 +89,7 @@ def _refuse_existing(draft: PeerDraft, place: RunContext) -> None:
 
 
 def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
-    """The command line in a form that works from any directory.
+    """Return the command line in a form that works from any directory.
 
     A program on the PATH stays a name, so that an update is followed. Paths of files become
     absolute, because a peer is started wherever its user works.
@@ -118,8 +124,8 @@ async def measure(
 ) -> Card:
     """Verify a peer and return its card, which is stored if `paths` is given.
 
-    An unknown program is first verified without credentials: it might take the handshake for a
-    prompt.
+    An unknown program is first verified without credentials, because it might treat the handshake
+    as a prompt.
     """
     known: dict[str, Any] = {
         "peer": peer,
@@ -135,9 +141,40 @@ async def measure(
     if not (card.usable and turns):
         return card
     if card.facts.dialect is not None and card.facts.dialect_shown is not False:
-        # Its dialect is known by now, and need not be discovered again.
+        # Its dialect is known by now and need not be detected again.
         way = replace(way, protocol=card.facts.dialect)
     return await climb(way, turns=True, careful=False, **known)
+
+
+async def verify_known(
+    name: str,
+    place: RunContext,
+    *,
+    turns: bool,
+    on_rung: Callable[[RungResult], None] | None = None,
+) -> Card:
+    """Verify a peer of the catalogue, store its card, and unpark it if a turn worked.
+
+    Raises `UnknownPeer`, and `NotInstalled` if there is no program to start.
+    """
+    way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
+    card = await measure(
+        way,
+        peer=name,
+        turns=turns,
+        paths=place.paths,
+        on_rung=on_rung,
+        cache=DiscoveryStore(place.paths.cache),
+    )
+    note_verified(card, way, place)
+    return card
+
+
+def note_verified(card: Card, way: LaunchSpec, place: RunContext) -> None:
+    """Unpark a peer whose turn worked when it was verified."""
+    if card.facts.echo:
+        own = place.config.settings.for_peer(card.peer)
+        note_success(card.peer, way.descriptor, paths=place.paths, env=own.env)
 
 
 def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
@@ -195,21 +232,21 @@ class Removal:
 
     name: str
     files: tuple[Path, ...]
-    """Its descriptor, and its Python adapter beside it."""
+    """Its descriptor, and its Python adapter next to it."""
     cards: tuple[Path, ...]
     settings: tuple[str, ...]
     """The keys of the user's settings that name it."""
 
 
 def plan_removal(name: str, place: RunContext) -> Removal:
-    """What belongs to a peer that the user added. Raises `UsageError` for a peer that is not
+    """Return what belongs to a peer that the user added. Raises `UsageError` for a peer that is not
     described by a file of the user."""
     folder = place.paths.peers_folder
     file = folder / f"{name}.toml"
     described = NAME.fullmatch(name) is not None and os.path.lexists(file)
     if not described and name in place.catalogue:
         origin = place.catalogue.origin(name)
-        where = "comes with dragoman" if origin == BUILT_IN else f"is described in {origin}"
+        where = "ships with dragoman" if origin == BUILT_IN else f"is described in {origin}"
         raise UsageError(
             f"{name} {where}, so it cannot be removed; "
             f"`dragoman peers disable {name}` keeps delegation from using it"
@@ -258,20 +295,35 @@ def remove_peer(removal: Removal, place: RunContext) -> Done:
 
 
 def enable(names: Sequence[str], place: RunContext) -> Done:
-    """Let routing and delegation use these peers."""
+    """Enable these peers for routing and delegation."""
     for name in names:
-        place.catalogue.get(name)
+        peer, host = split_peer(name)
+        if host is None:
+            place.catalogue.get(name)
+        else:
+            _require_on_host(peer, host, place)
     return _change(place, lambda: enable_peers(place.paths, _listed(names)), names, wanted=True)
 
 
+def _require_on_host(peer: str, host: str, place: RunContext) -> None:
+    """Raise an error unless a peer on a host can be enabled. The last check says what is there; an
+    agent that only the host knows is not in the catalogue here."""
+    host_named(host, place.config.settings.hosts)
+    check = last_check(place.paths, host)
+    if check is None:
+        place.catalogue.get(peer)
+    elif not any(agent.name == peer for agent in check.agents):
+        raise UnknownPeer(peer, nearest(peer, [agent.name for agent in check.agents]))
+
+
 def disable(names: Sequence[str], place: RunContext) -> Done:
-    """Keep routing and delegation from using these peers."""
+    """Exclude these peers from routing and delegation."""
     for name in names:
         # A peer whose descriptor is gone can still be disabled.
         if name not in place.config.settings.enabled_peers:
             place.catalogue.get(name)
         if name in ALWAYS_ENABLED:
-            raise UsageError(f"{name} comes with dragoman and cannot be disabled")
+            raise UsageError(f"{name} ships with dragoman and cannot be disabled")
     return _change(place, lambda: disable_peers(place.paths, names), names, wanted=False)
 
 

@@ -1,7 +1,7 @@
 """Compose the TOML descriptor, and a Python adapter, of a new peer from options and measurements.
 
 If the program belongs to a known peer, that peer's settings are copied. `add_peer` writes the
-files; `catalogue.validate` defines what a descriptor may hold.
+files; `catalogue.validate` defines what a descriptor may contain.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PeerDraft:
 
     @property
     def address(self) -> str | None:
-        """The address, if it is not started by us."""
+        """The address of a peer that dragoman does not start, otherwise None."""
         alone = len(self.command) == 1 and self.command[0].startswith(ADDRESSES)
         return self.command[0] if alone else None
 
@@ -54,7 +54,7 @@ class PeerDraft:
 
 
 def first_table(draft: PeerDraft) -> dict[str, Any]:
-    """The descriptor before verification."""
+    """Return the descriptor before verification."""
     launch: dict[str, Any] = (
         {"command": list(draft.command)} if draft.address is None else {"address": draft.address}
     )
@@ -68,7 +68,8 @@ def first_table(draft: PeerDraft) -> dict[str, Any]:
 
 
 def table(draft: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
-    """The descriptor from the options, the measurements and a known peer with the same program."""
+    """Return the descriptor from the options, the measurements and a known peer with the same
+    program."""
     facts = card.facts
     made = first_table(draft)
     made["title"] = draft.title or facts.agent_name or draft.name
@@ -117,7 +118,7 @@ def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
 
 
 def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
-    """The quirks that were measured."""
+    """Return the quirks that were measured."""
     seen = {
         "reject_ends_turn": facts.refusal_ends_turn,
         "stays_after_eof": None if facts.clean_exit is None else not facts.clean_exit,
@@ -128,7 +129,7 @@ def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
 
 
 def descriptor_text(draft: PeerDraft, way: LaunchSpec, card: Card) -> str:
-    """The descriptor as TOML text."""
+    """Return the descriptor as TOML text."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
     document.add(tomlkit.comment(f"`dragoman peers verify {draft.name}` measures it again."))
@@ -147,7 +148,7 @@ def descriptor_text(draft: PeerDraft, way: LaunchSpec, card: Card) -> str:
 
 
 def adapter_text(draft: PeerDraft, card: Card) -> str:
-    """The text of a Python adapter that does what the descriptor alone would do."""
+    """Return the text of a Python adapter that does what the descriptor alone would do."""
     roles = "".join(f"    {role!r},\n".replace("'", '"') for role in draft.roles)
     prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in draft.roles)
     return SCAFFOLD.format(

@@ -2,13 +2,12 @@
 
 Each problem comes with the command or step that fixes it. Changes nothing, and starts only `node`,
 to get its version; the trusted Python adapters of enabled peers are loaded. `cli` prints the
-findings. `compose` makes a bug report of them: variables are shown by an allow-list, and
+findings. `compose` turns them into a bug report: only allow-listed variables are shown, and
 `redaction` removes secrets from the whole text.
 """
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import os
 import platform
@@ -26,11 +25,13 @@ from dragoman.catalogue.command_unwrap import refuse_described
 from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve
 from dragoman.catalogue.node_runtime import check_runtime, node_version
 from dragoman.catalogue.versions import installed_version
+from dragoman.config.hosts import split_peer
 from dragoman.config.secrets import report_redactor
 from dragoman.config.trust import Trust
 from dragoman.delegation.peer_status import credentials_set, overview
 from dragoman.errors import (
     ConfigInvalid,
+    FileFailed,
     NotInstalled,
     StoreCorrupt,
     StoreError,
@@ -38,6 +39,7 @@ from dragoman.errors import (
     WrongLaunch,
 )
 from dragoman.paths import RUNTIME, VARIABLES, runtime_problem
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.adapters import adapter_source
 from dragoman.runs.context import RunContext
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
+
+STORES_TIMEOUT: Final = 600.0
+"""Timeout in seconds to check the databases. They are read completely, and may be gigabytes in
+size."""
 """The node version that agents from npm need: with an older one npm installs old releases."""
 
 
@@ -85,7 +91,7 @@ class Leftover:
 
 
 def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) -> list[Leftover]:
-    """The running processes with a mark whose owner's warden is gone."""
+    """Return the running processes with a mark whose owner's warden is gone."""
     if platform != "linux":
         return []
     lines = {pid: _read(proc / str(pid) / "cmdline") for pid in _processes(proc)}
@@ -136,7 +142,17 @@ async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIte
         yield finding
     for finding in _folders(place, machine):
         yield finding
-    for finding in await asyncio.to_thread(lambda: list(_stores(place))):
+    try:
+        findings = await in_thread(
+            str(place.paths.state), lambda _: list(_stores(place)), timeout=STORES_TIMEOUT
+        )
+    except FileFailed as error:
+        findings = [
+            Diagnosis(
+                "stores", CheckState.BAD, str(error), "check the disk with the state directory"
+            )
+        ]
+    for finding in findings:
         yield finding
     for finding in _leftovers(machine):
         yield finding
@@ -270,7 +286,7 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _refusal(path: Path, kind: type[Database]) -> StoreError | None:
-    """Why a file cannot be opened."""
+    """Return why a file cannot be opened."""
     try:
         kind.open(path, read_only=True).close()
     except StoreError as error:
@@ -306,18 +322,25 @@ def _leftovers(machine: Machine) -> Iterator[Diagnosis]:
 def _config(place: RunContext) -> Iterator[Diagnosis]:
     for error in place.config.problems:
         yield Diagnosis("config", CheckState.BAD, str(error), f"edit {error.origin}")
-    unknown = [name for name in place.config.settings.enabled_peers if name not in place.catalogue]
+    settings = place.config.settings
+    unknown = [name for name in settings.enabled_peers if not _is_known(name, place)]
     for name in unknown:
         yield Diagnosis(
             "config",
             CheckState.BAD,
-            f"{name} is enabled by {place.config.origin('enabled_peers')}, but is not a peer",
+            f"{name} is enabled by {place.config.origin('enabled_peers')}, but is not a peer"
+            + (" on a host of your settings" if split_peer(name)[1] else ""),
             f"dragoman peers disable {name}",
         )
     if not place.config.problems and not unknown:
         file = place.paths.config_file
         there = str(file) if os.path.exists(file) else f"no {file}, so the defaults apply"
         yield Diagnosis("config", CheckState.OK, there)
+
+
+def _is_known(name: str, place: RunContext) -> bool:
+    host = split_peer(name)[1]
+    return name in place.catalogue if host is None else host in place.config.settings.hosts
 
 
 def _trust(place: RunContext) -> Iterator[Diagnosis]:
@@ -442,7 +465,7 @@ MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[
 WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
 
 MAX_SHOWN: Final = 160
-"""Maximum characters of a command line that are shown: an interpreter's path alone may take
+"""Maximum number of characters of a command line to show: an interpreter's path alone may take
 half."""
 
 
@@ -455,12 +478,12 @@ SHOWN: Final = (
 
 
 def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that may be shown, with their values."""
+    """Return the variables that may be shown, with their values."""
     return {name: environ[name] for name in SHOWN if name in environ}
 
 
 def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
-    """The redacted report. `versions` lists what is installed."""
+    """Return the redacted report. `versions` lists what is installed."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
     redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")

@@ -22,13 +22,14 @@ from dragoman.delegation import Delegation, DelegationRequest
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.peer_status import PeerStatus, overview, row_of
 from dragoman.errors import DragomanError, UsageError
+from dragoman.rpc.tasks import together
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.setup.add_peer import Climber, measure
 from dragoman.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
-"""Peers that are verified in parallel. They mostly wait, but agents need much CPU when they start,
-and too many at once would make them time out on a small machine."""
+"""Number of peers to verify in parallel. They mostly wait, but agents need a lot of CPU when they
+start, and too many at once would time out on a small machine."""
 
 PROMPTED: Final = frozenset({"binary", "entry", "handshake", "dialect", "login", "session", "echo"})
 """The rungs that one prompt needs."""
@@ -37,7 +38,7 @@ PROMPT: Final = "What can you do?"
 """The first prompt: it needs no tool and no permission, and scout understands it too."""
 
 SUGGESTED: Final = ("codex", "gemini", "qwen", "copilot")
-"""Agents to suggest if none is installed: those that dragoman is always tested with."""
+"""Agents to suggest if none is installed: the ones that dragoman is always tested with."""
 
 HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write", "execute")
 """Roles for the first prompt, read-only roles before those that change files."""
@@ -57,7 +58,7 @@ class VerifiedPeer:
 
     name: str
     card: Card | None = None
-    """None if it could not be started."""
+    """The card; None if the peer could not be started."""
     kept: bool = False
     """Whether the card is from an earlier verification and still valid."""
     trouble: str = ""
@@ -92,7 +93,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Commands that install an agent."""
+    """Return the commands that install an agent."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 
@@ -101,8 +102,8 @@ def suggestions(found: InstalledAgents) -> list[str]:
 
 
 def kept_card(row: PeerStatus, *, turns: bool) -> Card | None:
-    """The stored card, if the peer need not be verified again: same version and platform, and no
-    problem that may have been fixed since."""
+    """Return the stored card, if the peer need not be verified again: same version and platform,
+    and no problem that may have been fixed since."""
     card = row.card
     if card is None or card.version != row.version or card.platform != current_platform():
         return None
@@ -138,9 +139,7 @@ async def prove(
         proofs[name] = proof
         on_proof(proof)
 
-    async with asyncio.TaskGroup() as group:
-        for row in rows:
-            group.create_task(one(row), name=f"verify {row.descriptor.name}")
+    await together(*map(one, rows))
     return [proofs[row.descriptor.name] for row in rows]
 
 
@@ -169,7 +168,7 @@ async def _prove(
 
 
 def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
-    """The ready peers for which only a prompt shows whether they are logged in."""
+    """Return the ready peers for which only a prompt shows whether they are logged in."""
     return [
         proof.name
         for proof in proofs
@@ -212,7 +211,7 @@ def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
         how = card.facts.login or row.descriptor.credentials.login
-        return VerifiedPeer(name=name, card=card, trouble="it wants a login", cure=how)
+        return VerifiedPeer(name=name, card=card, trouble="it requires a login", cure=how)
     if not card.usable or card.facts.echo is False:
         why = f"{failed.rung}: {failed.evidence}" if failed else "it cannot be used"
         cure = failed.remedy if failed and failed.remedy else f"dragoman peers verify {name}"
@@ -242,7 +241,8 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
-    """The first request: harmless, in a role of an enabled peer; without one it goes to scout."""
+    """Return the first request: a harmless prompt in a role of an enabled peer, or for scout if
+    none is enabled."""
     claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(
@@ -255,9 +255,9 @@ def _harm(role: str) -> int:
 
 
 def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
-    """The first failed attempt of an enabled peer, if no enabled peer did the work.
+    """Return the first failed attempt of an enabled peer, if no enabled peer did the work.
 
-    An answer from scout does not count: the enabled peers were to be tested.
+    An answer from scout does not count, because this tests the enabled peers.
     """
     if done.answered in enabled or not enabled:
         return None

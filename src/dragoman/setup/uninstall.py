@@ -1,4 +1,5 @@
-"""Find and remove what dragoman has put on this machine: directories, brokers, entries, skills.
+"""Find and remove what dragoman has installed on this machine: directories, brokers, entries,
+skills.
 
 Project files are not searched, and the package itself is left to the program that installed it.
 `install.entries` edits the settings of other programs; `cli.uninstall` asks and reports.
@@ -34,19 +35,19 @@ class InstalledEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """A directory of dragoman."""
+    """One of dragoman's directories."""
 
     path: Path
     holds: str
     size: int
-    """Bytes of all files in it."""
+    """Total size in bytes of all files in it."""
     kept: str = ""
     """Why it is not removed; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What dragoman has put on this machine."""
+    """What dragoman has installed on this machine."""
 
     brokers: tuple[BrokerRecord, ...]
     entries: tuple[InstalledEntry, ...]
@@ -110,8 +111,8 @@ def _folders(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Ite
 
 
 def _protected(path: Path, around: HostEnvironment) -> str:
-    """Why a directory must not be removed entirely; empty if it may. A variable may name any
-    directory."""
+    """Return why a directory must not be removed entirely, or an empty string if it may. A variable
+    may name any directory."""
     real = path.resolve()
     if path.is_symlink():
         return "it is a link"
@@ -182,7 +183,7 @@ def _remove(inventory: Inventory) -> Iterator[str]:
 
 
 def package_command() -> str:
-    """The command that removes the package, as it was installed."""
+    """Return the command that removes the package, depending on how it was installed."""
     parts = Path(sys.prefix).parts
     if "pipx" in parts:
         return "pipx uninstall dragoman"

@@ -1,4 +1,4 @@
-"""The session store: sessions, jobs and events in SQLite, which outlive the process that made them.
+"""The session store: sessions, jobs and events in SQLite that outlive the process that made them.
 
 Secrets are redacted before anything reaches the disk. `store.ledger` is a second database, for
 delegations. The names below are loaded on first use: a command that goes through a broker needs

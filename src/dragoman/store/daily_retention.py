@@ -27,9 +27,12 @@ INTERVAL: Final = 24 * 3600.0
 """Seconds between two runs on one machine."""
 
 LONG_AGO: Final = 30 * 24 * 3600.0
-"""If the last run is longer ago than this many seconds, the first command deletes nothing. A
-clock that is years ahead for an hour would make everything look old; with a correct clock the
-deletion runs a day later."""
+"""If the last run was more than this many seconds ago, the first command deletes nothing. A clock
+that is years ahead for an hour would make everything look old; with a correct clock the deletion
+runs a day later."""
+
+RETENTION_TIMEOUT: Final = 600.0
+"""Timeout in seconds for one run. A store of gigabytes is rewritten in a few minutes."""
 
 STAMP: Final = "retention.stamp"
 """File in the state directory whose mtime is the time of the last run."""
@@ -46,9 +49,11 @@ def retain(
     environ: Mapping[str, str] | None = None,
     now: float | None = None,
 ) -> bool:
-    """Delete what exceeds the age and size limits in the state directory, by the settings in
-    the config directory, unless that was done today. False if it was, or if there is nothing to
-    do. Blocks on the disk."""
+    """Delete what exceeds the age and size limits in the state directory, according to the settings
+    in the config directory, unless that was done today.
+
+    Returns False if it was, or if there is nothing to do. Blocks on the disk.
+    """
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
     done_at = _done_at(state / STAMP)
@@ -112,10 +117,10 @@ def _done_at(stamp: Path) -> float | None:
 
 
 def _is_due(stamp: Path, now: float) -> bool:
-    """Whether retention is due. If so, updates the stamp file."""
+    """Return whether retention is due. If so, updates the stamp file."""
     try:
         done_at = stamp.stat().st_mtime
-        # A clock that was set back must not postpone it for years.
+        # A clock that was set back must not postpone retention for years.
         if now - INTERVAL < done_at <= now + INTERVAL:
             return False
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Detect damaged SQLite files and set them aside under another name.
 
-`find_damage` is the full check of ``dragoman doctor``. Opens files only to read; `store.database`
-creates the new file.
+`find_damage` is the full check of ``dragoman doctor``. Opens files only for reading;
+`store.database` creates the new file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARK: Final = ".damaged-"
 STAMP_FORMAT: Final = "%Y%m%d-%H%M%S"
 
 COMPANIONS: Final = ("-wal", "-shm")
-"""Suffixes of the files that SQLite keeps beside a database."""
+"""Suffixes of the files that SQLite keeps next to a database."""
 
 SHOWN: Final = 3
 """Maximum number of problems reported per file."""
@@ -38,7 +38,7 @@ _UNDECODABLE: Final = "Could not decode to UTF-8"
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error means that the content of the file is not what was written."""
+    """Return whether an error means that the file's content is not what was written."""
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
@@ -48,7 +48,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Identifies a file, to tell it from another one at the same path."""
+    """Return an identity that distinguishes a file from another one at the same path."""
     try:
         found = path.stat()
     except OSError:
@@ -57,8 +57,8 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
-    """Move a damaged file and its companions aside; returns the new path. None if another
-    process was faster: the path then has another file, or none. Raises OSError."""
+    """Move a damaged file and its companions aside. Returns the new path, or None if another
+    process was faster; then the path has another file, or none. Raises OSError."""
     with _alone_in(path.parent):
         return _set_aside(path, identity)
 
@@ -72,7 +72,7 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
     while os.path.exists(target):
         number += 1
         target = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
-    # The log first: SQLite would apply an old log to a new file beside it.
+    # The log is moved first: SQLite would apply an old log to a new file next to it.
     for suffix in COMPANIONS:
         companion = path.with_name(path.name + suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -83,8 +83,11 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time set files of a directory aside: a second one would move the new
-    file. Not on Windows, where a file that another process has open cannot be moved."""
+    """Let only one process at a time set files of a directory aside: a second one would move the
+    new file.
+
+    Not on Windows, where a file that another process has open cannot be moved.
+    """
     if sys.platform == "win32":
         yield
         return
@@ -98,7 +101,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def set_aside_at(path: Path) -> float:
-    """When a file was set aside, from its name; else its mtime, which may be much older."""
+    """Return when a file was set aside, from its name, or else its mtime, which may be much
+    older."""
     stamp = path.name.rpartition(MARK)[2][: len("YYYYmmdd-HHMMSS")]
     try:
         return time.mktime(time.strptime(stamp, STAMP_FORMAT))
@@ -107,7 +111,7 @@ def set_aside_at(path: Path) -> float:
 
 
 def aside_of(path: Path) -> list[Path]:
-    """Files set aside from this path, the oldest first."""
+    """Return the files set aside from this path, the oldest first."""
     try:
         found = [
             each
@@ -120,7 +124,7 @@ def aside_of(path: Path) -> list[Path]:
 
 
 def find_damage(path: Path) -> list[str]:
-    """List the damage in a file; empty if there is none, or no file. Reads the whole file and
+    """List the damage in a file; empty if there is no damage or no file. Reads the whole file and
     changes nothing."""
     if not os.path.isfile(path):
         return []

@@ -1,4 +1,4 @@
-"""A SQLite file: open, transactions, locks, migrations, and SQLite's errors as `StoreError`.
+"""Base class for SQLite files: opening, transactions, locks, migrations and error mapping.
 
 Defines no table: subclasses do, and set their `Form`. Many processes may open the file. A write
 transaction takes the lock at its start, every wait is bounded by a timeout, and a damaged file is
@@ -17,10 +17,10 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -39,7 +39,8 @@ from dragoman.store.damage import identity_of, is_damage, set_aside
 from dragoman.store.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_TIMEOUT: Final = 10.0
-"""A writer holds the file for milliseconds; after ten seconds it is stopped or stuck."""
+"""Seconds to wait for a lock. A writer holds the file for milliseconds; after ten seconds it is
+stopped or stuck."""
 
 RETRY_INTERVAL: Final = 0.02
 """Seconds between two tries when SQLite fails at once because another process opens the same
@@ -49,10 +50,10 @@ LOG_SIZE: Final = 16 * 1024 * 1024
 """Maximum size that the write-ahead log keeps on disk when it is empty."""
 
 INCREMENTAL: Final = 2
-"""SQLite's auto_vacuum mode for files that release the space of deleted content in steps."""
+"""SQLite's auto_vacuum mode in which a file releases the space of deleted content in steps."""
 
 VACUUM_STEP: Final = 2048
-"""Pages released in one step: some megabytes, in a few milliseconds."""
+"""Number of pages to release in one step: some megabytes, in a few milliseconds."""
 
 VACUUM_SIZE: Final = 512 * 1024 * 1024
 """Maximum content size of an older file that is rewritten once, which takes some seconds."""
@@ -60,7 +61,7 @@ VACUUM_SIZE: Final = 512 * 1024 * 1024
 FILE_MODE: Final = 0o600
 
 _PRIMARY: Final = 0xFF
-"""SQLite's extended codes have the plain one in the lowest byte."""
+"""The bits of SQLite's extended error codes that hold the primary code."""
 
 _REFUSALS: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
@@ -70,9 +71,9 @@ class Form:
     """The schema of a file, and the hints for when it cannot be used."""
 
     application_id: int
-    """In the file header, so that a file of another program is not mistaken for ours."""
+    """Stored in the file header, so that another program's file is not mistaken for ours."""
     migrations: tuple[tuple[str, ...], ...]
-    """Statements by version: the number of applied entries is the version of the file."""
+    """Statements by version. The number of applied entries is the version of the file."""
     make_room: str
     """What to do when the disk is full."""
     upgraded_by: str
@@ -83,7 +84,7 @@ class Form:
         return len(self.migrations)
 
 
-_MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
+_MAKE_ROOM: Final = "free some disk space; `dragoman sessions prune` deletes old sessions"
 
 
 class Database:
@@ -93,7 +94,7 @@ class Database:
         application_id=APPLICATION_ID,
         migrations=MIGRATIONS,
         make_room=_MAKE_ROOM,
-        upgraded_by="any `dragoman run` does that",
+        upgraded_by="any `dragoman run` migrates it",
     )
 
     def __init__(
@@ -108,7 +109,7 @@ class Database:
         self.path = path
         self.redact = redact
         self.replaced = replaced
-        """Says that the file was damaged, where it is now, and that a new one was created."""
+        """A message that the file was damaged, where it is now, and that a new one was created."""
         self._connection = connection
         self._read_only = read_only
         self._identity = identity_of(path)
@@ -119,8 +120,9 @@ class Database:
     def open(cls, path: Path, redact: Redactor | None = None, *, read_only: bool = False) -> Self:
         """Open the file, and create it if it does not exist.
 
-        Opening to read changes nothing: a missing file reads as an empty one. Opening to write sets
-        a damaged file aside and creates a new one, see `replaced`. Raises `StoreError`.
+        Opening for reading changes nothing; a missing file reads as an empty one. Opening for
+        writing sets a damaged file aside and creates a new one; see `replaced`. Raises
+        `StoreError`.
         """
         form = cls.form
         replaced = ""
@@ -135,7 +137,7 @@ class Database:
         return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
 
     def check_kept(self) -> None:
-        """Raise `StoreCorrupt` if the file was damaged and replaced: for callers that look
+        """Raise `StoreCorrupt` if the file was damaged and replaced, for callers that look
         something up and could not otherwise tell."""
         if self.replaced:
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
@@ -183,15 +185,15 @@ class Database:
                 raise StoreCorrupt(
                     str(self.path),
                     f"it contains a value that this version does not know ({error})",
-                    remedy=f"use the dragoman that wrote it, or {_MOVE_AWAY}",
+                    remedy=f"use the version that wrote it, or {_MOVE_AWAY}",
                 ) from error
             except msgspec.DecodeError as error:
                 raise _damaged(self.path, error) from error
 
     @contextlib.contextmanager
     def _mending(self) -> Iterator[None]:
-        """If the file turns out to be damaged, set it aside and continue with a new one. The
-        block is not done; `StoreCorrupt` reports what happened."""
+        """If the file turns out to be damaged, set it aside and continue with a new one. The block
+        is not repeated; `StoreCorrupt` reports what happened."""
         try:
             yield
         except StoreCorrupt as error:
@@ -201,12 +203,12 @@ class Database:
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True) from error
 
     def _follow(self) -> None:
-        """Continue with the file that is at our path now. Another process may have set ours
-        aside, or a user deleted it; writes to it would be lost. The operation is not done;
+        """Continue with the file that is at our path now. Another process may have set ours aside,
+        or a user may have deleted it; writes to it would be lost. The operation is not repeated;
         `StoreCorrupt` reports what happened."""
         if self._depth or self._read_only or identity_of(self.path) == self._identity:
             return
-        # First: if this fails, our file may still exist and only be unreachable.
+        # Done first: if this fails, our file may still exist and only be unreachable.
         found = _open_to_write(self.path, self.form)
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
@@ -224,9 +226,26 @@ class Database:
     def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
         return StoreConflict(str(self.path), problem, remedy=remedy)
 
+    def _update(
+        self, table: str, key: tuple[str, str], fields: Mapping[str, Any], allowed: frozenset[str]
+    ) -> bool:
+        """Change fields of the row with this key, a column and its value. Returns whether
+        the row exists; raises `TypeError` if a field is not in `allowed`."""
+        if wrong := sorted(fields.keys() - allowed):
+            raise TypeError(f"these fields of {table} cannot change: {', '.join(wrong)}")
+        if not fields:
+            return True
+        changes = ", ".join(f"{name} = ?" for name in fields)
+        column, value = key
+        with self.transaction() as connection:
+            changed = connection.execute(
+                f"UPDATE {table} SET {changes} WHERE {column} = ?", (*fields.values(), value)
+            )
+            return bool(changed.rowcount)
+
     @property
     def used_size(self) -> int:
-        """Bytes of the file that are in use."""
+        """Number of bytes of the file that are in use."""
         with self._reading() as connection:
             return _used_size(connection)
 
@@ -262,10 +281,20 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 # -- opening
 
 
+def equal(**values: str | None) -> tuple[str, list[str]]:
+    """Return an SQL condition that compares each of these columns with its value, and its
+    parameters.
+
+    A column whose value is None is not compared.
+    """
+    wanted = {column: value for column, value in values.items() if value is not None}
+    return " AND ".join(("TRUE", *(f"{column} = ?" for column in wanted))), list(wanted.values())
+
+
 def _replace(
     path: Path, form: Form, identity: tuple[int, int] | None
 ) -> tuple[sqlite3.Connection, str]:
-    """Create a new file in place of a damaged one; returns the sentence that reports it."""
+    """Create a new file to replace a damaged one. Returns the message that reports it."""
     try:
         aside = set_aside(path, identity)
     except OSError as error:
@@ -318,8 +347,8 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
         log = path.with_name(f"{path.name}-wal")
         if _code(error) not in _REFUSALS or (log.exists() and log.stat().st_size):
             raise
-        # Readers write beside the file too, unless the file is declared immutable. In a directory
-        # that is not writable it is.
+        # Even readers write next to the file, unless it is declared immutable, as it is in a
+        # directory that is not writable.
         connection = _connect(f"{address}&immutable=1")
         try:
             version = _refuse_strangers(path, connection, form)
@@ -335,11 +364,16 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
     if not version:
         # Another process is creating it, or died while doing so.
         return _empty(form)
-    raise StoreRefused(
-        str(path),
-        f"it has the older schema version {version} and must be migrated before it can be read",
-        remedy=form.upgraded_by,
-    )
+    try:
+        # Reading what an older version has stored must not require a write first.
+        _open_to_write(path, form).close()
+    except (sqlite3.Error, StoreError) as error:
+        raise StoreRefused(
+            str(path),
+            f"it has the older schema version {version} and must be migrated before it can be read",
+            remedy=form.upgraded_by,
+        ) from error
+    return _connect(address)
 
 
 def _connect(address: str) -> sqlite3.Connection:
@@ -382,7 +416,10 @@ def _make_private(path: Path) -> None:
 
 
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
-    """The version of the file. Raises if it is newer than this dragoman, or of another program."""
+    """Return the version of the file.
+
+    Raises if it is newer than this dragoman, or belongs to another program.
+    """
     with _at_one_moment(connection):
         version = int(_pragma(connection, "user_version"))
         owner = int(_pragma(connection, "application_id"))
@@ -391,9 +428,9 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
             # that as damage.
             raise StoreTooNew(
                 str(path),
-                f"a newer dragoman wrote it (schema version {version}, "
+                f"a newer version of dragoman wrote it (schema version {version}, "
                 f"this one knows {form.version})",
-                remedy="use that dragoman, or set DRAGOMAN_STATE_HOME to another directory",
+                remedy="use that version, or set DRAGOMAN_STATE_HOME to another directory",
             )
         if owner and owner != form.application_id:
             raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
@@ -407,7 +444,7 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
 
 @functools.cache
 def _tables(form: Form) -> frozenset[str]:
-    """The tables of a current file."""
+    """Return the tables of a current file."""
     connection = _empty(form)
     try:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -418,7 +455,8 @@ def _tables(form: Form) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make all reads in the block see one snapshot: another process may be creating the file."""
+    """Make all reads in the block see the same snapshot, because another process may be creating
+    the file."""
     if connection.in_transaction:
         yield
         return
@@ -470,7 +508,7 @@ def _used_size(connection: sqlite3.Connection) -> int:
 
 
 def _free_size(path: Path) -> int:
-    """Free bytes on the disk of a file; 0 if unknown."""
+    """Return the number of free bytes on the disk of a file, or 0 if unknown."""
     try:
         return shutil.disk_usage(path.parent).free
     except OSError:
@@ -497,7 +535,7 @@ def _explained(path: Path, form: Form) -> Iterator[None]:
 
 
 def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) -> StoreError:
-    """Convert an error of SQLite to a `StoreError` with a hint."""
+    """Convert a SQLite error to a `StoreError` with a hint."""
     code = _code(error)
     where = str(path)
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
@@ -532,7 +570,7 @@ def _damaged(path: Path, error: Exception) -> StoreCorrupt:
 
 
 FULL_SIZE: Final = 64 * 1024
-"""With less free space than this, a disk is full for a file that grows by pages."""
+"""A disk with less free space than this is full for a file that grows by pages."""
 
 
 def _is_full(path: Path) -> bool:
@@ -555,5 +593,6 @@ def _of_os(path: Path, error: OSError, form: Form) -> StoreError:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary error code; errors of the module itself have none."""
+    """Return SQLite's primary error code; SQLITE_ERROR for errors of the Python module, which have
+    none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY

@@ -1,7 +1,7 @@
 """The table of session events, and of the notes between them.
 
 Events of a session are numbered without duplicates, and a `GAP` note records those that could not
-be stored. A process that takes a session up skips `EVENT_SPAN` numbers. An event is one line, the
+be stored. A process that resumes a session skips `EVENT_SPAN` numbers. An event is one line, the
 `params` of a `session/update` of ACP v1, already redacted (`store.stream_redaction`).
 """
 
@@ -20,14 +20,14 @@ from dragoman.store.records import GAP, Gap, Note
 from dragoman.store.sessions import missing
 
 ROW_SIZE: Final = 256 * 1024
-"""Approximate bytes of lines per row: a reader loads one row at a time."""
+"""Approximate number of bytes of lines per row: a reader loads one row at a time."""
 
 
 class EventTable(Database):
     """The event methods of a store."""
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
-        """Append events. `first` is the number of the first of them.
+        """Append events. `first` is the number of the first one.
 
         Raises `StoreConflict` if that is not the session's next number, and `UnknownSession`.
         """
@@ -54,7 +54,7 @@ class EventTable(Database):
 
     def skip(self, key: str, next: int, why: str) -> None:
         """Record that events up to but excluding `next` could not be stored, and continue after
-        them. No effect if that many exist. Raises `UnknownSession`."""
+        them. No effect if those numbers are already used. Raises `UnknownSession`."""
         with self.transaction() as connection:
             next_event = _next_event(connection, key)
             if next_event >= next:
@@ -70,7 +70,7 @@ class EventTable(Database):
                 connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def gaps(self, key: str) -> list[Gap]:
-        """The gaps of a session, in order."""
+        """Return the gaps of a session, in order."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT data FROM notes WHERE session_key = ? AND kind = ?"
@@ -82,7 +82,7 @@ class EventTable(Database):
     def lines(
         self, key: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
-        """The events from `start` up to but excluding `stop`, with their numbers, as they are
+        """Yield the events from `start` up to but excluding `stop`, with their numbers, as they are
         when the first is requested. Events deleted by retention or lost in a gap are left out."""
         with self._reading() as connection:
             end = _next_event(connection, key)
@@ -98,7 +98,8 @@ class EventTable(Database):
                 number += 1
 
     def first_event(self, key: str) -> int:
-        """The number of the first event that is still stored; if there is none, of the next."""
+        """Return the number of the first event that is still stored, or of the next event if there
+        is none."""
         with self._reading() as connection:
             found = connection.execute(
                 "SELECT coalesce(min(first), (SELECT next_event FROM sessions WHERE key = ?))"
@@ -117,7 +118,7 @@ class EventTable(Database):
         """Store several notes of one session. Raises `UnknownSession`."""
         lines = [msgspec.json.encode(note.data) for note in notes]
         together = b"\n".join(lines)
-        # One search over all of them first: there is almost never a secret.
+        # Search all of them at once first: there is almost never a secret.
         if self.redact.line(together) is not together:
             lines = [self.redact.line(line) for line in lines]
         rows = [
@@ -135,7 +136,7 @@ class EventTable(Database):
                 raise UnknownSession(missing(key)) from error
 
     def notes(self, key: str) -> list[Note]:
-        """The notes of a session, in the order of its events."""
+        """Return the notes of a session, in the order of its events."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT at_event, kind, data, at FROM notes WHERE session_key = ?"
@@ -148,7 +149,7 @@ class EventTable(Database):
         ]
 
     def _row_with(self, key: str, number: int) -> tuple[int, bytes] | None:
-        """The row with this event, or else the first one after it."""
+        """Return the row with this event, or else the first one after it."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT first, data, count FROM events WHERE session_key = ? AND first <= ?"
@@ -172,7 +173,7 @@ def _next_event(connection: sqlite3.Connection, key: str) -> int:
 
 
 def _parts(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Group the lines into rows of about one size."""
+    """Group the lines into rows of about the same size."""
     begin = size = 0
     for index, line in enumerate(lines):
         size += len(line)

@@ -19,6 +19,7 @@ from dragoman.store.jobs import JobTable
 from dragoman.store.records import (
     EVENT_SPAN,
     GAP,
+    LOCAL_KINDS,
     Gap,
     JobRecord,
     Note,
@@ -28,11 +29,12 @@ from dragoman.store.records import (
 )
 from dragoman.store.sessions import SessionTable, missing
 from dragoman.store.stream_redaction import LineRedactor
+from dragoman.wire.messages import UNDECODABLE
 
 FORMAT: Final = 1
 
 BATCH: Final = 1000
-"""Events stored in one transaction."""
+"""Maximum number of events stored in one transaction."""
 
 
 class _Head(Struct, rename="camel"):
@@ -42,7 +44,7 @@ class _Head(Struct, rename="camel"):
 
 
 class _Line(Struct, rename="camel"):
-    """One line after the first: exactly one of these is set."""
+    """A line after the first one. Exactly one of these fields is set."""
 
     job: JobRecord | None = None
     event: int | None = None
@@ -56,7 +58,7 @@ class Portable(SessionTable, JobTable, EventTable):
     """Export and import of sessions."""
 
     def export(self, key: str) -> Iterator[bytes]:
-        """A session as lines of JSON, without line breaks. Raises `UnknownSession`."""
+        """Yield a session as lines of JSON, without line breaks. Raises `UnknownSession`."""
         session = self.session(key)
         if session is None:
             raise UnknownSession(missing(key))
@@ -77,7 +79,7 @@ class Portable(SessionTable, JobTable, EventTable):
             yield b'{"event":%d,"params":%b}' % (number, line)
         for gap in gaps:
             yield encode({"gap": gap})
-        notes = [note for note in self.notes(key) if note.kind != GAP]
+        notes = [note for note in self.notes(key) if note.kind not in (GAP, *LOCAL_KINDS)]
         for note in notes:
             yield encode({"note": note})
         yield encode({"end": {"jobs": len(jobs), "events": events, "notes": len(notes)}})
@@ -95,8 +97,8 @@ class Portable(SessionTable, JobTable, EventTable):
         head = _decoded(next(lines, b""), _Head, 1)
         if head.format != FORMAT:
             raise UsageError(
-                f"the session was exported in format {head.format}, and this dragoman reads "
-                f"format {FORMAT}: import it with the dragoman that made it, or a newer one"
+                f"the session was exported in format {head.format}, and this version reads format "
+                f"{FORMAT}: import it with the version that exported it, or a newer one"
             )
         session = self._placed(head)
         self.create_session(session)
@@ -136,13 +138,14 @@ class Portable(SessionTable, JobTable, EventTable):
                 stored = number = max(number, line.gap.next)
             elif line.note is not None:
                 note = line.note
-                self.note(session.key, note.at_event, note.kind, note.data)
+                if note.kind not in LOCAL_KINDS:
+                    self.note(session.key, note.at_event, note.kind, note.data)
                 seen["notes"] += 1
             elif line.end is not None:
                 self.append(session.key, stored, held + runs.flush())
                 if line.end != seen:
-                    raise UsageError(f"it should have {line.end}, and it has {seen}")
-                # Closed as of now: retention counts its age from this time.
+                    raise UsageError(f"expected {line.end}, but found {seen}")
+                # Closed now: retention counts its age from this moment.
                 closed_at = None if session.closed_at is None else time.time()
                 self.update_session(
                     session.key, updated_at=head.session.updated_at, closed_at=closed_at
@@ -151,7 +154,7 @@ class Portable(SessionTable, JobTable, EventTable):
         raise UsageError("it is truncated: the last line is missing")
 
     def _placed(self, head: _Head) -> SessionRecord:
-        """The session with a key and a name that are free here."""
+        """Return the session with a key and a name that are not used here."""
         session = structs.replace(head.session, next_event=head.first_event)
         if self.session(session.key) is not None:
             session = structs.replace(session, key=new_session_key())
@@ -165,7 +168,7 @@ class Portable(SessionTable, JobTable, EventTable):
         if self.job(job.id) is not None:
             job = structs.replace(job, id=new_job_id())
         if job.state != "ended":
-            # Whatever its state was, it does not run here.
+            # Whatever its state was elsewhere, it does not run here.
             job = structs.replace(job, state="ended", outcome=job.outcome or "unknown")
         self.create_job(job)
 
@@ -173,5 +176,5 @@ class Portable(SessionTable, JobTable, EventTable):
 def _decoded(text: bytes, kind: Any, number: int) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"line {number} is not a line of an exported session: {error}") from error

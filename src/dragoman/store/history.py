@@ -12,24 +12,25 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import codec, content, translate, updates
 from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
 from dragoman.events.model import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.store.records import Gap, JobRecord, counted
+from dragoman.store.records import Gap, JobRecord, counted, delegated_job
 from dragoman.store.sessions import missing
 from dragoman.store.store import Store
 
 CONNECTION: Final = "stored"
-"""Used as the connection in the source of events that come from the store."""
+"""The connection id in the source of events that come from the store."""
 
 _decode = codec.decoder(updates.SessionNotification)
 
 
 def history(store: Store, key: str) -> Iterator[model.Event]:
-    """The events of a stored session, with the start and end of each turn. Raises
+    """Yield the events of a stored session, with the start and end of each turn. Raises
     `UnknownSession`."""
     session = store.session(key)
     if session is None:
@@ -56,7 +57,7 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
 
 
 def text_of(store: Store, job: JobRecord) -> str:
-    """The agent's answer in a job: all of it, or as much as was stored."""
+    """Return the agent's answer in a job: all of it, or as much as was stored."""
     if job.text or not job.session_key or job.started_at is None:
         return job.text
     stop = job.next_event if job.state == "ended" else None
@@ -68,6 +69,17 @@ def text_of(store: Store, job: JobRecord) -> str:
             if isinstance(piece, content.TextContent):
                 said.append(piece.text)
     return "".join(said)
+
+
+def result_of(job: JobRecord) -> Result:
+    """Return the result of a job that has ended, from what is stored."""
+    return Result(
+        outcome=_outcome(job.outcome),
+        text=job.text,
+        stop=job.stop or "",
+        failure=_failure(job.failure),
+        usage=_usage(job.usage),
+    )
 
 
 class TurnMarks:
@@ -82,16 +94,19 @@ class TurnMarks:
 
     def take(self, jobs: Iterable[JobRecord]) -> None:
         """Update the jobs of a session that is still running."""
+        jobs = list(jobs)
+        # A delegated job and its attempt are stored with one session, and there is one turn.
+        delegated = {parent for job in jobs if (parent := delegated_job(job.id))}
         left = []
         for job in jobs:
             if self._open is not None and job.id == self._open.id:
                 self._open = job
-            elif job.started_at and job.id not in self._begun:
+            elif job.started_at and job.id not in self._begun and job.id not in delegated:
                 left.append(job)
         self._left = sorted(left, key=lambda job: (job.first_event, job.created_at), reverse=True)
 
     def covers(self, number: int) -> bool:
-        """Whether the turn of an event is known."""
+        """Return whether the turn of an event is known."""
         known = [*self._left, *([] if self._open is None else [self._open])]
         return any(
             job.first_event <= number and (job.state != "ended" or number < job.next_event)
@@ -99,7 +114,7 @@ class TurnMarks:
         )
 
     def before(self, number: int) -> Iterator[model.Event]:
-        """The marks before the event with this number, each once."""
+        """Yield the marks before the event with this number, each once."""
         while True:
             job = self._open
             following = self._left[-1] if self._left else None
@@ -141,7 +156,7 @@ class TurnMarks:
 
 
 def _missing(gap: Gap, envelope: EventEnvelope) -> model.Event:
-    """A notice in place of missing events."""
+    """Return a notice that replaces missing events."""
     title = f"{counted(gap.next - gap.first)} missing here: they could not be stored"
     return model.Noticed(*envelope.base("", None), "warning", title, gap.why or None)
 
@@ -157,7 +172,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name.encode()
 
 
 def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
-    """The events of one stored line, also of one stored just now."""
+    """Yield the events of one stored line, which may have been stored just now."""
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
@@ -189,7 +204,7 @@ def _failure(failure: dict[str, Any] | None) -> parts.Failure | None:
 
 
 def _usage(usage: dict[str, Any] | None) -> parts.Usage | None:
-    """Usage, in our spelling or in the protocol's."""
+    """Decode usage, in our spelling or the protocol's."""
     if usage is None:
         return None
     told = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in usage.items()}

@@ -16,16 +16,16 @@ from msgspec import structs
 
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
-from dragoman.store.database import Database
+from dragoman.store.database import Database, equal
 from dragoman.store.records import GAP, Gap, JobRecord, JobState
 from dragoman.store.sessions import MANY
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
 
 PROMPT_SIZE: Final = 64 * 1024
-"""Characters of a prompt that are kept; a longer one is usually a pasted file."""
+"""Maximum number of characters of a prompt to keep. A longer one is usually a pasted file."""
 
 TEXT_SIZE: Final = 1024 * 1024
-"""Characters of an answer that are kept with its job. The events have all of it."""
+"""Maximum number of characters of an answer to keep with its job. The events have all of it."""
 
 _COUNTED: Final = "missing_events"
 """The field without a column: it is computed when a job is read."""
@@ -36,7 +36,7 @@ _TEXTLESS: Final = ", ".join("''" if name == "text" else name for name in COLUMN
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
 _JSON: Final = frozenset({"failure", "usage", "runner"})
 _TEXTS: Final = {"prompt": PROMPT_SIZE, "text": TEXT_SIZE}
-_FIXED: Final = frozenset({"id", "created_at"})
+_CHANGEABLE: Final = frozenset(COLUMNS) - {"id", "created_at"}
 
 
 class JobTable(Database):
@@ -53,35 +53,27 @@ class JobTable(Database):
                 )
             except sqlite3.IntegrityError as error:
                 if self.job(record.id) is not None:
-                    problem = f"there is a job {record.id} already"
+                    problem = f"job {record.id} already exists"
                 else:
                     problem = f"there is no session {record.session_key} for the job {record.id}"
                 raise self._conflict(problem) from error
 
     def update_job(self, id: str, **fields: Any) -> None:
         """Change fields of a job. Raises `UnknownJob` if it does not exist."""
-        wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
-        if wrong:
-            raise TypeError(f"these fields of a job cannot change: {', '.join(sorted(wrong))}")
-        if not fields:
-            return
-        row = self._row(fields)
-        changes = ", ".join(f"{name} = ?" for name in row)
-        with self.transaction() as connection:
-            found = connection.execute(
-                f"UPDATE jobs SET {changes} WHERE id = ?", (*row.values(), id)
-            )
-            if not found.rowcount:
-                raise UnknownJob(f"there is no job {id}; it may have been deleted")
+        if not self._update("jobs", ("id", id), self._row(fields), _CHANGEABLE):
+            raise UnknownJob(f"there is no job {id}; it may have been deleted")
 
     def job(self, id: str) -> JobRecord | None:
-        """The job with this id."""
+        """Return the job with this id."""
         with self._reading() as connection:
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
             return None if row is None else self._counted([_record(row)])[0]
 
     def job_ids(self, prefix: str = "", *, limit: int = MANY) -> list[str]:
-        """Ids of jobs that start with this prefix, the newest first. Attempts are left out."""
+        """Return the ids of jobs that start with this prefix, newest first.
+
+        Attempts are left out.
+        """
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT id FROM jobs WHERE id >= ? AND id < ? AND id NOT LIKE 'j-%-%'"
@@ -99,15 +91,13 @@ class JobTable(Database):
         session_key: str | None = None,
         limit: int = MANY,
         texts: bool = True,
+        attempts: bool = True,
     ) -> list[JobRecord]:
-        """Jobs, the newest first; without `texts`, their answers are left out."""
-        wanted = ["TRUE"]
-        values: list[Any] = []
-        for column, value in (("state", state), ("root", root), ("session_key", session_key)):
-            if value is not None:
-                wanted.append(f"{column} = ?")
-                values.append(value)
-        where = " AND ".join(wanted)
+        """Return jobs, the newest first; without `texts`, their answers are left out, and without
+        `attempts`, the attempts of delegated jobs."""
+        where, values = equal(state=state, root=root, session_key=session_key)
+        if not attempts:
+            where += " AND id NOT LIKE '%-%-%'"
         with self._reading() as connection:
             rows = connection.execute(
                 f"SELECT {_NAMES if texts else _TEXTLESS} FROM jobs WHERE {where}"
@@ -117,7 +107,8 @@ class JobTable(Database):
             return self._counted([_record(row) for row in rows])
 
     def attempts(self, job: str) -> list[JobRecord]:
-        """The attempts of a delegated job, in order. Their ids are its id and a number."""
+        """Return the attempts of a delegated job, in order. Their ids consist of its id and a
+        number."""
         with self._reading() as connection:
             rows = connection.execute(
                 f"SELECT {_NAMES} FROM jobs WHERE id > ? AND id < ? ORDER BY created_at, id",
@@ -127,8 +118,8 @@ class JobTable(Database):
             return self._counted([_record(row) for row in rows])
 
     def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
-        """The jobs, each with the number of its missing events. There is almost never a gap,
-        which costs one lookup per session."""
+        """Return the jobs, each with the number of its missing events. This costs one lookup per
+        session; there is almost never a gap."""
         gaps: dict[str, list[Gap]] = {}
         with self._reading() as connection:
             for key in {job.session_key for job in jobs if job.session_key}:
@@ -148,7 +139,7 @@ class JobTable(Database):
         ]
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
-        """End the jobs whose `runner` is gone, as crashed, and return their ids."""
+        """Mark the jobs whose `runner` is gone as crashed, and return their ids."""
         ended = []
         with self.transaction() as connection:
             rows = connection.execute(
@@ -174,7 +165,7 @@ class JobTable(Database):
         return ended
 
     def _row(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Values as stored in the table, redacted."""
+        """Return the values as stored in the table, redacted."""
         row = dict(fields)
         for name, value in fields.items():
             if name in _JSON and value is not None:
@@ -190,7 +181,7 @@ class JobTable(Database):
 
 
 def shortened(text: str, size: int) -> str:
-    """The start and end of a text that is too long, with the gap marked."""
+    """Return the start and end of a text that is too long, with the gap marked."""
     if len(text) <= size:
         return text
     half = size // 2
@@ -198,7 +189,10 @@ def shortened(text: str, size: int) -> str:
 
 
 def _shared(job: JobRecord, gap: Gap) -> int:
-    """How many events of a gap belong to the job. A running job owns all since its start."""
+    """Return how many events of a gap belong to the job.
+
+    All events since the start of a running job are its own.
+    """
     if job.started_at is None:
         return 0
     stop = min(gap.next, job.next_event) if job.state == "ended" else gap.next
@@ -215,8 +209,8 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
 
 
 def is_alive(runner: dict[str, Any]) -> bool:
-    """Whether the process that runs a job may still be alive. If unknown, it counts as alive: a
-    job is never ended on a guess."""
+    """Return whether the process that runs a job may still be alive. If that is unknown, it counts
+    as alive: a job is never ended on a guess."""
     try:
         identity = msgspec.convert(runner, ProcessIdentity)
     except msgspec.ValidationError:

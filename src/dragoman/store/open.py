@@ -26,11 +26,11 @@ def open_store(
     workspace: str | os.PathLike[str] = ".",
     environ: Mapping[str, str] | None = None,
 ) -> Store:
-    """The store, for use as ``with``. Raises `StoreError`.
+    """Open the store. Use with ``with``. Raises `StoreError`.
 
-    Redacts the values of the variables named in `credentials` and of all variables with
-    secret-looking names from everything that is written; also those of the variables `handed` to an
-    agent, unless they are short or are paths in its `workspace` or elsewhere.
+    Everything that is written is redacted: the values of variables named in `credentials`, of all
+    variables with secret-looking names, and of those `handed` to an agent, unless they are short or
+    are paths in its `workspace` or elsewhere.
     """
     paths = paths or find_paths()
     if read_only:
@@ -40,7 +40,7 @@ def open_store(
 
 
 def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -> Store:
-    """Open the store to write. If it was damaged and set aside, reports that to `on_notice`."""
+    """Open the store for writing. If it was damaged and set aside, `on_notice` is called."""
     store = open_store(paths=paths)
     if store.replaced:
         on_notice(f"{store.path}: {store.replaced}")
@@ -48,7 +48,7 @@ def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -
 
 
 def replace_damaged(*, paths: Paths | None = None) -> str:
-    """Set the damaged store aside; returns the sentence that reports it."""
+    """Set the damaged store aside. Returns the message that reports it."""
     with open_store(paths=paths) as store:
         if not store.replaced:
             store.replace()

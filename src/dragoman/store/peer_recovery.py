@@ -1,8 +1,8 @@
 """Unpark a peer in the ledger after a successful turn, and reset its failure count.
 
-Runs after every turn, so it looks with one plain query before it opens the ledger. The surfaces
-call it for turns that they waited for, `broker` for turns without a caller. `store.values` has what
-recovers.
+It runs after every turn, so it checks with one plain query before it opens the ledger. The surfaces
+call it for turns that they waited for, `broker` for turns without a caller. `store.values` defines
+what recovery changes.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def note_success(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Unpark a peer after a successful turn, and reset its failure count. A ledger that cannot be
-    used is ignored: the turn is done."""
+    """Unpark a peer after a successful turn, and reset its failure count. If the ledger cannot be
+    used, that is ignored, because the turn is done."""
     state = (paths or find_paths()).state
     unpark_after_success(peer, state, surroundings_of(descriptor, env=env, environ=environ))
 
 
 def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
-    """Unpark a peer in these surroundings. A ledger that cannot be used is ignored: the turn is
-    done."""
+    """Unpark a peer that has worked with this set of credentials. Errors of the ledger are ignored,
+    because the turn is already done."""
     path = state / LEDGER
     if not _may_be_parked(peer, path):
         return
@@ -65,8 +65,9 @@ def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
 
 
 def _may_be_parked(peer: str, path: Path) -> bool:
-    """Whether the peer may be parked or failing. A raw query: opening the ledger takes longer
-    than everything else that a command does after its turn, and is almost never necessary."""
+    """Return whether the peer may be parked or failing. This is a raw query, because opening the
+    ledger takes longer than everything else that a command does after its turn, and is almost never
+    necessary."""
     if not os.path.exists(path):
         return False
     import sqlite3

@@ -1,11 +1,9 @@
-"""Record sessions, their lines, jobs and notes in the store: the one entry point, with or without a
-broker.
+"""Record sessions, lines, jobs and notes in the store, with or without a broker.
 
 Lines are redacted (`stream_redaction`), numbered, and passed to the writer's thread in batches. The
 lines of a batch share a row. They are not joined into one line per message: an attached reader has
-counted each line, and a kill would lose the whole of an unfinished message.
-`broker.server.recorder` takes the lines from a broker's sessions, `runs.direct_recorder` from the
-events of a run without a broker.
+counted each line, and a kill would lose all of an unfinished message. `broker.server.recorder`
+supplies the lines of a broker's sessions, `runs.direct_recorder` those of a run without a broker.
 """
 
 from __future__ import annotations
@@ -27,25 +25,26 @@ from dragoman.store.records import JobRecord, Note, SessionRecord
 from dragoman.store.store import Store
 from dragoman.store.stream_redaction import LineForm, LineRedactor
 from dragoman.store.writer import StoreWriter
+from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.store")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches: what a kill can lose in the middle of a turn."""
+"""Seconds between two batches, which is what a kill can lose in the middle of a turn."""
 
 QUESTION_INTERVAL: Final = 0.01
-"""Seconds from a permission request until everything before it is written: what a kill can lose
-then. Writing at once would be one write for each of many requests."""
+"""Seconds from a permission request until everything before it is written, which is what a kill can
+lose then. Writing at once would mean a write for each of many requests."""
 
 STORED_TIMEOUT: Final = 2.0
 """Seconds that a caller waits for the end of its job to be stored; it takes a few milliseconds."""
 
 NOTE_SIZE: Final = 512
-"""Bytes that a note counts for while it is queued."""
+"""Number of bytes that a queued note counts for."""
 
 HALF_SIZE: Final = TEXT_SIZE // 2 - 64
-"""Characters kept at each end of an answer that is too long for its job: with the line between
-them they stay within the job's limit."""
+"""Number of characters to keep at each end of an answer that is too long for its job. Together with
+the line between them they stay within the job's limit."""
 
 _MESSAGE: Final = "agent_message_chunk"
 _SAID: Final = b'"agent_message_chunk"'
@@ -72,7 +71,6 @@ class _Params(Struct):
 
 _decode_chunks: Final = msgspec.json.Decoder(list[_Params]).decode
 _string: Final = msgspec.json.Decoder(str).decode
-_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JobAnswer:
@@ -91,7 +89,7 @@ class JobAnswer:
 
     @property
     def text(self) -> str:
-        """The answer so far, redacted; of a long answer the start and the end."""
+        """The answer so far, redacted. Of a long answer, only the start and the end."""
         if self._size <= TEXT_SIZE:
             return self._head
         head, end = self._head[:HALF_SIZE], "".join((self._head, *self._end))[-HALF_SIZE:]
@@ -101,7 +99,7 @@ class JobAnswer:
         """Add the agent's text from lines. Lines of the usual form are not decoded."""
         text = b",".join(lines)
         if text.count(_SAID) >= len(lines):
-            # It almost always occurs once in each.
+            # It almost always occurs exactly once in each line.
             chunks = lines
         else:
             chunks = [line for line in lines if _SAID in line]
@@ -129,8 +127,8 @@ class JobAnswer:
 class SessionLines:
     """Redacts and numbers the lines of one session.
 
-    Works on many lines at once, in the loop's thread: a second thread running Python would block
-    the loop for far longer than the work takes.
+    Works on many lines at once, in the loop's thread: a second Python thread would block the loop
+    for far longer than the work takes.
     """
 
     def __init__(self, next: int, redact: Redactor) -> None:
@@ -149,8 +147,8 @@ class SessionLines:
     def prepare(
         self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
     ) -> tuple[int, list[bytes]]:
-        """The lines that may be stored now (all of them at the `end` of a turn), and the number
-        of the first. Adds the agent's text in them to the answer."""
+        """Return the lines that may be stored now (all of them at the `end` of a turn), and the
+        number of the first. Adds the agent's text in them to the answer."""
         safe = self._lines.feed_all(lines)
         if end:
             safe += self._lines.flush()
@@ -207,7 +205,7 @@ class StoreRecorder:
         self.writer.start()
 
     async def close(self) -> StoreWriter | None:
-        """Write what is queued, and stop. Returns the writer, whose store stays open."""
+        """Write everything queued, and stop. Returns the writer, whose store stays open."""
         self.stop_timers()
         self._put_notes()
         writer, self.writer = self.writer, None
@@ -216,7 +214,7 @@ class StoreRecorder:
         return writer
 
     def stop_timers(self) -> None:
-        """Stop the timer: what is left is passed on by `close`."""
+        """Stop the timer. `close` passes on what is left."""
         for timer in (self._timer, self._hurrying):
             if timer is not None:
                 timer.cancel()
@@ -236,12 +234,12 @@ class StoreRecorder:
     # -- when
 
     def mark(self) -> None:
-        """There is something to store soon."""
+        """Called when there is something to store soon."""
         if self._timer is None:
             self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
 
     def hasten(self) -> None:
-        """Write what is queued at once."""
+        """Write the queued lines immediately."""
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
@@ -263,7 +261,7 @@ class StoreRecorder:
         self._put(functools.partial(_create_session, record=record))
 
     def take_up(self, key: str, next_event: int) -> None:
-        """A stored session is in use again; sets the number of its next event."""
+        """Resume a stored session, and set the number of its next event."""
         self._put(functools.partial(_reopen, key=key))
         self._put(lambda store: store.go_on_at(key, next_event))
 
@@ -286,7 +284,7 @@ class StoreRecorder:
         return None if lines is None else lines.numbers
 
     def numbers(self) -> dict[str, range]:
-        """The numbers of the added lines by session."""
+        """Return the numbers of the added lines by session."""
         return {key: lines.numbers for key, lines in self._lines.items()}
 
     # -- lines
@@ -300,9 +298,9 @@ class StoreRecorder:
         *,
         end: bool = False,
     ) -> bool:
-        """Store lines of a session soon, in the job of this answer; `first` is the number of
-        the first line of a session that is new here. Text that may be the start of a secret is
-        held back, but not beyond the `end` of a turn. Returns whether anything was queued."""
+        """Store lines of a session soon, for the job of this answer. `first` is the number of the
+        first line of a session that is new here. Text that may be the start of a secret is held
+        back, but not beyond the `end` of a turn. Returns whether anything was queued."""
         known = self._lines.get(key)
         if known is None:
             known = self._lines[key] = SessionLines(first, self.redact)
@@ -313,7 +311,7 @@ class StoreRecorder:
         return True
 
     def next_line(self, key: str, otherwise: int = 0) -> int:
-        """The number of the next line of a session in the store."""
+        """Return the number of the next line of a session in the store."""
         known = self._lines.get(key)
         return otherwise if known is None else known.next
 
@@ -334,7 +332,7 @@ class StoreRecorder:
     # -- jobs
 
     def job_changed(self, record: JobRecord) -> None:
-        """Store a job, or that it is running now."""
+        """Store a new job, or the fact that it is running now."""
         if self.writer is not None:
             self.writer.retry()
         if record.id not in self._jobs:
@@ -368,18 +366,18 @@ class StoreRecorder:
 def permission_note(
     by: str, title: str | None, tool_call_id: str | None, option_id: str | None
 ) -> dict[str, Any]:
-    """The note for the answer to a permission request: what `by` chose, and for what."""
+    """Return the note for the answer to a permission request: what `by` chose, and for what."""
     return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
 
 
 def said_in(lines: Sequence[bytes]) -> str:
-    """The agent's text in these lines."""
+    """Return the agent's text in these lines."""
     chunks = [line for line in lines if _SAID in line]
     return "".join(_texts(chunks)) if chunks else ""
 
 
 def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
-    """The text of lines that differ only in it; None if they differ elsewhere."""
+    """Return the text of lines that differ only in their text, or None if they differ elsewhere."""
     before, behind = form
     least = len(before) + len(behind)
     parts = [
@@ -395,16 +393,16 @@ def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
             # Slower path if a text ends before the usual end of its line begins.
             return _string(b'"%b"' % inside)
         return inside.decode()
-    except _UNDECODABLE:
+    except UNDECODABLE:
         return None
 
 
 def _texts(chunks: Sequence[bytes]) -> list[str]:
     try:
-        # All at once: that takes a fifth of the time.
+        # All at once, which takes a fifth of the time.
         updates = [each.update for each in _decode_chunks(b"[%b]" % b",".join(chunks))]
         return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
-    except _UNDECODABLE:
+    except UNDECODABLE:
         if len(chunks) == 1:
             # Not a message of the agent, although the name occurs in it.
             return []

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 EVENT_SPAN: Final = 10**9
-"""How far event numbers skip ahead when another process resumes a session. The previous process
-may have been killed after it showed events that were not stored: their numbers must not be
-reused, or a reader's cursor would point to another event. No process shows as many."""
+"""How far event numbers skip ahead when another process resumes a session. The previous process may
+have been killed after it showed events that were not stored: their numbers must not be reused, or a
+reader's cursor would point to another event. No process shows that many."""
 
 JobState: TypeAlias = Literal["queued", "running", "ended"]
 
@@ -29,7 +29,8 @@ _EPOCH: Final = 1_735_689_600
 _SECOND_BITS: Final = 30
 
 _RANDOM_BITS: Final = 30
-"""A clock may be stopped or restart with the machine: then only randomness tells ids apart."""
+"""Number of random bits. A clock may stop, or restart with the machine; then only randomness
+distinguishes ids."""
 
 _lock = threading.Lock()
 _last = -1
@@ -42,7 +43,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """Our own id for it, never the peer's."""
     peer: str
     root: str
-    """The directory that it is found from, and from any directory below (`root_of`)."""
+    """The root directory (`root_of`): the session is found from there and from any directory
+    below."""
     name: str | None = None
     peer_session_id: str
     cwd: str
@@ -71,7 +73,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     session_key: str
-    """Empty if the work failed before there was a session."""
+    """The key of its session; empty if the work failed before there was a session."""
     peer: str
     root: str
     prompt: str = ""
@@ -107,7 +109,18 @@ class Note(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 GAP: Final = "gap"
-"""The kind of a note that stands for events that could not be stored."""
+"""The kind of note that stands for events that could not be stored."""
+
+
+REPORT: Final = "attempt_report"
+CHECK: Final = "check"
+APPLIED: Final = "patch_applied"
+"""Kinds of notes for a review: what a delegation knew at the end of an attempt, a check that ran
+later, and that a patch was applied."""
+
+LOCAL_KINDS: Final = frozenset({REPORT, CHECK, APPLIED})
+"""Kinds of notes that name files and commands of this machine. They are neither exported nor
+imported: another person's session must not decide which command is run here."""
 
 
 class Gap(Struct, frozen=True, kw_only=True):
@@ -120,17 +133,27 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 def counted(events: int) -> str:
-    """A count of events in words."""
+    """Format a number of events."""
     return "1 event" if events == 1 else f"{events} events"
 
 
 def new_job_id() -> str:
-    """An id for a job, greater than those of earlier seconds."""
+    """Return an id for a job, greater than those of earlier seconds."""
     return f"j-{_new_word()}"
 
 
+def delegated_job(id: str) -> str:
+    """Return the id of the delegated job that an attempt belongs to, or an empty string for a job
+    that is not an attempt.
+
+    An attempt's id consists of the job's id and a number.
+    """
+    job, _, number = id.rpartition("-")
+    return job if number.isdigit() and job.count("-") else ""
+
+
 def new_session_key() -> str:
-    """A key for a session, greater than those of earlier seconds."""
+    """Return a key for a session, greater than those of earlier seconds."""
     return f"s-{_new_word()}"
 
 
@@ -142,8 +165,8 @@ def _new_word() -> str:
     number = seconds << _RANDOM_BITS | chance
     with _lock:
         if _last >> _RANDOM_BITS >= seconds:
-            # Randomness alone would give duplicates if very many are made within a second, and they
-            # would not be in order.
+            # Randomness alone would give duplicates if very many ids are made within a second, and
+            # they would not be in order.
             number = _last + 1
         _last = number
     return "".join(
@@ -152,8 +175,8 @@ def _new_word() -> str:
 
 
 def root_of(folder: Path) -> Path:
-    """The root of the repository that contains a directory, else the directory itself; links
-    resolved."""
+    """Return the root of the repository that contains a directory, or else the directory itself,
+    with links resolved."""
     real = Path(os.path.realpath(folder))
     for above in (real, *real.parents):
         if os.path.lexists(above / ".git"):

@@ -19,7 +19,7 @@ KEPT_AGE: Final = 90 * 24 * 3600.0
 
 
 LEFT_AT: Final = "max(updated_at, closed_at)"
-"""When a closed session was last used: one that was closed or imported today is kept for the
+"""When a closed session was last used. A session that was closed or imported today is kept for the
 full time, however old its last message is."""
 
 RECENT_AGE: Final = 24 * 3600.0
@@ -27,13 +27,13 @@ RECENT_AGE: Final = 24 * 3600.0
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """What was deleted."""
+    """Counts of what was deleted."""
 
     sessions: int = 0
     jobs: int = 0
     events: int = 0
     keys: tuple[str, ...] = ()
-    """Of the sessions."""
+    """Keys of the deleted sessions."""
 
 
 class Retention(SessionTable, JobTable, EventTable):
@@ -51,8 +51,8 @@ class Retention(SessionTable, JobTable, EventTable):
         now: float | None = None,
     ) -> Pruned:
         """Delete sessions last used more than `older_than` seconds ago (None: of any age), but
-        never the `keep` most recent ones. With `closed_only`, only those that were also closed
-        that long ago."""
+        never the `keep` most recent ones. With `closed_only`, only sessions that were also closed
+        that long ago are deleted."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         with self.transaction() as connection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 APPLICATION_ID: Final = 0x64726167
-"""In the header of all our files, so that a file of another program is not mistaken for one."""
+"""Stored in the header of all our files, so that another program's file is not mistaken for one."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -61,8 +61,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """,
         "CREATE INDEX jobs_created ON jobs (created_at)",
         "CREATE INDEX jobs_of_session ON jobs (session_key, first_event)",
-        # Many events per row, one on each line of `data`: a row for each would cost ten times as
-        # much. `first` is the number of the first of them.
+        # A row has many events, one on each line of `data`: a row for each event would cost ten
+        # times as much. `first` is the number of the first one.
         """
         CREATE TABLE events (
             session_key TEXT NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from dragoman.errors import UnknownSession
-from dragoman.store.database import Database
+from dragoman.store.database import Database, equal
 from dragoman.store.records import SessionRecord
 
 MANY: Final = 1000
@@ -22,8 +22,9 @@ MANY: Final = 1000
 COLUMNS: Final = SessionRecord.__struct_fields__
 _NAMES: Final = ", ".join(COLUMNS)
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
-_FIXED: Final = frozenset({"key", "peer", "created_at", "next_event"})
-"""Fields that never change, and the number that only events change."""
+_CHANGEABLE: Final = frozenset(COLUMNS) - {"key", "peer", "created_at", "next_event"}
+"""The columns that can be updated: not those that never change, nor the number that only events
+change."""
 
 
 class SessionTable(Database):
@@ -50,30 +51,20 @@ class SessionTable(Database):
 
     def update_session(self, key: str, **fields: Any) -> None:
         """Change fields of a session. Raises `UnknownSession` if it does not exist."""
-        wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
-        if wrong:
-            raise TypeError(f"these fields of a session cannot change: {', '.join(sorted(wrong))}")
-        if not fields:
-            return
         if "title" in fields:
             fields["title"] = self._clean(fields["title"])
-        changes = ", ".join(f"{name} = ?" for name in fields)
-        with self.transaction() as connection:
-            found = connection.execute(
-                f"UPDATE sessions SET {changes} WHERE key = ?", (*fields.values(), key)
-            )
-            if not found.rowcount:
-                raise UnknownSession(missing(key))
+        if not self._update("sessions", ("key", key), fields, _CHANGEABLE):
+            raise UnknownSession(missing(key))
 
     def session(self, key: str) -> SessionRecord | None:
-        """The session with this key."""
+        """Return the session with this key."""
         return self._first_session("key = ?", key)
 
     def find_session(
         self, peer: str, root: str, name: str, *, include_closed: bool = False
     ) -> SessionRecord | None:
-        """The open session of this name; with `include_closed`, else the most recently closed
-        one."""
+        """Return the open session of this name or, with `include_closed`, else the most recently
+        closed one."""
         found = self._first_session(
             "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
         )
@@ -84,7 +75,7 @@ class SessionTable(Database):
         return found
 
     def find_by_peer_id(self, peer: str, peer_session_id: str) -> SessionRecord | None:
-        """The session with this peer-side id, preferably an open one."""
+        """Return the session with this peer-side id, preferably an open one."""
         return self._first_session(
             "peer = ? AND peer_session_id = ? ORDER BY closed_at IS NOT NULL, updated_at DESC",
             peer,
@@ -99,16 +90,10 @@ class SessionTable(Database):
         include_closed: bool = True,
         limit: int = MANY,
     ) -> list[SessionRecord]:
-        """Sessions, the most recently used first."""
-        wanted = ["TRUE"]
-        values: list[Any] = []
-        for column, value in (("peer", peer), ("root", root)):
-            if value is not None:
-                wanted.append(f"{column} = ?")
-                values.append(value)
+        """Return sessions, most recently used first."""
+        where, values = equal(peer=peer, root=root)
         if not include_closed:
-            wanted.append("closed_at IS NULL")
-        where = " AND ".join(wanted)
+            where += " AND closed_at IS NULL"
         with self._reading() as connection:
             rows = connection.execute(
                 f"SELECT {_NAMES} FROM sessions WHERE {where}"
@@ -143,5 +128,5 @@ _ENCODED: Final = SessionRecord.__struct_encode_fields__
 
 
 def missing(key: str) -> str:
-    """The error for a session that does not exist."""
+    """Return the error message for a session that does not exist."""
     return f"there is no stored session {key}; it may have been deleted"

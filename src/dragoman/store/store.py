@@ -19,7 +19,7 @@ FILE_NAME: Final = "sessions.db"
 
 
 def store_path(state: Path) -> Path:
-    """Path of the store, below dragoman's state directory."""
+    """Return the path of the store, below dragoman's state directory."""
     return state / FILE_NAME
 
 

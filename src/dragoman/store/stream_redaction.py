@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.redaction.messages import MessageRedactor, NotJson
 from dragoman.redaction.redactor import REACH, Redactor, decode, last_word
-from dragoman.wire.messages import mend
+from dragoman.wire.messages import UNDECODABLE, mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
@@ -26,22 +26,20 @@ OUTPUT: Final = "tool_call_update"
 """Updates that may carry the next piece of a tool's output."""
 
 WINDOW: Final = 4096
-"""Characters that are searched at once, so that many lines share the cost of a search."""
+"""Number of characters to search at once, so that many lines share the cost of a search."""
 
 TOGETHER: Final = 64
-"""Lines that are examined as one: more of them would soon contain some suspicious word."""
+"""Number of lines to examine as one: more of them would soon contain some suspicious word."""
 
 MANY_LINES: Final = 1024
-"""Lines after which a search is due, however little text they have."""
+"""Number of lines after which a search is due, however little text they have."""
 
 MAX_LINES: Final = 16 * 1024
 """Maximum number of lines held back. Only lines without any text reach it."""
 
 MAX_SIZE: Final = 64 * 1024
-"""Beyond this many characters nothing is held back as a possible start of a secret. No secret
-is as long; a complete one is already redacted."""
-
-_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Maximum number of characters held back as a possible start of a secret. No secret is that long,
+and a complete one is already redacted."""
 
 
 class _Update(Struct, rename="camel"):
@@ -54,14 +52,14 @@ class _Params(Struct):
 
 
 _MARKS: Final = (b'"text":"', b'"text": "')
-"""What precedes the text, as almost every agent writes it."""
+"""What precedes the text in a line, as almost every agent writes it."""
 
 _params = msgspec.json.Decoder(_Params).decode
 _string = msgspec.json.Decoder(str).decode
 
 
 class LineForm(NamedTuple):
-    """What comes before and after the text in a line. Contains no secret."""
+    """The parts of a line before and after its text. They contain no secret."""
 
     before: bytes
     behind: bytes
@@ -77,8 +75,8 @@ _NO_FORM: Final = LineForm(b"\0", b"\0")
 class LineRedactor:
     """Redacts the lines of one session, including secrets split across lines.
 
-    A line without a secret costs about a microsecond: almost every chunk differs from the one
-    before only in its text, so only that is examined, and many are searched together.
+    A line without a secret costs about a microsecond: almost every chunk differs from the previous
+    one only in its text, so only the text is examined, and many texts are searched together.
     """
 
     def __init__(self, redact: Redactor) -> None:
@@ -93,7 +91,7 @@ class LineRedactor:
         self._forget_form()
 
     def feed(self, line: bytes) -> list[bytes]:
-        """Add a line; returns those that may be stored now."""
+        """Add a line. Returns the lines that may be stored now."""
         if (
             line.startswith(self._before)
             and line.endswith(self._behind)
@@ -106,7 +104,7 @@ class LineRedactor:
                     text = _string(b'"%b"' % inside)
                 else:
                     text = inside.decode()
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 return self._feed_other(line)
             # Inlined, because this is by far the most common line.
             self._held.append((line, text, self._form))
@@ -117,7 +115,10 @@ class LineRedactor:
         return self._feed_other(line)
 
     def feed_all(self, lines: Sequence[bytes]) -> list[bytes]:
-        """`feed` for many lines: those that differ only in their texts are examined together."""
+        """Like `feed`, for many lines.
+
+        Those that differ only in their texts are examined together.
+        """
         out: list[bytes] = []
         for start in range(0, len(lines), TOGETHER):
             some = lines[start : start + TOGETHER]
@@ -130,8 +131,11 @@ class LineRedactor:
         return out
 
     def _feed_together(self, lines: Sequence[bytes]) -> list[bytes] | None:
-        """The lines that may be stored now, if they are all alike and contain nothing that
-        looks like a secret; else None, and nothing has changed."""
+        """Return the lines that may be stored now, if they are all alike and contain nothing that
+        looks like a secret.
+
+        Otherwise return None and change nothing.
+        """
         before, behind, cut, least = self._before, self._behind, self._cut, self._least
         parts = [
             line[cut]
@@ -151,7 +155,7 @@ class LineRedactor:
         text = "".join([text for _, text, _ in held if text]) + text
         if self._redact.suspects(text):
             return None
-        # From the end, which is nearer: find what must stay because it may continue.
+        # Search from the end, which is nearer, for what must stay because it may continue.
         form, rest, kept = self._form, len(text) - self._redact.before(text, len(text)), 0
         staying: list[_Held] = []
         at = len(parts)
@@ -170,11 +174,11 @@ class LineRedactor:
 
     @property
     def form(self) -> LineForm:
-        """What surrounded the text of the last chunk that differed from the one before it."""
+        """What surrounds the text of the last chunk that differed from the previous one."""
         return self._form
 
     def flush(self) -> list[bytes]:
-        """End the run; returns all lines that were held back."""
+        """End the run. Returns all lines that were held back."""
         if self._outputs.is_holding:
             return self._unchanged(self._outputs.flush())
         return self._search(final=True) if self._held else []
@@ -182,10 +186,10 @@ class LineRedactor:
     def _feed_other(self, line: bytes) -> list[bytes]:
         try:
             update = _params(line).update
-        except _UNDECODABLE:
+        except UNDECODABLE:
             try:
                 update = _params(mend(line)).update
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 update = _Update()
         kind = update.session_update
         text = _text(update.content) if kind in CHUNKS else None
@@ -198,7 +202,7 @@ class LineRedactor:
             out = [] if self._outputs.is_holding else self.flush()
             out += self._unchanged(self._outputs.feed(line, line))
             if self._outputs.is_holding:
-                # So that the next chunk comes here too, and does not overtake what is held back.
+                # This way the next chunk comes here too, and does not overtake what is held back.
                 self._forget_form()
             return out
         clean = self._redact.line(line)
@@ -207,7 +211,7 @@ class LineRedactor:
         return self._hold((clean, None, None), 0)
 
     def _unchanged(self, entries: Iterator[tuple[bytes, Any]]) -> list[bytes]:
-        """Messages as lines: unchanged if no piece of a secret was cut out."""
+        """Return messages as lines, which are unchanged if no piece of a secret was cut out."""
         out = []
         for line, message in entries:
             if isinstance(message, NotJson) or message == decode(line):
@@ -230,8 +234,10 @@ class LineRedactor:
         return self._search(final=False)
 
     def _learn(self, line: bytes, text: str) -> LineForm | None:
-        """What surrounds the text in this line, if it contains no secret; the next line will
-        probably have the same."""
+        """Return what surrounds the text in this line, if it contains no secret.
+
+        The next line will probably have the same form.
+        """
         try:
             written = msgspec.json.encode(text)[1:-1]
         except UnicodeEncodeError:
@@ -248,7 +254,7 @@ class LineRedactor:
         try:
             if _text(_params(probe).update.content) != "?" or self._redact.line(probe) != probe:
                 return None
-        except _UNDECODABLE:
+        except UNDECODABLE:
             return None
         self._form = form
         self._before, self._behind = form
@@ -280,7 +286,7 @@ class LineRedactor:
             count, kept = _within(held, len(text) - self._redact.before(text, start))
         self._held = held[count:]
         self._size = kept
-        # Measured from what stays, so that a run that is held back for long is not searched each
+        # Measured from what stays, so that a run that is held back for long is not searched every
         # time.
         self._due_size = self._size + WINDOW
         self._due_lines = len(self._held) + MANY_LINES
@@ -290,10 +296,12 @@ class LineRedactor:
         return list(self._cut_out(done, start, stop, instead))
 
     def _limit(self, text: str, limit: int, start: int, stop: int) -> int:
-        """How much of a text with a secret, or the start of one, is certain. The span from
-        `start` to `stop` is cut."""
-        # A word at the end may continue, and so may a cut at the end; then the name before it,
-        # which marks it as a secret, has to stay.
+        """Return how much of a text with a secret, or with the start of one, is certain.
+
+        The span from `start` to `stop` is removed.
+        """
+        # A word at the end may continue, and so may a removed span at the end. Then the name before
+        # it, which marks it as a secret, has to stay.
         certain = min(limit, last_word(text))
         if stop > certain:
             certain = min(certain, self._redact.before(text, start))
@@ -302,7 +310,7 @@ class LineRedactor:
         return len(text) if start < stop and stop > limit else limit
 
     def _certain(self, done: list[_Held]) -> list[bytes]:
-        """Lines whose texts contain no secret."""
+        """Return lines whose texts contain no secret."""
         return [
             line if form is not None or text is None else self._redact.line(line)
             for line, text, form in done
@@ -338,7 +346,8 @@ def _text(content: Any) -> str | None:
 
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:
-    """Where two texts differ: the span in the old one, and its replacement in the new one."""
+    """Return where two texts differ: the span in the old one, and its replacement in the new
+    one."""
     most = min(len(old), len(new))
     start = _common(old, new, most)
     rest = most - start
@@ -347,7 +356,7 @@ def _difference(old: str, new: str) -> tuple[int, int, str]:
 
 
 def _common(one: str, other: str, most: int) -> int:
-    """Length of the common prefix of two texts, by bisection: slices compare fast."""
+    """Return the length of the common prefix of two texts, by bisection: slices compare fast."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -359,8 +368,8 @@ def _common(one: str, other: str, most: int) -> int:
 
 
 def _within(held: list[_Held], rest: int) -> tuple[int, int]:
-    """How many lines may be released if the last `rest` characters must stay, and how many
-    characters stay then. From the end, which is nearer."""
+    """Return how many lines may be released if the last `rest` characters must stay, and how many
+    characters stay then. Searches from the end, which is nearer."""
     kept = 0
     count = len(held)
     while count and kept < rest:
@@ -370,8 +379,8 @@ def _within(held: list[_Held], rest: int) -> tuple[int, int]:
 
 
 def _changed(text: str, place: int, start: int, stop: int, instead: str) -> tuple[str, str]:
-    """One piece of a text without the span that is cut, and the rest of the replacement. It is
-    inserted where the span begins."""
+    """Return one piece of a text without the removed span, and the rest of the replacement, which
+    is inserted where the span begins."""
     end = place + len(text)
     if end <= start and end != stop:
         return text, instead

@@ -40,20 +40,23 @@ class Charge(Struct, frozen=True, kw_only=True):
 
 UNKNOWN: Final = Charge()
 
+FREE: Final = Charge(amount=0.0, currency=DOLLARS, provenance=Provenance.DERIVED)
+"""The cost of a turn of a peer that calls no model."""
+
 
 DEFAULT_TIER: Final = "default"
-"""The tier of an attempt that left the model to the peer."""
+"""The tier of an attempt in which the peer chose the model."""
 
 FLOOR: Final = 1.0
 """Alpha and beta without any evidence: a uniform prior."""
 
 
 MOST_EVIDENCE: Final = 1e6
-"""More than any arm can reach. Sampling without such a limit may never end."""
+"""Maximum evidence of an arm, more than any can reach. Without a limit, sampling may never end."""
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """One choice: this peer at this tier, for work of this role and size."""
+    """One arm of the bandit: a peer at a tier, for work of a role and size."""
 
     role: str
     size: Size
@@ -67,9 +70,9 @@ class Posterior(Struct, frozen=True, kw_only=True):
     alpha: float = FLOOR
     beta: float = FLOOR
     cost: float | None = None
-    """The cost of an ok turn, a moving average; None if no turn reported it."""
+    """Moving average of the cost of an ok turn; None if no turn reported it."""
     seconds: float | None = None
-    """The duration of an ok turn, a moving average; None if there was none."""
+    """Moving average of the duration of an ok turn; None if there was none."""
     pulls: int = 0
     """How often the arm was ever tried. Does not decay; zero means no evidence."""
     updated_at: float = 0.0
@@ -105,7 +108,7 @@ class Health(Struct, frozen=True, kw_only=True):
     opened_at: float | None = None
     """When it was last parked for failures; None while it is not."""
     trial_at: float | None = None
-    """When a retry of it last began."""
+    """When a trial turn last began."""
     last_ok_at: float | None = None
     last_failed_at: float | None = None
     last_error: str | None = None
@@ -114,22 +117,25 @@ class Health(Struct, frozen=True, kw_only=True):
     parked_until: float | None = None
     parked_why: str | None = None
     logins: dict[str, Park] = {}
-    """Surroundings in which it requires a login. A key that one shell lacks may be set in
-    another."""
+    """Parking by the set of credential variables (`catalogue.launch.surroundings_of`) with which it
+    requires a login. A key that one shell lacks may be set in another."""
 
     def parking(self, now: float, surroundings: str = "") -> Park | None:
-        """Until when and why it is parked in these surroundings; None if it is not."""
+        """Return until when and why it is parked with this set of credentials, or None if it is
+        not."""
         if self.parked_until is not None and now < self.parked_until:
             return Park(self.parked_until, self.parked_why)
         login = self.logins.get(surroundings)
         return login if login is not None and now < login.until else None
 
     def unparked(self, surroundings: str) -> Health:
-        """Whether it has worked in these surroundings."""
+        """Return the health without parking, because the peer has worked with this set of
+        credentials."""
         logins = {name: park for name, park in self.logins.items() if name != surroundings}
         return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
 
     def recovered(self, surroundings: str) -> Health:
-        """Record that it has worked in these surroundings: clears its parking and its failures."""
+        """Return the health without parking and failures, because the peer has worked with this set
+        of credentials."""
         freed = self.unparked(surroundings)
         return structs.replace(freed, failures=0, opened_at=None, trial_at=None)

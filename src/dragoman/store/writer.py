@@ -1,7 +1,7 @@
 """Write to the store from a background thread, so that the event loop never blocks on the disk.
 
 The queue is bounded and small writes are batched. If the disk fails, a callback reports it once,
-the turn goes on, and the writer retries; events that exceed the queue are left out and recorded
+the turn continues, and the writer retries; events that exceed the queue are left out and recorded
 as a gap (`Store.skip`).
 """
 
@@ -35,25 +35,27 @@ T = TypeVar("T")
 Operation: TypeAlias = Callable[[Store], object]
 
 BATCH_INTERVAL: Final = 0.05
-"""Seconds that a write may wait to be batched: what a killed process can lose; too short to
-notice."""
+"""Seconds that a write may wait to be batched, which is what a killed process can lose. It is too
+short to notice."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
-"""Queued bytes above which `is_full` is set. While nothing can be stored, further events are
-left out."""
+"""Number of queued bytes above which `is_full` is set. While nothing can be stored, further events
+are left out."""
 
 HARD_SIZE: Final = 4 * QUEUE_SIZE
-"""Maximum queued bytes. Beyond it events become a gap in the store instead of using more memory."""
+"""Maximum number of queued bytes. Beyond that, events become a gap in the store instead of using
+more memory."""
 
 PART_SIZE: Final = 4 * 1024 * 1024
-"""Approximate bytes per transaction: a disk with little room accepts part of the queue."""
+"""Approximate number of bytes per transaction: a disk with little room accepts part of the
+queue."""
 
 OPERATION_SIZE: Final = 512
-"""Minimum bytes that an operation counts for: it is kept in memory while it waits, like its
-data."""
+"""Minimum number of bytes that an operation counts for, since it takes memory while it waits, like
+its data."""
 
 RETRY_INTERVAL: Final = 1.0
-"""Seconds after a failure before the disk is tried again, also on request."""
+"""Seconds after a failure before the disk is tried again, even on request."""
 
 MAX_RETRY_INTERVAL: Final = 30.0
 """Seconds between two retries after many failures: short enough for a user who made room."""
@@ -63,14 +65,14 @@ DISK_TIMEOUT: Final = 30.0
 process holds the file for at most `database.BUSY_TIMEOUT`; a hanging file system never answers."""
 
 SLOW_TIME: Final = 1.0
-"""A caller's timeout is logged if it waited for the disk longer than this many seconds: a
+"""A timeout of a caller that waited for the disk longer than this many seconds is logged: a
 transaction takes milliseconds."""
 
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
 """Errors of one session or job that do not affect the others."""
 
 _FINAL: Final = (StoreCorrupt, StoreTooNew)
-"""Errors that no retry fixes: the file is left to its owner, and nothing more is stored."""
+"""Errors that a retry does not fix: the file is left alone, and nothing more is stored."""
 
 
 @dataclass(slots=True)
@@ -96,14 +98,14 @@ _Item: TypeAlias = _Append | _Work
 
 
 class StoreWriter:
-    """Writes to a store from its own thread. Use it as `async with`.
+    """Writes to a store from its own thread. Use with `async with`.
 
     `on_trouble` is called in the loop: once with the error after which nothing is stored, and once
     for every session or job that could not be stored although others can. `on_recovery` is called
     there when the disk works again, with the number of events that were left out.
 
-    Instead of a store it accepts a function that opens one, and the `trouble` with which that
-    failed: then opening is retried.
+    Instead of a store it accepts a function that opens one, and the `trouble` that opening it
+    caused; then opening is retried.
     """
 
     def __init__(
@@ -127,10 +129,10 @@ class StoreWriter:
         self._put_size = 0
         self._done_size = 0
         self._lost: dict[str, tuple[int, int]] = {}
-        """By session, the events that were left out since the last accepted one."""
+        """For each session, the events that were left out since the last accepted one."""
         self._left_out = 0
         self._why = "" if trouble is None else trouble.problem
-        """The last trouble, in a few words."""
+        """A short description of the last trouble."""
         self._mute: set[str] = set()
         self._over = False
         """Whether nothing will ever be stored again."""
@@ -209,8 +211,8 @@ class StoreWriter:
 
     async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
         """Run an operation on the store now, after everything queued before, and return its result
-        once it is on disk. Raises what it raises, and `StoreError` if the disk does not answer
-        within `DISK_TIMEOUT`; the operation may still run then.
+        once it is on disk. Raises what the operation raises, and `StoreError` if the disk does not
+        answer within `DISK_TIMEOUT`; the operation may still run then.
 
         With `reads`, it also runs while nothing can be written, without the queued writes.
         """
@@ -261,8 +263,8 @@ class StoreWriter:
         return error
 
     async def flush(self) -> bool:
-        """Wait until everything queued is on disk. False if it is not, see `trouble` and the
-        log."""
+        """Wait until everything queued is on disk. Returns False if it is not; see `trouble` and
+        the log."""
         if self.trouble is not None or self._thread is None:
             return self.trouble is None
         try:
@@ -332,8 +334,8 @@ class StoreWriter:
             self._fall(
                 StoreError(
                     str(self.store.path),
-                    "the disk is too slow",
-                    remedy="some of it is left out",
+                    "the disk is too slow, so some events are not stored",
+                    remedy="check the load of the disk",
                 )
             )
             # Even if nothing was written in between, the thread finds out that the disk works.
@@ -393,7 +395,7 @@ class StoreWriter:
         return time.monotonic() >= self._tried_at + self._pause
 
     def _write(self, batch: list[_Item], *, again: bool = False) -> list[_Item]:
-        """Write all of it, and return what failed and may be retried."""
+        """Write the batch, and return what failed and may be retried."""
         done = 0
         muted = set(self._mute)
         reports: list[DragomanError] = []
@@ -450,7 +452,7 @@ class StoreWriter:
         return kept
 
     def _answer(self, item: _Work) -> None:
-        """Run the reads that were requested while nothing can be written, if possible."""
+        """If possible, run the reads that were requested while nothing can be written."""
         assert item.done is not None
         if self._store is None or self._over or not item.reads:
             item.done(None, None if self.trouble is None else self.trouble.fresh())
@@ -496,7 +498,7 @@ class StoreWriter:
 
     @property
     def _level(self) -> int:
-        """The log level: `on_trouble` has already told the user."""
+        """The log level, which depends on whether `on_trouble` has already informed the user."""
         return logging.WARNING if self._on_trouble is None else logging.INFO
 
     def _report(self, error: DragomanError) -> None:
@@ -506,7 +508,7 @@ class StoreWriter:
 
 
 def _begun_anew(error: StoreError) -> bool:
-    """Whether a new file replaced a damaged one and accepts writes."""
+    """Return whether a new file replaced a damaged one and accepts writes."""
     return isinstance(error, StoreCorrupt) and error.replaced
 
 
@@ -528,7 +530,7 @@ def _gather(batch: list[_Item], item: _Item) -> None:
 
 
 def _parts(batch: list[_Item]) -> Iterator[list[_Item]]:
-    """Split into transactions: at least one, which may be empty."""
+    """Split a batch into transactions: at least one, which may be empty."""
     part: list[_Item] = []
     size = 0
     for item in batch:

@@ -365,8 +365,8 @@ _FAILURES: dict[str, Callable[[], ConnectionLost]] = {
 
 
 def _struck_at(at: int, strike: Stage, *, always: bool = False) -> Stage:
-    """Lets `at` bytes pass, then acts on the rest of that chunk: once, or on everything after
-    it."""
+    """Return a stage that lets `at` bytes pass and then acts on the rest of that chunk, once or on
+    everything after it."""
     passed = 0
     struck = False
 

@@ -141,7 +141,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Step.__args__}
 
 
 def dumps(steps: Sequence[Step]) -> str:
-    """A script as JSON: a list of objects with the step's name next to its fields. Bytes are
+    """Return a script as JSON: a list of objects with the step's name next to its fields. Bytes are
     written as text, one character each."""
     script = [{"step": type(step).__name__, **asdict(step)} for step in steps]
     return json.dumps(script, default=lambda data: str(data, "latin-1"))
@@ -159,7 +159,7 @@ def loads(text: str) -> list[Step]:
 
 
 def command(*steps: Step) -> list[str]:
-    """The command that plays these steps, for `dragoman.transports.spawn`.
+    """Return the command that plays these steps, for `dragoman.transports.spawn`.
 
     The file is run by its path, so neither dragoman nor anything else needs to be installed.
     """

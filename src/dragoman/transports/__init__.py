@@ -2,7 +2,7 @@
 
 This package touches processes, sockets and the event loop, and imports nothing of dragoman but
 `errors`. It does not know what a message is; `dragoman.rpc` does. The names below are imported on
-first use, so that a program pays only for the transport it uses.
+first use, so that a program loads only the transport it uses.
 """
 
 from __future__ import annotations

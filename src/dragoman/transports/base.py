@@ -22,8 +22,8 @@ READ_SIZE = 64 * 1024
 buffer, which doubles the latency of sequential calls."""
 
 HIGH_WATER_SIZE = 256 * 1024
-"""`drain` waits while more bytes than this are written but not yet accepted by the operating
-system."""
+"""Number of bytes written but not yet accepted by the operating system above which `drain`
+waits."""
 
 FLUSH_TIMEOUT = 2.0
 """How long `aclose` may take to flush pending writes. A live reader drains a full buffer in
@@ -34,10 +34,10 @@ class Receiver(Protocol):
     """Callbacks of a stream. Both are called by the event loop and must not block."""
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived, split at any point; never empty."""
+        """Called with received bytes, split at any point and never empty."""
 
     def stream_ended(self, failure: ConnectionLost) -> None:
-        """Nothing more will arrive. Called exactly once, after the last `data_received`."""
+        """Called when nothing more will arrive: exactly once, after the last `data_received`."""
 
 
 class Stream(abc.ABC):
@@ -67,7 +67,7 @@ class Stream(abc.ABC):
     @property
     @abc.abstractmethod
     def unsent_size(self) -> int:
-        """Bytes passed to `write` that the operating system has not accepted yet."""
+        """Number of bytes passed to `write` that the operating system has not accepted yet."""
 
     @abc.abstractmethod
     async def drain(self) -> None:
@@ -87,8 +87,8 @@ class Stream(abc.ABC):
         """Undo `pause_reading`. Idempotent; no effect on an ended stream."""
 
     def hurry(self) -> None:  # noqa: B027
-        """Give the other side less time to end in `aclose`: it does not answer any more. Only a
-        child process gets any."""
+        """Shorten the time that the other side has to end in `aclose`, because it no longer
+        responds. Only a child process gets any time."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -108,8 +108,8 @@ class OwnStream(Stream):
         self._failure: ConnectionLost | None = None
 
     def _take(self, receiver: Receiver) -> bool:
-        """Set the receiver, once. False if the stream is already over; the receiver is notified
-        soon."""
+        """Set the receiver, once. Returns False if the stream is already over; the receiver is
+        notified soon."""
         if self._receiver is not None:
             raise UsageError("the stream has already been started")
         self._receiver = receiver
@@ -124,7 +124,7 @@ class EventedStream(OwnStream):
     def __init__(self) -> None:
         super().__init__()
         self._end: ConnectionLost | None = None
-        """Why nothing arrives any more. Becomes the failure once the receiver has all data before
+        """Why nothing more arrives. It becomes the failure once the receiver has all data before
         it."""
         self._closing = False
         self._room = asyncio.Event()

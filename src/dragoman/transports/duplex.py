@@ -2,8 +2,8 @@
 
 Owns the lifetime of the pair: what is reported when one direction ends or breaks before the other,
 and a bounded close that flushes what it can and releases both. Reading and writing a descriptor is
-in `pipes`; opening the descriptors in `stdio` and `sockets`. A child process has a lifetime apart
-from its pipes, so `process.stream` does not use this. End of input ends the stream unless
+in `pipes`; opening the descriptors in `stdio` and `sockets`. A child process has a lifetime
+independent of its pipes, so `process.stream` does not use this. End of input ends the stream unless
 `on_input_end` is set.
 """
 
@@ -27,7 +27,7 @@ BROKEN_TIMEOUT = 1.0
 the buffer already, followed by its end; a peer that only refuses our bytes is not worth keeping."""
 
 LAST_WORDS_SIZE = 1024 * 1024
-"""How much buffered input is delivered then: the largest buffer of a pipe."""
+"""Maximum number of bytes of buffered input to deliver then: the largest buffer of a pipe."""
 
 _GONE = frozenset({errno.ECONNRESET, errno.EPIPE})
 """A read error that means end of stream: a Unix socket reports it if the other side closed with
@@ -162,7 +162,7 @@ class DuplexStream(OwnStream):
         self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
 
     def _waits(self) -> bool:
-        """Whether input has to wait for our side."""
+        """Return whether input has to wait for our side."""
         return self._paused or self._receiver is None
 
     def _end(self, failure: ConnectionLost) -> None:

@@ -1,7 +1,7 @@
 """Advisory locks on open files: `flock`, and on Windows one locked byte far beyond the content.
 
 The lock belongs to the open file, so the end of the process releases it. Callers decide what to
-lock and how long to wait; `broker.lock` has locks that are files of their own.
+lock and how long to wait; `broker.lock` has lock files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETRY_INTERVAL: Final = 0.01
 
 
 def take_lock(fd: int, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting. False if another open file holds the lock.
+    """Lock an open file without waiting. Returns False if another open file holds the lock.
 
     `shared` locks do not exclude each other (except on Windows). Raises `OSError` if the file
     system does not support locks.
@@ -43,7 +43,8 @@ def take_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def wait_for_lock(fd: int, *, timeout: float) -> bool:
-    """Lock an open file, blocking for at most `timeout` seconds. False if still locked then."""
+    """Lock an open file, blocking for at most `timeout` seconds. Returns False if it is still
+    locked then."""
     give_up_at = time.monotonic() + timeout
     while not take_lock(fd):
         if time.monotonic() >= give_up_at:

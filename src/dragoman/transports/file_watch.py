@@ -1,6 +1,6 @@
-"""Tell when files in directories change, without looking for it.
+"""Report changes to files in directories.
 
-Linux tells by inotify. Elsewhere the directories are looked at once a second.
+Uses inotify on Linux. On other systems the directories are polled once a second.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Final
 
 LOOK_INTERVAL: Final = 1.0
-"""Seconds between two looks, where the system does not tell."""
+"""Seconds between two polls, on systems without inotify."""
 
 _MODIFY, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
+_OVERFLOW: Final = 0x4000
+"""Set if the kernel has dropped changes, because too many were waiting to be read."""
 _MASK: Final = _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
 _HEAD: Final = struct.Struct("iIII")
 _READ_SIZE: Final = 64 * 1024
@@ -76,11 +78,16 @@ class FileWatch:
         changed: dict[tuple[int, str], None] = {}
         at = 0
         while at + _HEAD.size <= len(data):
-            watch, _, _, size = _HEAD.unpack_from(data, at)
+            watch, mask, _, size = _HEAD.unpack_from(data, at)
             at += _HEAD.size
             name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
             at += size
-            changed[watch, name] = None
+            if mask & _OVERFLOW:
+                # Any file may have changed. A deleted one is missed.
+                for each, path in self._folders.items():
+                    changed |= dict.fromkeys((each, name) for name in _stats(path))
+            else:
+                changed[watch, name] = None
         for watch, name in changed:
             if (folder := self._folders.get(watch)) is not None and self._fd >= 0:
                 self._on_change(folder, name)

@@ -1,12 +1,10 @@
-"""ASGI middleware: checks Host, Origin, size and timeout of the requests to a local HTTP server.
+"""ASGI middleware for a local HTTP server: checks Host, Origin, size and timeout of requests.
 
-Host and Origin are checked because any web page can reach a local port. A subclass adds who may
-come in (`authorize`), because other users of the machine can reach the port as well. Connection
-limits are in `http_server`.
-
-The body is read here, within a size and a time: an application that waits for it without a timeout
-can be held up, and one that closes the connection of a client that still sends answers it with a
-reset instead of the response 413.
+Host and Origin are checked because any web page can reach a local port. A subclass authorizes
+requests (`authorize`), because other users of the machine can reach the port as well. Connection
+limits are in `http_server`. The body is read here, with a size limit and a timeout. An application
+that waits for a body without a timeout can be blocked, and one that closes the connection while the
+client is still sending causes a reset instead of the response 413.
 """
 
 from __future__ import annotations
@@ -28,15 +26,15 @@ ADMIT: Final = "dragoman.admit"
 authenticated; it returns False if the limit is reached."""
 
 MAX_BODY_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of one request. A prompt is far shorter."""
+"""Maximum size of one request, in bytes. A prompt is far shorter."""
 
 BODY_TIMEOUT: Final = 10.0
-"""Seconds for the body of a request to arrive, from this very machine."""
+"""Timeout in seconds for the body of a request, which comes from this machine."""
 
 LINGER_SIZE: Final = 4 * MAX_BODY_SIZE
 LINGER_TIMEOUT: Final = 2.0
-"""How much of a body that is too long is read all the same, and for how many seconds: a client
-whose connection is closed while it sends does not see why."""
+"""How many bytes of an oversized body are still read, and for how many seconds: a client whose
+connection is closed while it sends does not see the response."""
 
 
 class AddressGuard:
@@ -57,14 +55,14 @@ class AddressGuard:
         self.hosts: frozenset[bytes] = frozenset()
         """Allowed Host headers: host and port. Every request is refused until it is set."""
         self.schemes: tuple[bytes, ...] = (b"http://",)
-        """How an allowed Origin begins; one of `hosts` follows."""
+        """The allowed schemes of an Origin, before one of `hosts`."""
 
     def authorize(self, scope: Scope) -> None:
-        """Raise `HTTPException` for a request that is not let in."""
+        """Raise `HTTPException` if the request is not authorized."""
         raise NotImplementedError
 
     def refused(self, scope: Scope, error: HTTPException) -> None:
-        """A request was refused. For the log."""
+        """Called for each refused request, for the log."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_request = scope["type"] == "http"
@@ -79,10 +77,10 @@ class AddressGuard:
         except HTTPException as error:
             self.refused(scope, error)
             if not is_request:
-                # Before it is accepted, this is a response with the status 403.
+                # Before the WebSocket is accepted, this is a response with the status 403.
                 await send({"type": "websocket.close", "code": 1008})
                 return
-            # What is left of the request is not read.
+            # The rest of the request is not read.
             headers = {"connection": "close", **(error.headers or {})}
             response = PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
             await response(scope, receive, send)
@@ -102,10 +100,10 @@ class AddressGuard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise HTTPException(421, "this server is not called that")
+            raise HTTPException(421, "unknown host name")
         origins = [value.lower() for name, value in headers if name == b"origin"]
         if not all(map(self._is_own, origins)):
-            raise HTTPException(403, "pages of other origins are not let in")
+            raise HTTPException(403, "requests from other origins are refused")
         self.authorize(scope)
 
     def _is_own(self, origin: bytes) -> bool:
@@ -118,10 +116,11 @@ class AddressGuard:
         """Count the connection as authenticated. Raises `HTTPException` over the limit."""
         admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
         if admit is not None and not admit():
-            raise HTTPException(503, "as many connections are at work as may be; try again later")
+            raise HTTPException(503, "too many connections; try again later")
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
-        """The body. Raises `HTTPException`, or `ConnectionError` if its sender has gone."""
+        """Read the body. Raises `HTTPException`, or `ConnectionError` if the client
+        disconnected."""
         too_long = HTTPException(413, f"more than {self._max_body_size} bytes")
         declared = [value for name, value in scope["headers"] if name == b"content-length"]
         if any(not self._fits(size) for size in declared):
@@ -146,11 +145,11 @@ class AddressGuard:
         raise too_long
 
     def _fits(self, size: bytes) -> bool:
-        # Python refuses to read a number of thousands of digits, and no body is that long.
+        # Python refuses to parse numbers with thousands of digits, and no body is that long.
         return size.isdigit() and len(size) < 20 and int(size) <= self._max_body_size
 
     async def _linger(self, receive: Receive) -> None:
-        """Read and discard some more of a body that is too long."""
+        """Read and discard some more of an oversized body."""
         size = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._body_timeout, LINGER_TIMEOUT)):

@@ -1,10 +1,11 @@
 """Listen for HTTP on a TCP port, with connection limits, timeouts and TLS.
 
-Serves any ASGI application. Connections that were authenticated are counted apart from the others.
-A connection that sends no request, or does not read its responses, is closed. `http_guard` checks
-the requests themselves.
+Serves any ASGI application. Authenticated connections are counted separately from the others. A
+connection that sends no request, or does not read its responses, is closed. `http_guard` checks the
+requests themselves.
 
-Of uvicorn only the HTTP protocol is used, and not its server (tried in version 0.54): that one
+Only the HTTP protocol of uvicorn is used, not its server (tried in version 0.54), because the
+server
 
 - replaces our signal handlers, and ends the process by the signal instead of exit code 143;
 - never closes a connection that sends no request, so idle connections of other users take all
@@ -18,15 +19,16 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from dragoman.errors import AddressInUse, UsageError
+from dragoman.errors import AddressInUse
 from dragoman.transports.http_guard import ADMIT
+from dragoman.transports.tls import TlsFiles
 
 if TYPE_CHECKING:
     import h11
@@ -37,27 +39,29 @@ LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost")
 """Host names that clients on this machine may use."""
 
 HEAD_TIMEOUT: Final = 10.0
-"""Seconds from a connection, or from the first byte of a next request, to the end of its head."""
+"""Timeout in seconds for the head of a request, from the connection or from the first byte of a
+further request."""
 
 IDLE_TIMEOUT: Final = 60
-"""Seconds that a connection stays open between two requests."""
+"""Seconds that an idle connection stays open between two requests."""
 
 SEND_TIMEOUT: Final = 30.0
-"""Seconds in which a client has to take something of what waits for it."""
+"""Seconds in which a client must read at least part of the pending output."""
 
 MAX_CONNECTIONS: Final = 64
-"""Connections at once that were authenticated: more than all clients of one user have."""
+"""Maximum number of authenticated connections: more than all clients of one user have."""
 
 MAX_STRANGERS: Final = 256
-"""Connections at once that were not. The oldest is closed for the next, so that they cannot block
-new ones. The loop accepts up to 100 connections at a time (the backlog) before it reads from any,
-so a connection that sends its request at once is read before 256 others have come behind it."""
+"""Maximum number of connections that are not authenticated. The oldest is closed to make room, so
+that they cannot block new ones. The loop accepts up to 100 connections at a time (the backlog)
+before it reads from any, so a connection that sends its request at once is read before 256 others
+have arrived."""
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for answers on their way to arrive when the server ends."""
+"""Seconds for pending responses to be sent when the server ends."""
 
 MAX_MESSAGE_SIZE: Final = 1024 * 1024
-"""Bytes of one WebSocket message from a client."""
+"""Maximum size of one WebSocket message from a client, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +72,6 @@ class ConnectionTerms:
     send_timeout: float = SEND_TIMEOUT
     max_connections: int = MAX_CONNECTIONS
     max_strangers: int = MAX_STRANGERS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """The certificate chain and its private key, as PEM files."""
-
-    certificate: Path
-    key: Path
-
-    def context(self) -> ssl.SSLContext:
-        """Raises `UsageError` if the files cannot be used."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"TLS needs a certificate and its key as PEM files, and {self.certificate} with "
-                f"{self.key} cannot be used: {error}"
-            ) from error
-        return context
 
 
 class HttpServer:
@@ -120,16 +104,16 @@ class HttpServer:
         return number
 
     def stop_listening(self) -> None:
-        """Accept no connection any more; those that are open stay."""
+        """Stop accepting connections; open ones stay."""
         if self._listening is not None:
             self._listening.close()
 
     async def aclose(self) -> None:
-        """End all connections, after what is on its way has left or a timeout."""
+        """Close all connections after pending output was sent, or after a timeout."""
         self.stop_listening()
         state = self._state
         for connection in list(state.connections):
-            # A WebSocket is closed by its application.
+            # The application closes its WebSockets.
             if isinstance(connection, LimitedConnection):
                 connection.shutdown()
         if state.tasks:
@@ -145,11 +129,11 @@ class HttpServer:
 
 
 def http_config(app: ASGIApp, *, websockets: bool = False) -> Config:
-    """The settings of uvicorn for an application."""
+    """Return the uvicorn settings for an application."""
     config = Config(
         app,
         lifespan="off",
-        ws="websockets-sansio" if websockets else "none",
+        ws=LimitedWebSocket if websockets else "none",
         ws_max_size=MAX_MESSAGE_SIZE,
         log_config=None,
         access_log=False,
@@ -173,24 +157,42 @@ async def _listen(
         raise AddressInUse(f"port {port} of {host} cannot be used: {error.strerror}") from error
 
 
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that is aborted if the client does not read the rest: closing would wait for
+    it."""
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._abort_unread()
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        self._abort_unread()
+
+    def _abort_unread(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(SEND_TIMEOUT, self.transport.abort)
+
+
 class ConnectionLimits:
     """Limits open connections; those that have sent the token are counted separately."""
 
     def __init__(self, terms: ConnectionTerms) -> None:
         self._max_known = terms.max_connections
         self._max_strangers = terms.max_strangers
-        # In the order in which they came, or were used last.
+        # In order of arrival, or of last use.
         self._known: dict[LimitedConnection, None] = {}
         self._strangers: dict[LimitedConnection, None] = {}
 
     def arrive(self, connection: LimitedConnection) -> None:
-        """Count a new connection. Over the limit, the oldest without a token is closed."""
+        """Count a new connection. Over the limit, the oldest unauthenticated one is closed."""
         if len(self._strangers) >= self._max_strangers:
             self._send_away(self._strangers, next(iter(self._strangers)))
         self._strangers[connection] = None
 
     def admit(self, connection: LimitedConnection) -> bool:
-        """Count a connection as authenticated. False if the limit is reached by busy ones."""
+        """Count a connection as authenticated. Returns False if the limit is reached and all are
+        busy."""
         if connection not in self._known and len(self._known) >= self._max_known:
             idle = next((each for each in self._known if each.is_between), None)
             if idle is None:
@@ -244,7 +246,10 @@ class LimitedConnection(H11Protocol):
             self._stop_waiting()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        # Another protocol takes the transport over, and these limits do not count for it.
+        # Another protocol takes over the transport, and these limits no longer apply. Without this,
+        # the connection would be counted as idle when its WebSocket is authenticated, and aborted
+        # for the next one over the limit.
+        self.app_state = {name: each for name, each in self.app_state.items() if name != ADMIT}
         self._limits.leave(self)
         self._stop_waiting()
         self._stop_watching()
@@ -275,7 +280,7 @@ class LimitedConnection(H11Protocol):
 
     @property
     def is_between(self) -> bool:
-        """Whether no request is being answered: then the head of one has to come."""
+        """Whether no request is being answered and the head of the next one is expected."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -299,7 +304,7 @@ class LimitedConnection(H11Protocol):
         self._send_timer = self.loop.call_later(self._send_timeout, self._look, waiting)
 
     def _look(self, waiting: int) -> None:
-        # Nothing is added while it is paused: what is less now, the client has taken.
+        # Nothing is added while it is paused, so a smaller buffer means that the client has read.
         if self.transport.get_write_buffer_size() < waiting:
             self._watch()
         else:

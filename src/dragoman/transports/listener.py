@@ -30,10 +30,11 @@ OnStream = Callable[[Stream], Awaitable[None]]
 """Handler of an accepted stream. The stream is closed when it returns."""
 
 ACCEPT_RETRY_INTERVAL = 0.5
-"""Delay after running out of descriptors or memory: accepting again at once would only spin."""
+"""Delay in seconds after running out of descriptors or memory: accepting again at once would only
+spin."""
 
 ACCEPTS_PER_CALLBACK = 32
-"""Connections accepted before the event loop gets its turn."""
+"""Number of connections to accept before the event loop gets its turn."""
 
 BACKLOG = 128
 """Length of the accept queue."""
@@ -65,11 +66,11 @@ class Listener(abc.ABC):
     @property
     @abc.abstractmethod
     def address(self) -> str:
-        """The address it listens on, as the matching connect function takes it."""
+        """The address it listens on, in the form that the matching connect function takes."""
 
     @abc.abstractmethod
     def _stop_accepting(self) -> None:
-        """Release the address at once. Called once only."""
+        """Release the address at once. Called only once."""
 
     def stop_accepting(self) -> None:
         """Release the address at once; open connections stay until `aclose`. Idempotent."""
@@ -288,7 +289,7 @@ async def _lock_folder(folder: Path) -> int:
         return lock
     except TimeoutError:
         os.close(lock)
-        raise UsageError(f"another process keeps the folder {folder} locked") from None
+        raise UsageError(f"another process keeps the directory {folder} locked") from None
     except BaseException:
         os.close(lock)
         raise

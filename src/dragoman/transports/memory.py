@@ -1,8 +1,9 @@
 """A pair of connected in-memory streams in one event loop.
 
 Behaves like a real transport: delivery in a later iteration of the loop, order, back-pressure with
-a fixed buffer, and the three failures. Public: programs use it to embed an agent, and tests need no
-process. Opens nothing and reads no clock. `dragoman.testing.faults` adds faults from outside.
+a fixed buffer, and the three failures. It is public: programs use it to embed an agent, and tests
+need no process. It opens nothing and reads no clock. `dragoman.testing.faults` adds faults from
+outside.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from dragoman.errors import (
 from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE, OwnStream, Receiver
 
 BUFFER_SIZE = 64 * 1024
-"""What the pair buffers in each direction before bytes count as unsent: the size of a pipe."""
+"""Number of bytes buffered in each direction before bytes count as unsent: the size of a pipe."""
 
 
 def memory_pair(*, buffer_size: int = BUFFER_SIZE) -> tuple[MemoryStream, MemoryStream]:
-    """Two connected streams: what is written to one arrives at the other."""
+    """Return two connected streams: what is written to one arrives at the other."""
     one, two = MemoryStream(buffer_size), MemoryStream(buffer_size)
     one._twin, two._twin = two, one
     return one, two
 
 
 def line_pair() -> tuple[LineStream, LineStream]:
-    """Two connected streams that keep lines apart, for connections that need no bytes."""
+    """Return two connected streams that keep lines apart, for connections that need no bytes."""
     one, two = LineStream(BUFFER_SIZE), LineStream(BUFFER_SIZE)
     one._twin, two._twin = two, one
     return one, two
 
 
 class MemoryStream(OwnStream):
-    """One end of a pair. Created by `memory_pair` only."""
+    """One end of a pair. Created only by `memory_pair`."""
 
     _twin: MemoryStream
 
@@ -174,10 +175,10 @@ class MemoryStream(OwnStream):
 
 class LineStream(MemoryStream):
     """One end of a `line_pair`. The receiver gets the very objects that were written (a list of
-    lines, or of what represents lines) and must expect that."""
+    lines, or of objects that represent lines) and must be able to handle them."""
 
     def write_lines(self, lines: Sequence[Any], size: int) -> None:
-        """`write` for lines with this total size."""
+        """Like `write`, for lines with this total size."""
         self._send((lines, size), size)
 
     def write(self, data: bytes) -> None:

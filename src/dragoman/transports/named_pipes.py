@@ -1,12 +1,12 @@
-r"""Windows named pipes, in the place of Unix sockets: `\\.\pipe\name`.
+r"""Windows named pipes, the counterpart of Unix sockets: `\\.\pipe\name`.
 
-It owns the stream over a transport of asyncio, which is how Windows' own event loop offers pipes,
-and the listener that serves them. The functions are reached through `sockets` and `listener`, which
-have the same two names on every system. The stream works over any transport of asyncio, and that is
-how it is tested where there are no named pipes.
+Has the stream over an asyncio transport, the form in which the Windows event loop provides pipes,
+and the listener that serves them. Use them through `sockets` and `listener`, whose functions have
+the same names on every system. The stream works over any asyncio transport, which is how it is
+tested on systems without named pipes.
 
-A named pipe has no file: the name is free when the last server has closed it. Windows lets only
-the user who made a pipe, administrators and the system write to it; who connected is not asked.
+A named pipe has no file: its name is free when the last server has closed it. Windows lets only
+the user who created a pipe, administrators and the system write to it; clients are not identified.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ async def listen_named_pipe(name: str, on_stream: OnStream) -> Listener:
 
 
 class NamedPipeListener(Listener):
-    """Holds asyncio's server of a pipe, which accepts by itself."""
+    """Holds asyncio's pipe server, which accepts connections itself."""
 
     server: Any = None
 
@@ -194,7 +194,7 @@ class NamedPipeListener(Listener):
 
 
 def _pipe_loop(name: str) -> Any:
-    """The running loop, if it supports pipes: on Windows the default one does."""
+    """Return the running loop, if it supports pipes: on Windows the default one does."""
     if not name.startswith(PREFIX):
         raise UsageError(f"{name!r} is not a pipe name: it must begin with {PREFIX}")
     loop = asyncio.get_running_loop()

@@ -18,14 +18,15 @@ from dragoman.transports.base import Stream
 from dragoman.transports.duplex import DuplexStream
 
 CONNECT_TIMEOUT = 5.0
-"""A local process that does not accept within this time is stuck, not busy."""
+"""Timeout in seconds for connecting. A local process that does not accept within this time is
+stuck, not busy."""
 
 CONNECT_RETRY_INTERVAL = 0.02
 """Interval between attempts while the listener's queue is full: Linux cannot wait for a free place.
 """
 
 PATH_LIMIT = 107 if sys.platform == "linux" else 103
-"""Bytes that fit into `sun_path` including the final NUL."""
+"""Number of bytes that fit into `sun_path`, including the final NUL."""
 
 _SO_PEERCRED: int = getattr(socket, "SO_PEERCRED", 17)
 
@@ -78,7 +79,7 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
 
 
 def peer_credentials(sock: socket.socket, *, platform: str = sys.platform) -> PeerCredentials:
-    """Credentials of the process at the other end of a Unix socket."""
+    """Return the credentials of the process at the other end of a Unix socket."""
     try:
         if platform == "linux":
             raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERCRED, struct.calcsize("3i"))
@@ -101,13 +102,13 @@ def checked_path(path: str | os.PathLike[str]) -> str:
         raise UsageError(f"{address!r} is not a path for a socket")
     if size > PATH_LIMIT:
         raise UsageError(
-            f"the socket path has {size} bytes, and this system allows {PATH_LIMIT}: {address}"
+            f"the socket path is {size} bytes long; the limit is {PATH_LIMIT}: {address}"
         )
     return address
 
 
 def _connected(sock: socket.socket, address: str) -> bool:
-    """Try once. False if the listener's queue is full at the moment."""
+    """Try once. Returns False if the listener's queue is full at the moment."""
     try:
         sock.connect(address)
     except BlockingIOError:

@@ -1,12 +1,11 @@
-"""Our own standard input and output as a stream, for a program started by the other side.
+"""This process's standard input and output as a stream, for a program started by the other side.
 
 Owns the two descriptors exclusively while the stream is open: what the rest of the program, its
 libraries and its children print goes to stderr, and they find no input. Restores everything at the
-end. Reading and writing is in `pipes`, the lifetime of the stream in `duplex`.
-
-Making a descriptor non-blocking changes it for every process that shares it, for a terminal even
-after we exit. So the stream uses descriptors of its own where the system can make them, and threads
-on shared ones otherwise.
+end. Reading and writing is in `pipes`, the lifetime of the stream in `duplex`. Making a descriptor
+non-blocking changes it for every process that shares it, for a terminal even after we exit. So the
+stream uses its own descriptors where the system can create them, and threads on shared ones
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from dragoman.transports.duplex import DuplexStream
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 _stdio_taken = False
-"""A process has one standard input and output, so this is global state."""
+"""Whether the stream is open. A process has only one standard input and output, so this is global
+state."""
 
 
 async def open_stdio() -> Stream:
@@ -59,7 +59,7 @@ async def open_stdio() -> Stream:
 
 
 class StdioStream(DuplexStream):
-    """The stream over standard input and output. Created by `open_stdio` only."""
+    """The stream over standard input and output. Created only by `open_stdio`."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _Taken:
 
 
 def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tuple[int, bool]:
-    """A private descriptor for the same file, and whether it needs a thread."""
+    """Return a private descriptor for the same file, and whether it needs a thread."""
     mode = os.fstat(fd).st_mode
     if platform == "linux" and (_is_nameless_pipe(fd) or os.isatty(fd)):
         # Opening it again gives an open file of our own, with its own mode. A named pipe is left
@@ -136,7 +136,7 @@ def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tup
 
 
 def _copy(fd: int) -> int:
-    """A copy that children do not inherit, above the three standard descriptors."""
+    """Return a copy that children do not inherit, above the three standard descriptors."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,6 +1,6 @@
 """WebSockets: a stream to another machine or a browser, and its listener.
 
-Owns how connections are opened, their limits, and who may connect. Frames and closing are in
+Handles opening connections, their limits, and who may connect. Frames and closing are in
 `websocket_stream`; the protocol itself is in the `websockets` library. The tasks of accepted
 connections are owned by `listener`.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import os
 import ssl
@@ -24,6 +23,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.protocol import State
 
 from dragoman.errors import AddressInUse, ConnectError, UsageError
+from dragoman.transports.addresses import is_this_machine
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.listener import Listener, OnStream
 from dragoman.transports.websocket_stream import CLOSE_TIMEOUT, FrameTap, WebSocketStream
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from websockets.typing import Origin, Subprotocol
 
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
-"""The largest inbound message: as much as a line on the other transports."""
+"""Maximum size of an inbound message, in bytes: as many as a line on the other transports."""
 
 OPEN_TIMEOUT = 10.0
-"""For connecting, TLS and the handshake together: several round trips, possibly over a long
-distance."""
+"""Timeout in seconds for connecting, TLS and the handshake together: several round trips, possibly
+over a long distance."""
 
 PING_INTERVAL = 20.0
 """Interval between pings: under the 30 to 60 seconds after which middleboxes drop a silent
@@ -99,7 +99,7 @@ async def connect_websocket(
     if ssl_context is not None:
         options["ssl"] = ssl_context
     try:
-        if _is_this_machine(url):
+        if is_this_machine(urlsplit(url).hostname or ""):
             options["proxy"] = None
         shown = _without_secrets(url)
     except ValueError as error:
@@ -143,8 +143,9 @@ async def listen_websocket(
 ) -> WebSocketListener:
     """Listen for WebSockets; port 0 chooses a free one, which `address` reports.
 
-    A request for another path than `path` gets status 404, one that `authorize` denies 401. A web
-    page sends an `Origin`, a program does not: without `allowed_origins` no page may connect.
+    A request for a path other than `path` gets status 404, and one that `authorize` denies gets
+    401. A web page sends an `Origin`, a program does not: without `allowed_origins` no page may
+    connect.
     """
     listener = WebSocketListener(host, path, on_stream, authorize, secure=ssl_context is not None)
 
@@ -185,7 +186,7 @@ async def listen_websocket(
 
 
 class WebSocketListener(Listener):
-    """Holds the library's server, which accepts and does the handshake by itself."""
+    """Holds the library's server, which accepts connections and does the handshake itself."""
 
     _server: Server
     _port: int
@@ -255,7 +256,7 @@ def _common(max_message_size: int) -> dict[str, Any]:
     return {
         # Deflate costs more time than it saves between processes, and memory per connection.
         "compression": None,
-        # Our own pings know about pauses; the library's would take a long one for a dead peer.
+        # Our own pings know about pauses; the library's would mistake a long one for a dead peer.
         "ping_interval": None,
         "close_timeout": CLOSE_TIMEOUT,
         "max_size": max_message_size,
@@ -264,16 +265,8 @@ def _common(max_message_size: int) -> dict[str, Any]:
     }
 
 
-def _is_this_machine(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 def _without_secrets(url: str) -> str:
-    """The URL for a message, without user, password and query, which may hold secrets."""
+    """Return the URL for a message, without user, password and query, which may hold secrets."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{place}{parts.path}"

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from websockets.http11 import Response
 
 CLOSE_TIMEOUT = 2.0
-"""For flushing pending writes and the closing handshake. A live peer answers within a round trip; a
-dead one must not hold up our exit."""
+"""Timeout in seconds for flushing pending writes and the closing handshake. A live peer answers
+within a round trip; a dead one must not hold up our exit."""
 
 PINGS_UNANSWERED = 2
-"""Ping intervals without any traffic after which the connection is given up."""
+"""Number of ping intervals without any traffic after which the connection is given up."""
 
 READ_AHEAD_SIZE = 256 * 1024
-"""How much is still read while reading is paused. Pings of the other side are answered only while
-bytes are read, so a short pause must not stop that."""
+"""Number of bytes that are still read while reading is paused. Pings of the other side are answered
+only while bytes are read, so a short pause must not stop that."""
 
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
 
@@ -124,7 +124,7 @@ class WebSocketStream(EventedStream):
         self._finish(ConnectionClosed())
 
     def _opened(self) -> None:
-        """The handshake is done."""
+        """Called when the handshake is done."""
         self._schedule_ping()
 
     def _frame(self, frame: Frame) -> None:
@@ -153,7 +153,7 @@ class WebSocketStream(EventedStream):
         self._held_size += len(line)
 
     def _data_taken(self) -> None:
-        """All frames of one read were handled."""
+        """Called when all frames of one read were handled."""
         self._heard = True
         if self._connection.state is not State.OPEN and self._end is None:
             self._end = self._verdict()
@@ -165,7 +165,7 @@ class WebSocketStream(EventedStream):
         self._deliver()
 
     def _lost(self) -> None:
-        """The underlying connection is gone."""
+        """Called when the underlying connection is gone."""
         self._room.set()
         for timer in (self._ping_timer, self._close_timer):
             if timer is not None:
@@ -208,7 +208,7 @@ class WebSocketStream(EventedStream):
                 self._receiver.stream_ended(failure)
 
     def _verdict(self) -> ConnectionLost:
-        """Which failure it is, from how the connection ended."""
+        """Return the failure, judging by how the connection ended."""
         protocol = self._connection.protocol
         cause = protocol.parser_exc
         if isinstance(cause, PayloadTooBig):
@@ -243,7 +243,7 @@ class WebSocketStream(EventedStream):
         elif self._unanswered == PINGS_UNANSWERED:
             assert self._ping_interval is not None
             silence = self._ping_interval * PINGS_UNANSWERED
-            self._end = ConnectionBroken(f"no sign of life for {silence:g} s")
+            self._end = ConnectionBroken(f"no response for {silence:g} s")
             self._connection.transport.abort()
             return
         self._unanswered += 1

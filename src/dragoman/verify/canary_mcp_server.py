@@ -1,7 +1,7 @@
-"""Minimal MCP server on stdio that records in a file that it was started and what was called.
+"""Minimal MCP server on stdio that records its start and each call in a file.
 
 Appends one word per event to the file: ``started``, then each method. Has one tool. Uses only the
-standard library, because the peer runs it by its path in an environment of its own:
+standard library, because the peer runs it by its path in the peer's own environment:
 
     python canary_server.py FILE
 """
@@ -38,7 +38,7 @@ def serve(source: IO[str], sink: IO[str], mark: str) -> None:
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any]:
-    """The result or the error for a request."""
+    """Return the result or the error for a request."""
     params = message.get("params")
     match message["method"]:
         case "initialize":

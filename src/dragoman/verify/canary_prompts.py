@@ -1,7 +1,7 @@
 """Prompts that the rungs send to a peer (canaries): echo, slow, write, shell, tool, failure.
 
-They are written for a real model. A test with a fake model passes its own, and a descriptor can
-replace or empty them. The rungs judge the answers.
+They are written for a real model. A test with a fake model passes its own prompts, and a descriptor
+can replace or empty them. The rungs judge the answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Canaries:
     slower: str = (
         "Count from 1 to 5000 in words, one number on each line, without stopping. Use no tools."
     )
-    """Used if the first turn ended too soon; empty repeats `slow`."""
+    """Used if the first turn ended too soon; if empty, `slow` is repeated."""
     write: str = "Create the file {path} with exactly this content and nothing else: {text}"
     """Sent twice: the first write is allowed, the second refused."""
     shell: str = "Run this command in the shell and nothing else: {command}"
@@ -44,7 +44,7 @@ class Canaries:
 
 
 def canaries_for(prompts: CanaryPrompts) -> Canaries:
-    """The default prompts, with those of a peer's descriptor in their place."""
+    """Return the default prompts, overridden by those of a peer's descriptor."""
     given = {name: text for name, text in structs.asdict(prompts).items() if text is not None}
     if "slow" in given:
         given["slower"] = given["slow"]
@@ -52,5 +52,5 @@ def canaries_for(prompts: CanaryPrompts) -> Canaries:
 
 
 def fill(prompt: str, **words: str) -> str:
-    """A prompt with its placeholders replaced. Other braces are left alone."""
+    """Return a prompt with its placeholders replaced. Other braces are left alone."""
     return re.sub(r"{(\w+)}", lambda found: words.get(found[1], found[0]), prompt)

@@ -1,7 +1,7 @@
 """Temporary workspace, home directory and environment variables for a verification.
 
 In careful mode, for unknown programs, it passes no credentials and no model endpoints and sets an
-empty home: such a program may take the handshake for a prompt and send it to a model.
+empty home: such a program may treat the handshake as a prompt and send it to a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.transports.process.environment import NETWORK_NAMES
 SECRET: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|URL|URI|ENDPOINT|HOST|PROXY", re.IGNORECASE
 )
-"""Names of variables that may hold a credential or the endpoint of a model."""
+"""Matches the names of variables that may contain a credential or the endpoint of a model."""
 
 HOMES: Final[Mapping[str, str]] = {
     "HOME": "",
@@ -52,14 +52,15 @@ class PeerEnvironment:
     workspace: Path
     """Empty except for `.git`, and removed afterwards."""
     marks: Path
-    """A directory beside it, for files that the peer must not find in its workspace."""
+    """A directory next to it, for files that the peer must not find in its workspace."""
     env: Mapping[str, str]
     inherit: tuple[str, ...]
 
 
 @contextmanager
 def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]:
-    """Temporary directories and environment for one verification; removed afterwards."""
+    """Context manager: temporary directories and the environment for one verification, removed
+    afterwards."""
     with tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True) as top:
         # A link in the path would make the peer's paths differ from ours.
         base = Path(os.path.realpath(top))
@@ -85,7 +86,7 @@ async def make_repository(workspace: Path) -> None:
 
 
 def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
-    """The variables for an unknown program (careful mode)."""
+    """Return the variables for an unknown program (careful mode)."""
     env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
     env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
     # For these an empty value means unset; the allow-list itself cannot be shortened.
@@ -94,7 +95,7 @@ def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
 
 
 def is_secret(name: str, way: LaunchSpec) -> bool:
-    """Whether a variable may hold a credential or the endpoint of a model."""
+    """Return whether a variable may contain a credential or the endpoint of a model."""
     known = way.descriptor.credentials if way.descriptor is not None else None
     if known is not None and name in (*known.env, *known.endpoints):
         return True

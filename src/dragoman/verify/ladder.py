@@ -1,8 +1,8 @@
-"""Run the verification ladder: the rungs in order, skip, stop, timeout; build and store the card.
+"""Run the rungs of the verification ladder in order, and build and store the card.
 
-`rungs` holds the checks, `verification` the processes and sessions they share. Each wait has a
-timeout (`limits`), each rung as a whole too, and no process of the peer is left at the end, also
-after a cancel.
+Also skips rungs, stops early and enforces timeouts. `rungs` holds the checks, `verification` the
+processes and sessions they share. Each wait has a timeout (`limits`), and so has each rung; no
+process of the peer is left at the end, even after a cancel.
 """
 
 from __future__ import annotations
@@ -86,15 +86,17 @@ async def climb(
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
     """Verify the peer that `way` starts and return its card, which is stored if `paths` is given.
-    Without `turns`, results of turns are taken over from an earlier card of the same version.
+    Without `turns`, results of turns are copied from an earlier card of the same version.
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers
-    that do not report theirs. `cache` keeps what is discovered about the program, for its next use.
+    that do not report theirs. `cache` stores what is discovered about the program, for its next
+    use.
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
-    # Started as under a policy, because what counts is whether it asks for permission then.
+    # Started as it would be under a policy, because what counts is whether it then asks for
+    # permission.
     way = made_to_ask(way)
     with surroundings(way, careful=careful) as where:
         state = Verification(
@@ -199,9 +201,10 @@ def _card(
 
 
 def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Card:
-    """The card with results from an earlier one that needed turns and were not measured now.
+    """Return the card, with results from an earlier one that needed turns and were not measured
+    now.
 
-    A failed rung is not taken over: its cause may have been fixed since.
+    A failed rung is not copied: its cause may have been fixed since.
     """
     if not earlier.turns or card.version is None:
         # If the version is unknown, it may have changed since.
@@ -239,8 +242,8 @@ def _dated(result: RungResult, measured_at: str) -> RungResult:
 
 
 def fields_without(rung: str) -> tuple[str, ...]:
-    """The fields of the card that stay unknown if this rung fails: those of the rungs that need
-    it, directly or indirectly."""
+    """Return the fields of the card that stay unknown if this rung fails: those of the rungs that
+    need it, directly or indirectly."""
     lost = {rung}
     for each in RUNGS:
         if lost & set(each.needs):

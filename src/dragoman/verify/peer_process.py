@@ -1,7 +1,7 @@
 """Start or connect to the peer under verification, and observe how its process exits.
 
-Until the handshake succeeds, the process is ended by a signal and not by closing its stdin: two
-known programs send what they have read to a model at end of input. Child processes that it leaves
+Until the handshake succeeds, the process is ended with a signal and not by closing its stdin: at
+end of input, two known programs send what they have read to a model. Child processes that it leaves
 behind are counted before they are killed. `transports` starts and ends processes.
 """
 
@@ -54,7 +54,7 @@ class PeerProcess:
             child.on_exit = exited
 
     def proved(self) -> None:
-        """The handshake succeeded: from now on the shutdown starts by closing stdin."""
+        """Record that the handshake succeeded: from now on the shutdown starts by closing stdin."""
         if self.child is not None:
             self.child.farewell = self._farewell
 
@@ -63,7 +63,7 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """Close its stdin and see whether it exits within the timeout. `aclose` does the rest."""
+        """Close its stdin and check whether it exits within the timeout. `aclose` does the rest."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):

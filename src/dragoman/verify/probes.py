@@ -1,7 +1,7 @@
 """Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Also requests models, modes and login status if a dialect can. The only module of this package that
-spells method names. The rungs judge the responses.
+Also requests models, modes and login status if a dialect can. This is the only module of the
+package that contains method names. The rungs judge the responses.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from dragoman.dialects.legacy import threads
 from dragoman.errors import InvalidAnswer, RemoteError
 from dragoman.events import model
 from dragoman.events.parts import SessionOption
+from dragoman.wire.messages import UNDECODABLE
 
 UNKNOWN_METHOD: Final = "dragoman/nobody_knows_this"
-"""Without a leading underscore: that would be an extension method, which may be ignored."""
+"""A method that does not exist. It has no leading underscore, because an extension method may be
+ignored."""
 
 ACCEPTED: Final = 0
 """Result of `code_of` if the peer accepted a request that should fail."""
@@ -44,14 +46,14 @@ METHODS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "prompt": ("turn/start", "echo"),
     },
 }
-"""The methods of the dialects that have one name for each, with the fact that proves a response."""
+"""The methods of dialects with a single name for each, and the fact that proves a response."""
 
 CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
 """The purposes of methods of a legacy dialect."""
 
 
 def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
-    """The method names that the peer responded to, by purpose."""
+    """Return the method names that the peer responded to, by purpose."""
     table = METHODS.get(peer.dialect)
     if table is not None:
         return {concept: name for concept, (name, fact) in table.items() if facts.get(fact)}
@@ -60,13 +62,14 @@ def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _known(peer: Peer, concept: str) -> str:
-    """The method name that a peer of a legacy dialect responded to; empty if none."""
+    """Return the method name that a peer of a legacy dialect responded to, or an empty string if
+    none."""
     return peer.client.chains.known(concept) or ""
 
 
 def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
-    """Requests with all params that their dialect has for them. They do no work: at most they open
-    a session."""
+    """Return requests with all params that their dialect has for them. They do no work: at most
+    they open a session."""
     cwd = str(workspace)
     create = _known(peer, "create") if peer.dialect not in METHODS else ""
     match peer.dialect:
@@ -92,7 +95,7 @@ def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
 
 
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
-    """A request for a session that does not exist; it spends no model call."""
+    """Return a request for a session that does not exist; it spends no model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}
@@ -111,7 +114,7 @@ def unknown_session(peer: Peer, workspace: Path) -> Question | None:
 
 
 def bad_params(peer: Peer) -> Question | None:
-    """A request with params of the wrong types. At worst it opens a session."""
+    """Return a request with params of the wrong types. At worst it opens a session."""
     if peer.dialect == discovery.CODEX:
         return "thread/start", {"cwd": 42}
     if peer.dialect in (discovery.ACP, discovery.KEYED):
@@ -126,28 +129,28 @@ def bad_params(peer: Peer) -> Question | None:
 
 
 def unknown_method() -> Question:
-    """A request for a method that no peer has."""
+    """Return a request for a method that no peer has."""
     return UNKNOWN_METHOD, {}
 
 
 def oversized(question: Question, size: int) -> Question:
-    """The same request in a line that is longer than most programs expect."""
+    """Return the same request in a line that is longer than most programs expect."""
     method, params = question
     return method, {**params, "padding": "x" * size}
 
 
 def names_version(line: bytes) -> bool:
-    """Whether the response to the handshake has a protocol version."""
+    """Return whether the response to the handshake has a protocol version."""
     try:
         answer = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     result = answer.get("result") if isinstance(answer, dict) else None
     return isinstance(result, dict) and "protocolVersion" in result
 
 
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
-    """The error code of the response to a request; `ACCEPTED` if it was not an error.
+    """Return the error code of the response to a request; `ACCEPTED` if it was not an error.
 
     Raises if no response came.
     """
@@ -162,7 +165,8 @@ async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
 
 
 async def needs_login(peer: Peer) -> bool | None:
-    """Whether the peer reports a missing login; None if its dialect has no such request."""
+    """Return whether the peer reports a missing login, or None if its dialect has no such
+    request."""
     if peer.dialect != discovery.CODEX:
         return None
     await peer.client.account()
@@ -172,7 +176,7 @@ async def needs_login(peer: Peer) -> bool | None:
 async def models_of(
     peer: Peer, conversation: Conversation, events: list[model.Event]
 ) -> tuple[str, ...] | None:
-    """The models that the peer offers, by its names; None if it does not list them."""
+    """Return the names of the models that the peer offers, or None if it does not list them."""
     if peer.dialect == discovery.CODEX:
         return tuple(entry.id for entry in await peer.client.models())
     if conversation.model_choices:
@@ -181,7 +185,8 @@ async def models_of(
 
 
 def model_in_use(events: list[model.Event]) -> str | None:
-    """The model that a session uses if none was requested; None if the peer does not report it."""
+    """Return the model that a session uses if none was requested, or None if the peer does not
+    report it."""
     for event in reversed(events):
         if not isinstance(event, model.SettingsChanged):
             continue
@@ -194,7 +199,7 @@ def model_in_use(events: list[model.Event]) -> str | None:
 
 
 def modes_of(events: list[model.Event]) -> tuple[str, ...] | None:
-    """The modes of a session; None if it has none."""
+    """Return the modes of a session, or None if it has none."""
     for event in reversed(events):
         if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
             return tuple(option.id for option in event.modes)

@@ -1,7 +1,7 @@
-"""Texts that tell the user what to do about the finding of a rung.
+"""Texts that tell the user what to do about a rung's finding.
 
 They are in one place because the rungs, the documentation and the tests share them. A rung may
-append details of a peer.
+append details about a peer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ USAGE: Final = (
 )
 CRASH: Final = "It crashed or was killed: start it by hand to see why."
 SILENT: Final = (
-    "It waits for something, such as a login or user input, or does not listen in this form: see "
-    "its own help. If it is only slow, give it more time with --timeout; if it speaks a "
-    "dialect that does not begin with ACP's handshake, name it with --dialect."
+    "It waits for something, such as a login or user input, or these arguments do not start it as "
+    "an agent: see its own help. If it is only slow, give it more time with --timeout; if it "
+    "speaks a dialect that does not begin with ACP's handshake, name it with --dialect."
 )
 PERSON: Final = (
-    "In this form it talks to a user and not to a program: see its own help for the "
+    "With these arguments it expects a person, not a program: see its own help for the "
     "arguments that start it as an agent."
 )
 REFUSED: Final = (
@@ -41,9 +41,11 @@ LOGIN_CAREFUL: Final = (
     "and verify it again by its name."
 )
 SESSION: Final = "Without a session it cannot be used: start it by hand and look at its messages."
-PREVIEW: Final = "Choose models by their parent names, without -preview: the suffix comes and goes."
+PREVIEW: Final = "Name models without -preview: the suffix comes and goes."
 SHIM: Final = "Name the program behind the shim, so that no shell is in between."
-CODES: Final = "Nothing: dragoman does not rely on these codes, but errors will read less clearly."
+CODES: Final = (
+    "Nothing: dragoman does not rely on these codes, but error messages will be less clear."
+)
 LOADS_ANYTHING: Final = "Check the history of a loaded session: it loads any id."
 PARALLEL: Final = "Use a separate process for each session."
 ECHO: Final = "Try the same prompt by hand: its model, its quota or its network may be the cause."
@@ -52,9 +54,9 @@ OTHER_PARAMS: Final = (
 )
 EMPTY: Final = "Treat an empty turn as a failure, as dragoman does, and see its own log."
 CRASHED: Final = "It died in a turn: see its last output and its own log."
-LONG_LINE: Final = "Give the peer a higher max_line_size, if lines of that length make sense."
+LONG_LINE: Final = "If lines of that length are legitimate, raise the peer's max_line_size."
 HANGS: Final = "It accepted the prompt and sent nothing: check its model, and set an idle timeout."
-PIECES: Final = "Expect its answer at the end, without progress before."
+PIECES: Final = "Expect the whole answer at the end, without progress."
 USAGE_UNKNOWN: Final = "Its cost can only be estimated."
 LATE: Final = "Wait a moment after the end of a turn before you read the result."
 CANCEL: Final = "Start a new process after a cancelled turn: this one keeps working."
@@ -66,16 +68,18 @@ IGNORES_REFUSAL: Final = "Keep it away from files that matter: a refusal does no
 REFUSAL_ENDS: Final = "Expect a refusal to end the turn."
 DID_NOTHING: Final = "It did not do what it was asked for: try the prompt by hand."
 ERRORS_AS_TEXT: Final = (
-    "Do not trust a clean end: list the prefixes of its error texts in its descriptor."
+    "Do not rely on a normal end: list the prefixes of its error messages in its descriptor."
 )
 MCP: Final = "Configure MCP servers in the peer's own files instead of passing them."
 MEMORY: Final = "Keep its process alive for as long as its session is needed."
-UNANSWERED: Final = "It never answers this: do not use it, and report it to its vendor."
+UNANSWERED: Final = (
+    "It never answers this request: do not use this feature, and report it to the vendor."
+)
 OVERSIZED: Final = "Keep prompts small, and pass files by their paths."
 STAYS: Final = "Nothing: dragoman ends its process group when it does not exit by itself."
 SURVIVORS: Final = "Nothing: dragoman kills what it leaves behind; other clients may not."
 NOISE: Final = (
-    "Nothing: dragoman reads past it; report it to its vendor, because other clients do not."
+    "Nothing: dragoman skips such lines. Report it to the vendor, because other clients may not."
 )
-STRAYS: Final = "Nothing: dragoman drops such responses; report it to its vendor."
+STRAYS: Final = "Nothing: dragoman drops such responses. Report it to the vendor."
 SLOW_RUNG: Final = "Verify again on a machine that is less busy, or with longer limits."

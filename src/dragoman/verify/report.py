@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.catalogue.card import Card, RungResult, RungVerdict, to_know
 
 WIDTH: Final = 12
-"""The longest name of a rung."""
+"""Width of the longest rung name."""
 
 INDENT: Final = " " * (4 + 2 + WIDTH + 2)
 
@@ -23,7 +23,7 @@ WORDS: Final = {
 
 
 def rung_lines(result: RungResult) -> list[str]:
-    """The lines of one rung: verdict, evidence, remedy."""
+    """Format one rung: verdict, evidence, remedy."""
     took = f" ({result.seconds:.1f} s)" if result.seconds >= 0.05 else ""
     lines = [f"{WORDS[result.verdict]:<4}  {result.rung:<{WIDTH}}  {result.evidence}{took}"]
     if result.remedy and result.verdict is not RungVerdict.PASS:
@@ -32,7 +32,7 @@ def rung_lines(result: RungResult) -> list[str]:
 
 
 def proved(card: Card) -> str:
-    """What the card proves about a peer, and what was not tried."""
+    """Describe what the card proves about a peer, and what was not tried."""
     facts = card.facts
     did = ["starts"] if facts.handshake_seconds is not None or facts.dialect else []
     did += [f"speaks {facts.dialect}"] if facts.dialect else []
@@ -44,14 +44,14 @@ def proved(card: Card) -> str:
     elif facts.echo is None:
         not_tried.append("no turn was tried")
     if facts.authenticated is False:
-        not_tried.append("it wants a login")
+        not_tried.append("it requires a login")
     elif facts.authenticated is None and facts.sessions:
         not_tried.append("the login was not checked")
     return "; ".join(filter(None, [", ".join(did), *not_tried]))
 
 
 def summary(card: Card) -> str:
-    """One sentence: what the card proves, or that the peer cannot be used."""
+    """Summarise the card in one sentence: what it proves, or that the peer cannot be used."""
     version = f" {card.version}" if card.version else ""
     failures = [one for one in card.rungs if one.verdict is RungVerdict.FAIL]
     if not card.usable:
@@ -63,6 +63,6 @@ def summary(card: Card) -> str:
 
 
 def text(card: Card) -> str:
-    """The whole card, in the order of the rungs."""
+    """Format the whole card, in the order of the rungs."""
     lines = [line for result in card.rungs for line in rung_lines(result)]
     return "\n".join([*lines, "", summary(card)])

@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 
 MAX_EVIDENCE: Final = 1000
-"""Maximum characters of a rung's evidence: it may contain text from the peer."""
+"""Maximum length of a rung's evidence, in characters: it may contain text from the peer."""
 
 MAX_WORD: Final = 200
-"""Maximum characters of a name that comes from a peer: its name, its version, a model."""
+"""Maximum length of a string reported by a peer: its name, its version, a model."""
 
 MAX_WORDS: Final = 1000
-"""Maximum number of names of one kind, such as models. A card is read at every start."""
+"""Maximum number of names of one kind, such as models, because a card is read at every start."""
 
 
 def one_line(text: str, size: int = MAX_EVIDENCE) -> str:
-    """The text in one line of limited length, so that a peer cannot add lines to the report."""
-    # A multiple of the size is enough to read: the rest could only be more whitespace or is cut.
+    """Return the text on one line of limited length, so that a peer cannot add lines to the
+    report."""
+    # Reading a multiple of the size is enough: the rest is whitespace or would be cut.
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size and len(text) <= 4 * size else f"{line[: size - 1]}…"
 
 
 def words(said: Iterable[str]) -> tuple[str, ...]:
-    """Names from a peer, limited in length and number for the card."""
+    """Return the names from a peer, limited in length and number for the card."""
     return tuple(one_line(word, MAX_WORD) for word in islice(said, MAX_WORDS))
 
 
@@ -65,7 +66,7 @@ class Rung:
     essential: bool = False
     """Whether a peer that fails here cannot be used."""
     last: bool = False
-    """Whether the verification stops if this one fails."""
+    """Whether the verification stops if this rung fails."""
 
 
 def passed(evidence: str, **facts: Any) -> RungFinding:

@@ -13,7 +13,7 @@ from dragoman.transports.process.child import ShutdownTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderLimits:
-    """In seconds unless noted."""
+    """Limits of a verification, in seconds unless noted."""
 
     handshake: float = 30.0
     """From the start to the first answer. Real agents need up to 12 s on a busy machine."""
@@ -24,8 +24,8 @@ class LadderLimits:
     first_event: float = 60.0
     """From a prompt to the first event."""
     silence: float = 60.0
-    """Between two events in a turn. Some agents retry a failing model silently for longer, and for
-    a verification that is a result too."""
+    """Between two events in a turn. Some agents silently retry a failing model for longer, which is
+    also a valid result of a verification."""
     turn: float = 180.0
     """A whole turn: the prompts request little."""
     cancel_grace: float = 10.0
@@ -34,9 +34,9 @@ class LadderLimits:
     """From a cancel to the end of a turn that may have ended before the cancel arrived: a peer has
     read it by then. Real agents stop within 0.25 s."""
     tail: float = 1.0
-    """Without updates for this long after its end, a turn has sent everything."""
+    """Time without updates after the end of a turn until everything counts as received."""
     replay_quiet: float = 0.3
-    """Without updates for this long, a replay that comes after its answer counts as over."""
+    """Time without updates after which a replay that follows its response counts as over."""
     mcp_start: float = 2.0
     """For an MCP server to be started after the session was opened. Agents that start it with
     the session do so before they respond; the others wait for a turn, so a longer timeout would
@@ -46,13 +46,16 @@ class LadderLimits:
     rung: float = 600.0
     """One whole rung, whatever it waits for, in case another limit is missing."""
     oversized_size: int = 8 * 1024 * 1024
-    """Bytes of the line that is longer than a peer expects. The usual limits that peers have by
-    accident are 64 KiB and 1 MiB."""
+    """Size in bytes of the line that is longer than a peer expects. The usual accidental limits of
+    peers are 64 KiB and 1 MiB."""
     shutdown: ShutdownTimes = ShutdownTimes()
     """Timeouts of the shutdown, before the peer is killed."""
 
     def budgets(self, handshake: float | None = None) -> Budgets:
-        """The limits as client budgets. A peer that is known to be slow gets a longer handshake."""
+        """Return the limits as client budgets.
+
+        A peer that is known to be slow gets a longer handshake.
+        """
         return Budgets(
             initialize=max(self.handshake, handshake or 0.0),
             session=self.session,

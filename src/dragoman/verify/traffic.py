@@ -1,7 +1,7 @@
 """Count what a peer sends during a verification: noise, stray answers, id formats, services used.
 
 Receives the events of all connections of one verification and sends nothing. A listener gets the
-events of one turn, also those after its end, up to a size limit.
+events of one turn, including those after its end, up to a size limit.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.events import model
 from dragoman.verify.rung import MAX_WORD, one_line
 from dragoman.wire import messages
+from dragoman.wire.messages import UNDECODABLE
 
 SHOWN_SIZE: Final = 120
-"""Characters of a line of noise that are kept as evidence."""
+"""Maximum number of characters of a line of noise to keep as evidence."""
 
 TURN_ID_NAMES: Final = frozenset({"turnId", "turn_id", "promptId", "prompt_id"})
 """Possible names of the turn id in an update, in any dialect."""
 
 
 MAX_HEARD: Final = 50_000
-"""Maximum events of one turn that are kept: a peer may send without end."""
+"""Maximum number of events to keep per turn, because a peer may send without end."""
 
 MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
-"""Maximum bytes of their lines."""
+"""Maximum total size of these lines, in bytes."""
 
 
 MAX_KINDS: Final = 100
-"""Maximum kinds of notifications that are counted: a peer may make up names without end."""
+"""Maximum number of notification kinds to count, because a peer may make up names without end."""
 
 MAX_KEYS: Final = 50
-"""Maximum keys of one kind of notification that are kept."""
+"""Maximum number of keys to keep per kind of notification."""
 
 SAMPLES: Final = 20
-"""Notifications of one kind whose keys are examined: they all have much the same."""
+"""Maximum number of notifications of one kind whose keys are examined: they are much alike."""
 
 
 class EventBuffer(list[model.Event]):
@@ -146,16 +147,16 @@ class TrafficCounts:
 
 
 def shown(line: bytes) -> str:
-    """A line shortened for a message."""
+    """Return a line shortened for a message."""
     text = line.decode("utf-8", "replace").strip()
     return repr(text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…")
 
 
 def _keys(params: bytes | Raw) -> list[str]:
-    """The keys of params; those of a nested object with a dot in between."""
+    """Return the keys of params, with dots for those of nested objects."""
     try:
         body = msgspec.json.decode(params)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return []
     found: list[str] = []
     for key, value in body.items() if isinstance(body, dict) else ():
@@ -165,10 +166,10 @@ def _keys(params: bytes | Raw) -> list[str]:
 
 
 def has_turn_id(line: bytes) -> bool:
-    """Whether an update says to which turn it belongs."""
+    """Return whether an update says to which turn it belongs."""
     try:
         message = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return isinstance(message, dict) and _names(message.get("params"), depth=3)
 

@@ -1,4 +1,4 @@
-"""State that the rungs of one verification share: processes, sessions, turns, permissions, facts.
+"""Shared state of the rungs of one verification: processes, sessions, turns, permissions, facts.
 
 A rung gets a connected peer or a session from here, and a new one if the last has died or hung.
 There are up to three processes: the first for most rungs, a second that must find the session of
@@ -52,7 +52,7 @@ class ConnectedPeer:
     peer: Peer
     running: PeerProcess
     seconds: float
-    """From the start to the first response."""
+    """Seconds from the start to the first response."""
     exit: ExitBehaviour | None = None
 
     @property
@@ -72,7 +72,7 @@ class TurnObservation:
 
 @dataclass
 class Verification:
-    """State that the rungs of one verification share."""
+    """The shared state of the rungs of one verification."""
 
     way: LaunchSpec
     surroundings: PeerEnvironment
@@ -89,7 +89,7 @@ class Verification:
     facts: dict[str, Any] = field(default_factory=dict)
     verdicts: dict[str, RungVerdict] = field(default_factory=dict)
     dialect: str | None = None
-    """Known after the handshake."""
+    """The dialect, known after the handshake."""
     greeting: DragomanError | None = None
     """The error of a handshake that was answered but failed."""
     tried: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Verification:
         return f"`{shlex.join(command)}`" if command else str(self.way.address)
 
     def held(self, rung: str) -> bool:
-        """Whether a rung passed or warned."""
+        """Return whether a rung passed or warned."""
         return self.verdicts.get(rung) in (RungVerdict.PASS, RungVerdict.WARN)
 
     # -- permissions
@@ -219,7 +219,7 @@ class Verification:
         return self.keep(await self.connect(self.dialect))
 
     async def peer(self) -> Peer:
-        """The first process, or a new one in its place if it has died."""
+        """Return the first process, or a new one if it has died."""
         if self.first is None or not self.first.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -228,7 +228,10 @@ class Verification:
         return self.first.peer
 
     async def successor(self) -> ConnectedPeer:
-        """A second process, which must find the session of the first. The first is closed."""
+        """Return a second process, which must find the session of the first.
+
+        The first is closed.
+        """
         if self.second is None or not self.second.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -239,7 +242,7 @@ class Verification:
 
     @asynccontextmanager
     async def victim(self) -> AsyncIterator[Peer]:
-        """A separate process for requests that may crash the peer."""
+        """Context manager: a separate process for requests that may crash the peer."""
         assert self.dialect is not None
         connected = await self.connect(self.dialect)
         try:
@@ -250,8 +253,8 @@ class Verification:
     # -- sessions and turns
 
     async def conversation(self) -> Conversation:
-        """The session that rungs share. If it hangs, its process is replaced too, because whatever
-        hangs in it may block the next session."""
+        """Return the session that rungs share. If it hangs, its process is replaced too, because
+        whatever hangs in it may block the next session."""
         if self.first is not None and is_given_up(self._conversation):
             await self.first.peer.aclose()
         peer = await self.peer()
@@ -310,7 +313,7 @@ class Verification:
 
 
 def is_given_up(conversation: Conversation | None) -> bool:
-    """Whether a session is unusable because a cancelled turn of it did not end."""
+    """Return whether a session is unusable because a cancelled turn of it did not end."""
     return bool(getattr(conversation, "unusable", False))
 
 

@@ -11,7 +11,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 REQUEST_CANCELLED: Final = -32800
-"""The request was cancelled by its sender (or the work behind it was)."""
+"""The request, or the work behind it, was cancelled."""
 AUTH_REQUIRED: Final = -32000
 NOT_FOUND: Final = -32002
 """A resource (a file, a session) does not exist."""
@@ -20,4 +20,4 @@ OVERLOADED: Final = -32001
 UNSUPPORTED_VERSION: Final = -32022
 
 UNKNOWN: Final = 0
-"""Replaces the code of an error object that had no usable one."""
+"""Used as the code of an error object that had no usable one."""

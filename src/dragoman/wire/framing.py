@@ -1,9 +1,9 @@
 """Split a byte stream into lines.
 
-The only line splitter of the project, with its size guard. It does not know what a line means
-(`messages` does) or where bytes come from. Time is linear in the number of bytes: none is copied
-more than twice, except for a chunk that begins with a byte order mark. At most about twice the
-unfinished line is held in memory, however small or large its pieces are.
+Every connection uses it to split its input into messages, and it enforces the maximum size of a
+message. What a line means is up to `messages`. Time is linear in the number of bytes: none is
+copied more than twice, except for a chunk that begins with a byte order mark. At most about twice
+the unfinished line is held in memory, however small or large its pieces are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DEFAULT_MAX_LINE_SIZE: Final = 16 * 1024 * 1024
 
 _BOM: Final = b"\xef\xbb\xbf"
 _RETURN: Final = 0x0D
-"""An int, because searching bytes for an int is ten times as fast as searching for bytes."""
+"""An int, because searching bytes for an int is ten times as fast as for bytes."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
 
@@ -27,7 +27,7 @@ class Framer:
     the very beginning of the stream is skipped. Blank lines are returned as they are.
 
     `overflowed` becomes true when a line exceeds the limit. The lines before it have been returned;
-    nothing after it will be, because it is uncertain where the next line begins.
+    nothing after it will be returned, because it is uncertain where the next line begins.
     """
 
     __slots__ = (
@@ -56,10 +56,10 @@ class Framer:
         self._mark: bytes | None = b""
         self.overflowed = False
         self.copied = 0
-        """Bytes copied so far, counted so that a test can prove that framing is linear."""
+        """Number of bytes copied so far, so that a test can prove that framing is linear."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Feed the next bytes; return the lines they complete."""
+        """Feed the next bytes. Returns the lines that they complete."""
         if self.overflowed:
             return []
         if self._mark is not None:
@@ -84,7 +84,7 @@ class Framer:
         return lines
 
     def end(self) -> bytes | None:
-        """The stream has ended: return the last line if it had no newline, else None."""
+        """End the stream. Returns the last line if it had no newline, else None."""
         if self._mark:
             # It did not become a byte order mark, so it is data.
             mark, self._mark = self._mark, None
@@ -92,7 +92,8 @@ class Framer:
         return self._take(b"") if self._size else None
 
     def _skip_mark(self, data: bytes) -> bytes:
-        """Drop a byte order mark, which may itself be split; hold back what may become one."""
+        """Drop a byte order mark, which may itself be split. What may still become one is held
+        back."""
         held = self._mark or b""
         start = held + data[: len(_BOM)]
         if len(start) < len(_BOM) and _BOM.startswith(start):

@@ -1,8 +1,8 @@
 """Encode and decode JSON-RPC messages.
 
 Defines the four kinds of message and what is valid. The bodies of `params` and `result` stay raw;
-the code that knows their type decodes them, once. What a method means is not known here, nor which
-response belongs to which request (`peer` does that).
+the code that knows their type decodes them, once. This module knows neither the meaning of methods
+nor which response belongs to which request (`peer` does).
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from dragoman.errors import UsageError
 from dragoman.wire import codes
 
 Id: TypeAlias = int | str
-"""Strings and integers; ``1`` is not ``"1"``, ``0`` is an id, ``true`` is not."""
+"""The id of a request: a string or an integer. ``1`` is not ``"1"``, ``0`` is an id, ``true`` is
+not."""
 
 MAX_ID_LENGTH: Final = 1024
-"""Maximum characters in an id. A longer one is invalid: its response might not fit into a line,
-and a request that can be neither answered nor refused would stay open forever."""
+"""Maximum length of an id, in characters. A longer one is invalid: its response might not fit into
+a line, and a request that can be neither answered nor refused would stay open forever."""
 
 NO_PARAMS: Final = Raw(b"")
-"""The params of a message that has none, compared by identity; left out when sent."""
+"""The params of a message that has none, compared by identity and omitted when sent."""
 
 BLANK: Final = "blank"
 """The reason for an empty line. Empty lines are ignored rather than reported."""
@@ -50,7 +51,7 @@ class Notification(Struct, frozen=True, gc=False):
 
 
 class ResultResponse(Struct, frozen=True, gc=False):
-    """A successful response. ``null`` is a result too."""
+    """A successful response. Its result may be ``null``."""
 
     id: Id
     result: Raw
@@ -89,7 +90,7 @@ Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse | M
 
 
 class Envelope(Struct, gc=False):
-    """Any message as it stands on the wire, decoded in one pass with its bodies left raw.
+    """Any message on the wire, decoded in one pass with its bodies left raw.
 
     A `jsonrpc` member is neither required nor checked, and unknown members are ignored: real
     programs leave out the former and add the latter.
@@ -138,18 +139,18 @@ def decode(line: bytes) -> Message:
 def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | Malformed:
     """Decode an envelope without a method."""
     id = None if envelope.id is UNSET else envelope.id
-    # Some programs send `"error": null` beside a result, as an older version of JSON-RPC requires.
+    # Some programs send `"error": null` with a result, as an older version of JSON-RPC requires.
     if envelope.error is not UNSET and envelope.error != _NULL:
         return ErrorResponse(id, _error_object(envelope.error), line)
     if envelope.result is UNSET:
-        return Malformed(line, codes.INVALID_REQUEST, "neither a method nor an answer", id)
+        return Malformed(line, codes.INVALID_REQUEST, "neither a method nor a response", id)
     if id is None:
-        return Malformed(line, None, "an answer needs an id")
+        return Malformed(line, None, "a response needs an id")
     return ResultResponse(id, envelope.result, line)
 
 
 def null_id(line: bytes) -> Malformed:
-    """A request whose response could not name it."""
+    """Return the error for a request with a null id, which no response could name."""
     return Malformed(line, codes.INVALID_REQUEST, "a request must not have the id null")
 
 
@@ -157,7 +158,7 @@ def reread(line: bytes) -> Envelope | Malformed:
     """Decode a line again that `decode_envelope` rejected: repair it, or say what is wrong.
 
     Only one thing is repaired: an unpaired surrogate, which JSON allows and the decoder does not.
-    Programs that stream text in UTF-16 units send it when they split an emoji. One such character
+    Programs that stream text in UTF-16 units send it when they split an emoji. Such a character
     must not cost the whole message, or a response that a caller waits for. It is not repaired in an
     id (nor is an id accepted that may have contained one), because the response has to carry
     exactly the same id.
@@ -175,7 +176,7 @@ def reread(line: bytes) -> Envelope | Malformed:
 
 
 def _explain(line: bytes, mended: bytes) -> Malformed:
-    """Why a line is invalid, and what a strict end responds."""
+    """Explain why a line is invalid, and what a strict end responds."""
     if not line.strip():
         return Malformed(line, None, BLANK)
     try:
@@ -188,8 +189,8 @@ def _explain(line: bytes, mended: bytes) -> Malformed:
         return Malformed(line, codes.INVALID_REQUEST, "not an object")
     if value.get("method") is None and ("result" in value or "error" in value):
         # Responding to a response could start an endless exchange of errors.
-        return Malformed(line, None, "an answer whose id is not valid")
-    return Malformed(line, codes.INVALID_REQUEST, "the id or the method is not valid")
+        return Malformed(line, None, "a response with an invalid id")
+    return Malformed(line, codes.INVALID_REQUEST, "the id or the method is invalid")
 
 
 _WHOLE_PAIR_SIZE: Final = len(b"\\ud83d\\ude00")
@@ -202,7 +203,7 @@ _ESCAPE: Final = re.compile(
 
 
 def mend(text: bytes) -> bytes:
-    """JSON text with every unpaired surrogate replaced by the replacement character.
+    """Return JSON text with every unpaired surrogate replaced by the replacement character.
 
     Returns the same object if there is none.
     """
@@ -214,7 +215,7 @@ def _mended(escape: re.Match[bytes]) -> bytes:
     return text if len(text) in (2, _WHOLE_PAIR_SIZE) else b"\\ufffd"
 
 
-_NO_MESSAGE: Final = "an error without a message"
+_NO_MESSAGE: Final = "an error object without a message"
 
 
 class _LooseError(Struct):
@@ -227,7 +228,7 @@ _decode_loose_error = msgspec.json.Decoder(_LooseError).decode
 
 
 def _error_object(raw: Raw) -> ErrorObject:
-    """Read an error object of any shape; what has no field of its own is kept as `data`."""
+    """Read an error object of any shape. Members without a field are kept in `data`."""
     try:
         loose = _decode_loose_error(raw)
     except UNDECODABLE:
@@ -247,7 +248,7 @@ def _error_object(raw: Raw) -> ErrorObject:
 
 
 def _value(raw: Raw) -> Any:
-    """The decoded value of an untyped body, or its text if it cannot be decoded."""
+    """Return the decoded value of an untyped body, or its text if it cannot be decoded."""
     try:
         return msgspec.json.decode(raw)
     except UNDECODABLE:
@@ -370,8 +371,8 @@ class Writer:
 
 
 PARAMS: Final = b'"params":'
-"""Precedes the params in a line of a `Writer`. Only the method stands before it, and quotes in
-a method are escaped, so the first occurrence is the right one."""
+"""Precedes the params in a line of a `Writer`. Only the method comes before it, and quotes in a
+method are escaped, so the first occurrence is the right one."""
 
 BACKSLASH: Final = 0x5C
 """The first byte of every escape, searched for before `mend`."""
@@ -393,7 +394,9 @@ def _unwritable(error: Exception) -> UsageError:
 
 
 def _on_one_line(line: bytes) -> bytes:
-    """A raw body may have been pretty-printed. A line break in JSON is always white space,
-    since inside a string it is escaped. Some readers take a carriage return alone for the end
-    of a line."""
+    """Replace line breaks, because a raw body may have been pretty-printed.
+
+    A line break in JSON is always white space, since inside a string it is escaped. Some readers
+    take a lone carriage return for the end of a line.
+    """
     return line.replace(b"\n", b" ").replace(b"\r", b" ")

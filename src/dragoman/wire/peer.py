@@ -31,8 +31,7 @@ from dragoman.wire.messages import (
 Slot = TypeVar("Slot")
 
 _REMEMBERED: Final = 1024
-"""How many abandoned requests are remembered, to distinguish a late response from an unknown
-one."""
+"""Number of abandoned requests to remember, to distinguish a late response from an unknown one."""
 
 _SHORT: Final = 512
 """Maximum size of a line whose params are copied."""
@@ -48,7 +47,7 @@ class End(enum.Enum):
 
 
 class ResultReceived(Struct, Generic[Slot], frozen=True, gc=False):
-    """The request of `slot` got its result."""
+    """The request with `slot` got its result."""
 
     slot: Slot
     id: Id
@@ -57,7 +56,7 @@ class ResultReceived(Struct, Generic[Slot], frozen=True, gc=False):
 
 
 class Failed(Struct, Generic[Slot], frozen=True):
-    """The request of `slot` got an error response."""
+    """The request with `slot` got an error response."""
 
     slot: Slot
     id: Id
@@ -66,7 +65,7 @@ class Failed(Struct, Generic[Slot], frozen=True):
 
 
 class Invalid(Struct, Generic[Slot], frozen=True):
-    """The request of `slot` got an invalid response. It is settled."""
+    """The request with `slot` got an invalid response. It is settled."""
 
     slot: Slot
     id: Id
@@ -186,14 +185,14 @@ class PeerState(Generic[Slot]):
         return id, line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        """Tell."""
+        """Create a notification."""
         line = self._writer.notification(method, params)
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
         return line
 
     def result(self, id: Id, result: Any) -> bytes:
-        """Create the response to a request of the other side."""
+        """Create the response to a request from the other side."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.result(id, result)
@@ -203,7 +202,7 @@ class PeerState(Generic[Slot]):
         return line
 
     def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
-        """Create an error response to a request of the other side."""
+        """Create an error response to a request from the other side."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.failure(id, ErrorObject(code, message, data))
@@ -227,11 +226,11 @@ class PeerState(Generic[Slot]):
     # -- receiving
 
     def receive(self, data: bytes) -> list[Event[Slot]]:
-        """Feed bytes; return the events they contain, in order."""
+        """Feed bytes. Returns the events they contain, in order."""
         return self._read(self._framer.feed(data))
 
     def receive_end(self) -> list[Event[Slot]]:
-        """The stream has ended: return the events of a last line without a newline."""
+        """End the stream. Returns the events of a last line without a newline."""
         line = self._framer.end()
         # A truncated line is hardly ever valid JSON; then it is noise, and no reply can be sent.
         return [
@@ -252,13 +251,13 @@ class PeerState(Generic[Slot]):
         return bool(self._pending)
 
     def is_open(self, id: Id) -> bool:
-        """Whether a request of the other side with this id still needs its response."""
+        """Return whether a request of the other side with this id still needs its response."""
         return id in self._open
 
     # -- decoding
 
     def _read(self, lines: list[bytes]) -> list[Event[Slot]]:
-        """Decode lines; the last event, once, is that a line was too long."""
+        """Decode lines. If a line was too long, the last event says so, once."""
         events: list[Event[Slot]] = []
         append = events.append
         decode = messages.decode_envelope
@@ -371,7 +370,7 @@ class LinkState(PeerState[Slot]):
         return Notification(method, Raw(line[cut] if short else memoryview(line)[cut]), line)
 
     def receive(self, data: Iterable[Notification | bytes]) -> list[Event[Slot]]:  # type: ignore[override]
-        """Take what the other end sent; return the events, in order."""
+        """Receive what the other end sent. Returns the events, in order."""
         events: list[Event[Slot]] = []
         for each in data:
             if type(each) is Notification:

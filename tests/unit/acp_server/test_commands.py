@@ -24,12 +24,12 @@ def test_a_command_of_ours_hides_one_of_the_peer_that_is_called_the_same() -> No
 
 
 @pytest.mark.parametrize("text", ["", "review", "juggle five balls", "review   "])
-def test_what_is_no_role_and_a_piece_of_work_is_refused_with_the_roles(text: str) -> None:
+def test_what_is_not_a_role_and_a_piece_of_work_is_refused_with_the_roles(text: str) -> None:
     with pytest.raises(UsageError, match="the roles are review, write"):
         commands.role_and_work(text, ["review", "write"])
 
 
-def test_a_role_and_a_piece_of_work_are_told_apart() -> None:
+def test_a_role_and_a_piece_of_work_are_distinguished() -> None:
     assert commands.role_and_work("review  all of it ", ["review"]) == ("review", "all of it")
 
 

@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from dragoman.acp_server.listener import (
     MIN_TOKEN_SIZE,
     OpenConnections,
-    is_loopback,
     new_token,
     serve_unix,
     serve_websocket,
@@ -206,8 +205,4 @@ async def test_a_unix_socket_serves_its_owner_without_a_token(tmp_path: Path) ->
         async with AcpClient(await connect_unix(path), ClientOptions()) as client:
             assert client.can("loadSession")
 
-
-def test_only_this_machine_is_loopback() -> None:
-    assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost", "LOCALHOST", "127.9.9.9")))
-    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
     assert len(new_token()) >= MIN_TOKEN_SIZE and new_token() != new_token()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.acp_server import peer_session
 from dragoman.acp_server.client_requests import ClientRequests
 from dragoman.acp_server.peer_session import PeerSession
 from dragoman.agent.client_side import ClientSide
@@ -198,3 +199,39 @@ async def test_an_embedded_text_becomes_a_text_for_a_peer_that_takes_no_other(
         await prompted(worker, *blocks)
         assert left.prompts == ["hello\nfile:///a:\ninside"]
         await worker.aclose()
+
+
+@aio
+async def test_an_unexpected_error_at_the_start_is_raised_and_is_no_cancellation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = TaskOwner("test")
+
+    async def broken(run: run_module.Run) -> None:
+        raise LookupError("a mistake of ours")
+
+    async with house(tmp_path, Peer("left")) as home:
+        worker = worker_in(home, "left", tasks)
+        monkeypatch.setattr(run_module.Run, "__aenter__", broken)
+        with pytest.raises(LookupError, match="a mistake of ours"):
+            await worker.start()
+        await tasks.aclose()
+
+
+@aio
+async def test_an_error_after_the_start_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = TaskOwner("test")
+
+    async def broken(*_: Any, **__: Any) -> None:
+        raise Unsupported("the session cannot be closed")
+
+    async with house(tmp_path, Peer("left")) as home:
+        worker = worker_in(home, "left", tasks)
+        await worker.start()
+        monkeypatch.setattr(peer_session, "leave", broken)
+        await worker.aclose(close_session=True)
+    assert "the session with left did not end properly: the session cannot be closed" in [
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    ]

@@ -131,7 +131,7 @@ def test_a_closed_session_is_open_again_when_something_happens(place: RunContext
     assert (record.closed_at, record.title) == (None, "a title")
 
 
-def test_a_store_that_is_set_aside_or_cannot_be_used_is_told_once(place: RunContext) -> None:
+def test_a_store_that_is_set_aside_or_cannot_be_used_is_reported_once(place: RunContext) -> None:
     path = place.paths.state / "sessions.db"
     place.paths.state.mkdir(parents=True)
     path.write_bytes(b"not a database, and long enough" * 40)

@@ -199,7 +199,7 @@ def agent_with(handler: Callable[..., Any], **options: Any) -> Agent:
 
 
 class Hanging:
-    """A prompt handler that waits for ever, and what became of it."""
+    """A prompt handler that waits forever, and what became of it."""
 
     def __init__(self, then: Callable[[Turn], Any] | None = None) -> None:
         self.states: list[str] = []

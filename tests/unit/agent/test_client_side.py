@@ -100,7 +100,7 @@ async def test_the_usual_options_are_offered_where_none_are_named() -> None:
 
 @pytest.mark.parametrize("result", [None, {}, {"outcome": None}, {"outcome": {"optionId": "1"}}])
 @aio
-async def test_an_answer_that_is_none_is_no_consent(result: Any) -> None:
+async def test_an_answer_that_is_none_is_not_a_consent(result: Any) -> None:
     asking = Asking(lambda turn: turn.client.permission(CALL, OPTIONS))
     async with in_session(asking.agent, {}) as (client, session):
         prompt = client.prompt(session)
@@ -142,7 +142,7 @@ async def test_what_the_client_did_not_offer_is_refused_here(path: str) -> None:
 
 
 @aio
-async def test_the_end_of_a_url_is_told_only_to_a_client_that_knows_urls() -> None:
+async def test_the_end_of_a_url_is_reported_only_to_a_client_that_knows_urls() -> None:
     asking = Asking(lambda turn: turn.client.elicitation_done("e1"))
     async with in_session(asking.agent, {}) as (client, session):
         await client.ask(session)
@@ -312,7 +312,7 @@ async def test_a_question_whose_asker_was_cancelled_is_called_off() -> None:
         client.cancel(session)
         assert (await client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
         assert client.noting("$/cancel_request", {"requestId": asked["id"]}) in client.heard
-        # The client may answer all the same, in either way; nobody minds.
+        # The client may answer anyway, in either way; nobody minds.
         client.answer(asked, {"outcome": {"outcome": "cancelled"}})
         await asyncio.sleep(0)
         assert await client.new_session()

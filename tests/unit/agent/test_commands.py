@@ -47,13 +47,13 @@ def test_only_the_first_block_can_be_a_command_and_only_if_it_is_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["help", "a", "mcp:x", "to-do", "v1.2"])
-def test_names_that_can_be_typed(name: str) -> None:
+def test_a_name_that_can_be_typed_is_valid(name: str) -> None:
     assert is_name(name)
     assert parse(text(f"/{name} x")) == Command(name, "x")
 
 
 @pytest.mark.parametrize("name", ["", "two words", "/help", "a/b", "1st", "a\n"])
-def test_names_that_cannot(name: str) -> None:
+def test_a_name_that_cannot_be_typed_is_invalid(name: str) -> None:
     assert not is_name(name)
 
 

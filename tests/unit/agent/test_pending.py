@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from typing import Any
 
@@ -24,7 +25,7 @@ class Asker:
 
 
 @aio
-async def test_it_is_awaited_like_any_coroutine() -> None:
+async def test_a_pending_call_is_awaited_like_any_coroutine() -> None:
     asker = Asker()
     assert await asker.ask() is True
     both: list[bool] = list(await asyncio.gather(asker.ask(), asker.ask(False)))
@@ -51,12 +52,19 @@ def test_one_that_is_kept_and_not_awaited_is_missed_too() -> None:
     kept = asker.ask()
     (what,) = asker._calls.unawaited()
     assert what.startswith(f"asker.ask(…) at {__file__}:")
-    kept.close()
     assert asker._calls.unawaited() == []
+    assert repr(kept) == "<asker.ask(…), awaited>"
+
+
+def test_calls_that_no_turn_reports_are_closed_without_a_warning() -> None:
+    asker = Asker()
+    asker.ask()  # type: ignore[unused-coroutine]
+    del asker
+    gc.collect()
 
 
 @aio
-async def test_it_is_used_for_nothing_before_it_was_awaited() -> None:
+async def test_a_pending_call_cannot_be_used_before_it_was_awaited() -> None:
     asker = Asker()
     answer: Any = asker.ask()
     with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
@@ -70,7 +78,7 @@ async def test_it_is_used_for_nothing_before_it_was_awaited() -> None:
     assert asker._calls.unawaited() == []
 
 
-def test_it_has_no_truth_value() -> None:
+def test_a_pending_call_has_no_truth_value() -> None:
     asker = Asker()
     with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
         if asker.ask():  # type: ignore[truthy-bool]
@@ -78,7 +86,7 @@ def test_it_has_no_truth_value() -> None:
     assert asker._calls.unawaited() == []
 
 
-def test_it_shows_whether_it_was_awaited() -> None:
+def test_a_pending_call_shows_whether_it_was_awaited() -> None:
     pending: Coroutine[object, object, bool] = Asker().ask()
     assert isinstance(pending, Pending)
     assert repr(pending) == "<asker.ask(…), not awaited>"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
 
-from dragoman.agent import Turn
+from dragoman.agent import Turn, server
 from dragoman.agent.session import Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import AuthRequired, RemoteError
@@ -349,6 +350,30 @@ async def test_a_prompt_handler_that_fails_because_it_is_cancelled_is_logged_too
 
 
 @aio
+async def test_a_session_is_closed_although_the_handler_of_its_turn_does_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "CANCEL_GRACE", 0.01)
+    loop = asyncio.get_running_loop()
+    waiting, released = asyncio.Event(), threading.Event()
+
+    def deaf(turn: Any) -> None:
+        loop.call_soon_threadsafe(waiting.set)
+        released.wait(WAIT_TIMEOUT)
+
+    try:
+        async with in_session(agent_with(deaf)) as (client, session):
+            params = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+            id = client.send("session/prompt", params)
+            async with asyncio.timeout(WAIT_TIMEOUT):
+                await waiting.wait()
+            assert await client.call("session/close", {"sessionId": session}) == {}
+            assert (await client.answer_to(id))["result"] == CANCELLED
+    finally:
+        released.set()
+
+
+@aio
 async def test_a_resumed_session_is_not_replayed() -> None:
     agent = simple_agent()
 
@@ -489,7 +514,7 @@ async def test_extensions_are_answered_and_heard() -> None:
 
 
 @aio
-async def test_lines_that_are_no_messages_are_answered_and_noted(
+async def test_lines_that_are_not_messages_are_answered_and_noted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "dragoman.agent")

@@ -27,6 +27,8 @@ def test_a_session_has_its_folders_and_a_place_for_anything() -> None:
     assert session.meta == {"k": 1}
     session.state.anything = [1]
     assert session.state.anything == [1]
+    with pytest.raises(AttributeError, match="'Session' object has no attribute 'sate'"):
+        session.sate  # type: ignore[attr-defined]  # noqa: B018
     assert session.turn is None
     with pytest.raises(AttributeError):
         session.typo = 1  # type: ignore[attr-defined]
@@ -34,7 +36,9 @@ def test_a_session_has_its_folders_and_a_place_for_anything() -> None:
 
 def test_a_session_of_an_agent_without_choices_has_none() -> None:
     session = Session("s1", Path("/a"), client=CLIENT)
-    assert (session.mode, session.options) == (None, {})
+    assert (session.mode, session.options, session.meta) == (None, {}, {})
+    session.meta["k"] = 2
+    assert session.meta == {"k": 2}
     assert session.mode_state() is None
     assert session.config_options() == []
 

@@ -118,5 +118,5 @@ def test_an_id_stands_for_one_option() -> None:
         SessionSettings([], [DEPTH, DEPTH])
     mode = acp.SessionConfigBoolean(id=MODE_OPTION, name="Mode", current_value=True)
     SessionSettings([], [mode])
-    with pytest.raises(UsageError, match="modes are offered as one"):
+    with pytest.raises(UsageError, match="modes are also offered as an option"):
         SessionSettings(MODES, [mode])

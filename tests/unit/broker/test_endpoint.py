@@ -69,16 +69,16 @@ def test_a_short_folder_that_is_a_link_is_refused(
     trap.symlink_to(tmp_path / "mine")
     monkeypatch.setattr(module, "SHORT_FOLDER", str(trap))
     place = at(str(tmp_path / ("long" * 25)))
-    with pytest.raises(BrokerUnavailable, match="not a folder"):
+    with pytest.raises(BrokerUnavailable, match="not a directory"):
         place.make_safe()
 
 
 @posix
-def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(BrokerUnavailable, match="Not a directory"):
         make_private(tmp_path / "run" / "brokers")
-    with pytest.raises(BrokerUnavailable, match="not a folder"):
+    with pytest.raises(BrokerUnavailable, match="not a directory"):
         make_private(tmp_path / "run")
 
 
@@ -93,7 +93,7 @@ def test_a_folder_of_another_user_is_refused_with_a_remedy(tmp_path: Path) -> No
 
 
 @posix
-def test_a_folder_that_cannot_be_written_to_is_told(
+def test_a_folder_that_cannot_be_written_to_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)

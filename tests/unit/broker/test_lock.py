@@ -11,9 +11,17 @@ from pathlib import Path
 import pytest
 
 from dragoman.broker import lock as broker_lock
-from dragoman.broker.endpoint import endpoint_of
-from dragoman.broker.lock import holder_of, is_held, lock_for_life, read_text, try_lock
+from dragoman.broker.endpoint import console_is_open, consoles_folder, endpoint_of
+from dragoman.broker.lock import (
+    holder_of,
+    is_held,
+    lock_for_life,
+    mark_console,
+    read_text,
+    try_lock,
+)
 from dragoman.broker.spec import Folders
+from dragoman.paths import Paths
 from dragoman.transports.file_lock import LOCKED_BYTE, take_lock
 from dragoman.transports.process.identity import own_identity
 
@@ -100,7 +108,7 @@ def test_the_file_of_a_successor_is_not_removed(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_link_is_no_lock(tmp_path: Path) -> None:
+def test_a_link_is_not_a_lock(tmp_path: Path) -> None:
     (tmp_path / "x.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic link"):
         try_lock(tmp_path / "x.lock")
@@ -149,3 +157,16 @@ def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"pid": "x"}', b"[" * 9000])
 def test_a_lock_that_says_nothing_names_nobody(text: bytes) -> None:
     assert holder_of(text) is None
+
+
+def test_a_console_is_open_as_long_as_it_holds_its_mark(tmp_path: Path) -> None:
+    paths = Paths(config=tmp_path, data=tmp_path, cache=tmp_path, state=tmp_path, runtime=tmp_path)
+    assert not console_is_open(tmp_path)
+    first, second = mark_console(paths), mark_console(paths)
+    assert first is not None and second is not None
+    first.release()
+    assert console_is_open(tmp_path)
+    # As a kill would do.
+    second.release(remove=False)
+    assert not console_is_open(tmp_path)
+    assert list(consoles_folder(tmp_path).iterdir()) == []

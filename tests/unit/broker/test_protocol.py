@@ -9,11 +9,16 @@ import pytest
 from msgspec import Raw
 
 from dragoman.broker import protocol
-from dragoman.broker.protocol import Attach, PromptMeta, SessionMeta, Submit
-from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import (
-    RemoteError,
+from dragoman.broker.protocol import (
+    Attach,
+    Attached,
+    PromptMeta,
+    SessionMeta,
+    Submit,
+    decode_as,
 )
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import InvalidAnswer, RemoteError
 from dragoman.policy import Policy, Rule
 
 
@@ -112,3 +117,11 @@ def test_every_name_of_a_method_is_an_extension_of_ours_and_stands_for_one_metho
     names.remove(protocol.PREFIX)
     assert len(names) == len(set(names)) > 10
     assert all(name.startswith(protocol.PREFIX) for name in names)
+
+
+def test_a_response_that_cannot_be_read_is_an_invalid_answer_that_may_have_run() -> None:
+    assert decode_as(Raw(b'{"next": 3}'), Attached, "response to x") == Attached(next=3)
+    for body in (b'{"next": "3"}', b"\xff", b"[" * 100_000):
+        with pytest.raises(InvalidAnswer, match="invalid response to x") as refused:
+            decode_as(Raw(body), Attached, "response to x")
+        assert refused.value.may_have_run

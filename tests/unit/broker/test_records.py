@@ -64,7 +64,7 @@ def test_a_full_disk_stops_no_broker_and_leaves_the_old_record(
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"name": 3}', b"\xff", b"[" * 100_000])
-def test_what_is_no_record_is_none(tmp_path: Path, text: bytes) -> None:
+def test_what_is_not_a_record_is_none(tmp_path: Path, text: bytes) -> None:
     write_whole(tmp_path / "x.json", text)
     assert read_record(tmp_path / "x.json") is None
     assert list(read_records(tmp_path)) == [(tmp_path / "x.json", None)]

@@ -65,7 +65,7 @@ def test_a_value_with_two_readings_is_an_error_that_names_both() -> None:
     peers = catalogue(peer("codex", "acp-plan"), peer("codex-acp", "plan"))
     with pytest.raises(DelegationInvalid) as caught:
         parse_target("codex-acp-plan", peers)
-    assert "two readings: 'codex-acp' with the role 'plan' and 'codex' with the role" in str(
+    assert "ambiguous: 'codex-acp' with the role 'plan' and 'codex' with the role" in str(
         caught.value
     )
     assert "rename" in caught.value.remedy
@@ -204,7 +204,7 @@ def test_every_file_is_listed_with_what_it_names(tmp_path: Path) -> None:
     assert "peers add" in d.problem.remedy
 
 
-def test_what_is_wrong_is_told_with_file_and_line(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_with_file_and_line(tmp_path: Path) -> None:
     good, bad = agents(tmp_path, good="codex-execute", bad="codex-write")
     empty = tmp_path / "agents" / "empty.md"
     empty.write_bytes(b"---\ndelegate_to:\n---\n")
@@ -271,7 +271,7 @@ def test_a_file_that_breaks_by_the_edit_takes_every_file_back(
     assert a.read_bytes() == before
 
 
-def test_trouble_that_was_there_before_stops_no_edit_and_is_told(tmp_path: Path) -> None:
+def test_trouble_that_was_there_before_stops_no_edit_and_is_reported(tmp_path: Path) -> None:
     a, b = agents(tmp_path, a="", b="nobody-plan")
     edit = set_target([a], "codex-execute", USUAL, others=[a, b])
     assert [problem.path for problem in edit.problems] == [b]

@@ -118,7 +118,7 @@ def test_versions_that_share_a_file_are_not_taken_for_each_other(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"format": 1}', b"\xff\xfe", b"[" * 100_000])
-def test_a_damaged_file_is_no_card_and_the_reason_is_kept(tmp_path: Path, text: bytes) -> None:
+def test_a_damaged_file_is_not_a_card_and_the_reason_is_kept(tmp_path: Path, text: bytes) -> None:
     store = CardStore(tmp_path)
     path = store.save(card())
     path.write_bytes(text)
@@ -178,7 +178,7 @@ def test_a_version_of_any_length_has_a_card(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
-def test_what_is_no_ordinary_file_is_no_card_and_holds_nobody(tmp_path: Path) -> None:
+def test_what_is_not_an_ordinary_file_is_not_a_card_and_holds_nobody(tmp_path: Path) -> None:
     store = CardStore(tmp_path)
     path = store.path("gemini", "1.0", "linux")
     path.parent.mkdir()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dragoman.catalogue import descriptor
-from dragoman.catalogue.descriptor import Descriptor, Launch
+from dragoman.catalogue.descriptor import Descriptor, Launch, load_delay
 
 STRUCTS = [
     thing
@@ -37,3 +37,17 @@ def test_none_of_the_three_may_be_missing(missing: str) -> None:
     del table[missing]
     with pytest.raises(msgspec.ValidationError, match=missing):
         msgspec.convert(table, Descriptor)
+
+
+def test_the_rest_of_the_minute_is_counted_by_the_clock_and_not_from_the_beginning() -> None:
+    assert load_delay(120.0, 130.0) == 50.5
+    assert load_delay(179.0, 179.5) == 1.0
+    assert load_delay(120.0, 181.0) == 0.0
+
+
+def test_a_session_that_began_at_the_very_end_of_a_minute_may_be_of_the_next_for_its_peer() -> None:
+    assert load_delay(179.8, 180.0) == 60.5
+
+
+def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
+    assert load_delay(200.0, 190.0) == 0.0

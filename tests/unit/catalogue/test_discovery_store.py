@@ -63,7 +63,7 @@ def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_its_files_are_for_the_user_alone(tmp_path: Path) -> None:
+def test_files_of_the_discovery_store_are_private(tmp_path: Path) -> None:
     store = DiscoveryStore(tmp_path / "cache")
     store.put(AGENT, "a", "1")
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700

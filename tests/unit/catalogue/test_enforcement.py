@@ -80,7 +80,7 @@ def test_a_starting_mode_that_asks_is_left_as_it_is() -> None:
     assert made_to_ask(way(mode_after_open="plan")).quirks.mode_after_open == "plan"
 
 
-def test_a_program_that_nobody_knows_is_started_as_it_is() -> None:
+def test_an_unknown_program_is_started_as_it_is() -> None:
     stranger = LaunchSpec(command=("python", "agent.py"))
     assert enforce(stranger, restricts=True).way == stranger
 
@@ -107,7 +107,7 @@ def test_a_peer_that_does_not_ask_is_refused_unless_that_is_allowed(
 
 
 @pytest.mark.parametrize("facts", [{}, {"asks_permission": True, "respects_refusal": True}])
-def test_what_nobody_measured_and_what_was_measured_as_good_is_no_gap(facts: Any) -> None:
+def test_what_nobody_measured_and_what_was_measured_as_good_is_not_a_gap(facts: Any) -> None:
     assert gap(way().descriptor, card=card(**facts), mode="plan") == ""
     assert gap(None) == ""
 
@@ -214,7 +214,7 @@ def ruling(kind: str, *paths: str, allowed: bool = True, **more: Any) -> Ruling:
         ([ruling("other")], ()),
     ],
 )
-def test_changed_files_without_an_allowed_request_are_told(
+def test_changed_files_without_an_allowed_request_are_reported(
     tmp_path: Path, rulings: list[Ruling], left: tuple[str, ...]
 ) -> None:
     workspace = tmp_path.resolve()

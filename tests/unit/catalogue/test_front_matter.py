@@ -123,7 +123,7 @@ def test_a_name_of_another_field_that_stands_twice_is_an_error_too() -> None:
     assert "name is in the front matter twice" in refusal(b"---\nname: a\nname: b\n---\n")
 
 
-def test_bytes_that_are_no_text_are_named() -> None:
+def test_bytes_that_are_not_text_are_named() -> None:
     assert refusal(b"---\nname: \xff\n---\n") == "the file is not UTF-8 text: byte 10 is 0xff"
 
 
@@ -139,7 +139,7 @@ def test_front_matter_that_never_ends_is_named() -> None:
     assert "never ends" in refusal(b"---")
 
 
-def test_front_matter_that_is_no_mapping_is_refused() -> None:
+def test_front_matter_that_is_not_a_mapping_is_refused() -> None:
     assert "not a mapping" in refusal(b"---\n- a\n- b\n---\n")
     assert "more than one YAML document" in refusal(b"---\na: b\n--- c\n---\n")
 
@@ -151,7 +151,7 @@ def test_front_matter_in_braces_can_be_changed_but_not_added_to() -> None:
     assert "by hand" in refusal(b"---\n{name: x}\n---\n")
 
 
-def test_a_field_that_is_no_single_value_is_left_alone() -> None:
+def test_a_field_that_is_not_a_single_value_is_left_alone() -> None:
     for value in (b"[a-b]", b"{a: b}", b"\n  - a"):
         data = b"---\ndelegate_to: " + value + b"\n---\n"
         assert refusal(data) == "line 2: delegate_to is not a single value"

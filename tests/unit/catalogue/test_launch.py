@@ -144,9 +144,9 @@ def test_our_own_agent_is_started_by_our_own_interpreter_and_not_out_of_the_work
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ("gemini acp", ["takes the word for a prompt", "`gemini --acp`"]),
+        ("gemini acp", ["treats the word as a prompt", "`gemini --acp`"]),
         ("/opt/bin/gemini acp", ["`gemini --acp`"]),
-        ("npx @google/gemini-cli acp", ["takes the word for a prompt", "`gemini --acp`"]),
+        ("npx @google/gemini-cli acp", ["treats the word as a prompt", "`gemini --acp`"]),
         ("npx -y @google/gemini-cli@0.61.0 acp", ["`gemini --acp`"]),
         ("npm exec --yes -- @google/gemini-cli acp", ["`gemini --acp`"]),
         ("pnpm dlx @google/gemini-cli@latest acp", ["`gemini --acp`"]),
@@ -155,9 +155,9 @@ def test_our_own_agent_is_started_by_our_own_interpreter_and_not_out_of_the_work
         ("gemini --model pro acp", ["`gemini --acp`"]),
         ("gemini -p hello", ["not how Gemini CLI is started as an agent"]),
         ("gemini", ["not how Gemini CLI is started as an agent"]),
-        ("qwen acp", ["sends what it read to its model", "`qwen --acp`"]),
+        ("qwen acp", ["sends the input to its model", "`qwen --acp`"]),
         ("C:\\npm\\qwen.cmd acp", ["`qwen --acp`"]),
-        ("gh copilot --acp", ["GitHub's own command line", "`copilot --acp`"]),
+        ("gh copilot --acp", ["is not an agent itself", "`copilot --acp`"]),
         ("gh copilot", ["`copilot --acp`"]),
         ("copilot acp", ["Invalid command format", "`copilot --acp`"]),
         ("codex acp", ["`codex app-server`"]),
@@ -207,7 +207,7 @@ def test_a_right_form_gets_what_is_known_of_its_peer(ours: Catalogue, argv: str,
     assert set(known.credentials.env) <= set(way.inherit)
 
 
-def test_a_program_that_nobody_knows_is_taken_as_it_is(ours: Catalogue) -> None:
+def test_an_unknown_program_is_taken_as_it_is(ours: Catalogue) -> None:
     for argv in (["my-agent", "--acp"], ["npx", "my-agent"], ["node", "agent.js"], ["node"], []):
         way = describe_command(argv, ours)
         assert way == LaunchSpec(command=tuple(argv))
@@ -305,7 +305,7 @@ def test_a_program_that_takes_its_input_for_a_prompt_is_not_started(words: str) 
         describe_command(words.split(), Catalogue(built_in()))
 
 
-def test_what_starts_nothing_is_no_wrong_form() -> None:
+def test_what_starts_nothing_is_not_a_wrong_form() -> None:
     descriptor = Descriptor(
         name="tool",
         title="Tool",

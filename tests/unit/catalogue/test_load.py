@@ -104,7 +104,7 @@ def test_a_users_peer_is_one_of_the_catalogue_with_its_file_as_origin(tmp_path: 
     ("name", "text", "words"),
     [
         ("codex", MINE.replace('"mine"', '"codex"', 1), "there is already a peer 'codex'"),
-        ("other", MINE, "the file of the peer 'mine' must be mine.toml"),
+        ("other", MINE, "the file of the peer 'mine' must be named mine.toml"),
         ("mine", MINE.replace("title", "titel"), "did you mean `title`?"),
         ("mine", "= 3", "not TOML"),
     ],
@@ -121,7 +121,7 @@ def test_a_broken_file_is_left_out_and_told_and_the_rest_is_there(
     assert words in str(problem) and str(file) in str(problem)
     assert "zebra" in catalogue and "codex" in catalogue
     if name not in catalogue:
-        with pytest.raises(UnknownPeer, match="it is described, but: ") as asked:
+        with pytest.raises(UnknownPeer, match="its descriptor is invalid: ") as asked:
             catalogue.get(name)
         assert words in str(asked.value)
     with pytest.raises(ConfigInvalid) as caught:

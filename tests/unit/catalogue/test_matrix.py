@@ -37,8 +37,8 @@ def test_every_peer_has_a_row_with_its_roles_and_a_generalist_is_flagged() -> No
 def test_a_section_says_how_it_is_started_and_what_is_odd_about_it() -> None:
     odd = peer("odd", quirks=Quirks(late_replay=True, error_texts=("Error: ",)))
     text = page(Catalogue([KnownPeer(odd, "test")]))
-    assert "- Started with `odd acp`." in text
-    assert "- Started with `unix:/x` on linux." in text
+    assert "- Command: `odd acp`." in text
+    assert "- Command: `unix:/x` on linux." in text
     assert "`late_replay`" in text and "`error_texts = 'Error: '`" in text
     assert "- Source: a test (unverified)." in text
 

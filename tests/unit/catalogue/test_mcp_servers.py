@@ -24,7 +24,7 @@ def way(table: McpServers | None = None) -> LaunchSpec:
     return LaunchSpec(command=("x",), env={"BASE": "1"}, descriptor=descriptor)
 
 
-def test_the_kinds_of_servers_are_told_apart() -> None:
+def test_the_kinds_of_servers_are_distinguished() -> None:
     assert [kind_of(one) for one in ALL] == ["stdio", "http", "sse"]
 
 

@@ -55,7 +55,7 @@ def test_a_script_may_name_its_node_by_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\x7fELF", "#!/bin/sh\nnode x", "#!/usr/bin/env python3", ""])
-def test_what_is_no_script_of_node_needs_none(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_script_of_node_needs_none(tmp_path: Path, text: str) -> None:
     assert find_node(script(tmp_path / "tool", text)) is None
     assert find_node(tmp_path / "nonexistent") is None
 

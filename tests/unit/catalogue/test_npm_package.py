@@ -44,7 +44,7 @@ def test_a_file_that_only_says_what_kind_modules_are_is_passed_by(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": 3}', "\0"])
-def test_a_damaged_package_is_no_package(tmp_path: Path, text: str) -> None:
+def test_a_damaged_package_is_not_a_package(tmp_path: Path, text: str) -> None:
     link = installed(tmp_path, "tool", "1.0")
     write(tmp_path / "node_modules" / "tool" / "package.json", text)
     assert package_name(link) is None

@@ -133,7 +133,7 @@ async def test_a_missing_file_is_answered_with_nothing_where_the_peer_needs_that
 
 
 @aio
-async def test_a_missing_login_is_told_with_the_descriptors_advice(tmp_path: Path) -> None:
+async def test_a_missing_login_is_reported_with_the_descriptors_advice(tmp_path: Path) -> None:
     refusal = Reply(error={"code": -32000, "message": "Authentication required"})
     tool = way(Expect("session/new"), refusal, login="run `tool login`")
     async with open_peer(tool, workspace=tmp_path) as peer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.catalogue.roles import ROLES, is_generalist
-from dragoman.config.load import ROLE
+from dragoman.config.validate import ROLE
 
 
 def test_the_roles_of_the_documents_are_there_and_well_formed() -> None:

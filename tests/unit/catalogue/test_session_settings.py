@@ -63,7 +63,7 @@ def test_a_peer_that_cannot_is_refused_with_those_that_can() -> None:
     plain = peer("plain", system_prompt=SettingWay(detail="x"))
     assert lacking(plain, WantedSettings(system_prompt="x")) == ""
     assert lacking(plain, ALL) == "--allow-tool"
-    with pytest.raises(Unsupported, match="plain cannot be given --allow-tool; detail, words can"):
+    with pytest.raises(Unsupported, match="plain does not support --allow-tool; detail, words do"):
         with_settings(spec(plain), ALL, others=[plain, BY_DETAIL, BY_WORDS])
-    with pytest.raises(Unsupported, match="--system-prompt; none of the enabled peers can"):
+    with pytest.raises(Unsupported, match="--system-prompt; none of the enabled peers does"):
         with_settings(spec(None), ALL)

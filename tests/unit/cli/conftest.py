@@ -1,4 +1,4 @@
-"""A shell for commands that need no agent."""
+"""A shell for commands that need no agent, with an isolated store and no input."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def shell(
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands store what they do; the tests' own belongs to no user."""
+    """Use a temporary state directory: commands must not write to the user's store."""
     monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(autouse=True)
 def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is piped to a test; pytest's own stdin fails when it is read."""
+    """Replace stdin with an empty file: reading pytest's own stdin raises an error."""
     with open(os.devnull) as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         yield

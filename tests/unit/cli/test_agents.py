@@ -84,6 +84,14 @@ def test_the_file_may_come_before_the_value(shell: Shell) -> None:
     assert "delegate_to: codex-execute" in path.read_text()
 
 
+def test_an_agent_may_be_named_before_the_value_too(shell: Shell) -> None:
+    path = agent(shell, "a")
+    assert shell("agents", "set", "a", "none").code == 0
+    assert "delegate_to: none" in path.read_text()
+    said = shell("agents", "set", "a", "nothing")
+    assert said.code == 2 and "nothing" not in path.read_text()
+
+
 def test_agent_files_of_claude_are_found_without_a_setting(shell: Shell) -> None:
     folder = shell.cwd / ".claude" / "agents"
     folder.mkdir(parents=True)
@@ -176,7 +184,7 @@ def test_old_trouble_in_another_file_is_told_and_stops_nothing(shell: Shell) -> 
     agent(shell, "b", "nobody-plan")
     said = shell("agents", "set", "none", "a")
     assert said.code == 0
-    assert "problems were there before" in said.err and "agents/b.md:3" in said.err
+    assert "problems existed before" in said.err and "agents/b.md:3" in said.err
 
 
 def test_another_folder_can_be_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from dragoman.broker.client import brokers
+from dragoman.broker.records import BrokerRecord
+from dragoman.errors import BrokerUnavailable
+from tests.unit.broker.test_records import record
 from tests.unit.cli.calling import Shell
 
 
@@ -18,6 +25,29 @@ def test_without_brokers_there_is_nothing_to_list_and_nothing_to_stop(shell: She
     assert shell("broker", "stop").code == 2
     assert shell("broker", "stop", "gemini", "--all").code == 2
     assert "no broker 'gemini' is running" in shell("broker", "stop", "gemini").err
+
+
+def test_a_broker_that_cannot_be_stopped_does_not_keep_the_others_running(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = []
+
+    async def stop(record: BrokerRecord, **options: bool) -> bool:
+        if record.name.startswith("stuck"):
+            raise BrokerUnavailable(f"the broker {record.name} cannot be stopped")
+        await asyncio.sleep(0)
+        stopped.append(record.name)
+        return True
+
+    found = [record(name) for name in ("stuck-1", "good-1", "stuck-2", "good-2")]
+    monkeypatch.setattr(brokers, "list_brokers", lambda paths: found)
+    monkeypatch.setattr(brokers, "stop_broker", stop)
+    said = shell("broker", "stop", "--all")
+    assert said.code != 0 and stopped == ["good-1", "good-2"]
+    assert said.out == "good-1: stopped\ngood-2: stopped\n"
+    assert all(
+        f"the broker {name} cannot be stopped" in said.err for name in ("stuck-1", "stuck-2")
+    )
 
 
 def test_logs_are_there_after_the_broker(shell: Shell, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_every_line_is_a_turn_and_the_end_of_input_leaves(
 
 @pytest.mark.parametrize("word", ["/quit", " /exit "])
 @aio
-async def test_a_word_leaves(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+async def test_a_word_for_leaving_ends_the_chat(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     chat = Chat(monkeypatch, "one", word, "two")
     assert await chat.run() == 0
     assert chat.prompts == ["one"]

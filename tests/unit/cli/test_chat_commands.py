@@ -49,7 +49,7 @@ def test_a_line_is_a_command_of_ours_or_a_prompt(line: str, meant: OwnCommand | 
         ("/cost all", "/cost takes no argument"),
     ],
 )
-def test_a_command_that_nobody_has_is_an_error_with_a_suggestion(line: str, advice: str) -> None:
+def test_an_unknown_command_is_an_error_with_a_suggestion(line: str, advice: str) -> None:
     with pytest.raises(UsageError) as caught:
         meaning_of(line, ["dance"])
     assert advice in str(caught.value)

@@ -58,7 +58,7 @@ def test_the_history_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert kept[0] == "prompt 49" and 2 < len(kept) < 10
 
 
-def test_a_line_that_is_none_is_passed_over_and_trouble_is_told_once(tmp_path: Path) -> None:
+def test_a_line_that_is_none_is_passed_over_and_trouble_is_reported_once(tmp_path: Path) -> None:
     history_in(tmp_path).append_string("one")
     path = tmp_path / "state" / "chat_history"
     path.write_bytes(path.read_bytes() + b'"cut of\n\xff\n5\n"two"\n')

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -314,18 +313,20 @@ def test_a_question_is_shown_when_its_line_is_read_and_holds_everything_else_bac
     assert capsys.readouterr().err == "meanwhile\n"
 
 
-def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_no_interrupt(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_not_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reading, written = os.pipe()
     stage = CommandLoop()
+    shown = threading.Event()
 
-    def until_shown() -> None:
-        until = time.monotonic() + 10
-        while "over\n" not in capsys.readouterr().err:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+    class Stderr(io.StringIO):
+        def write(self, text: str) -> int:
+            if "over\n" in text:
+                shown.set()
+            return super().write(text)
 
+    monkeypatch.setattr(sys, "stderr", Stderr())
     with os.fdopen(reading) as stdin, os.fdopen(written, "w") as keyboard:
         monkeypatch.setattr(sys, "stdin", stdin)
 
@@ -334,7 +335,7 @@ def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_no_interrupt
                 async with asyncio.timeout(0.2):
                     await stage.line(question="Shall I?\n")
             put_err("over\n")
-            await asyncio.to_thread(until_shown)
+            assert await asyncio.to_thread(shown.wait, 10)
             keyboard.write("next\n")
             keyboard.flush()
             async with asyncio.timeout(10):

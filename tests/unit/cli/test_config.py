@@ -46,7 +46,7 @@ def test_settings_for_programs_are_one_object_a_line(shell: Shell) -> None:
     }
 
 
-def test_broken_settings_are_told_and_the_rest_is_shown(shell: Shell) -> None:
+def test_broken_settings_are_reported_and_the_rest_is_shown(shell: Shell) -> None:
     shell.config.mkdir()
     (shell.config / "config.toml").write_text("nonsense = 1\n")
     said = shell("config", "show")
@@ -54,7 +54,7 @@ def test_broken_settings_are_told_and_the_rest_is_shown(shell: Shell) -> None:
     assert "format" in said.out and "nonsense" in said.err
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(shell: Shell) -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once(shell: Shell) -> None:
     shell.config.mkdir()
     file = shell.config / "config.toml"
     file.write_text(
@@ -74,6 +74,7 @@ def test_what_is_not_set_is_shown_with_its_default_and_its_unit(shell: Shell) ->
     rows = {line.split()[0]: line for line in shell("config", "show").out.splitlines()}
     shown = {
         "ttl": "30 min",
+        "question_timeout": "1 h",
         "keep_days": "90 days",
         "max_line_size": "16 MiB",
         "max_store_size": "2 GiB",
@@ -96,7 +97,7 @@ def test_a_first_file_is_begun_once(shell: Shell) -> None:
     assert file.read_text() == "# mine\n"
 
 
-def test_paths_are_told_together_or_one_for_a_script(shell: Shell) -> None:
+def test_paths_are_reported_together_or_one_for_a_script(shell: Shell) -> None:
     assert str(shell.data) in shell("config", "path").out
     assert shell("config", "path", "file").out == f"{shell.config / 'config.toml'}\n"
     told = json.loads(shell("config", "path", "--format", "json").out)

@@ -16,17 +16,17 @@ from tests.unit.cli.calling import Shell
     ("words", "problem"),
     [
         (["--listen", "8730"], "--listen takes ADDRESS:PORT"),
-        (["--listen", "0.0.0.0:8730"], "needs TLS"),
-        (["--tls-cert", "x.pem"], "go together"),
+        (["--listen", "0.0.0.0:8730"], "requires TLS"),
+        (["--tls-cert", "x.pem"], "must be used together"),
         (["--tls-cert", "x.pem", "--tls-key", "y.pem", "--listen", "127.0.0.1:0"], "x.pem"),
         (["tokens", "other"], "list or revoke"),
-        (["tokens", "revoke"], "name the token"),
+        (["tokens", "revoke"], "missing token ID"),
         (["tokens", "revoke", "x"], "no token"),
         (["tokens", "list", "x"], "takes no ID"),
-        (["link"], "no console has been started yet"),
+        (["link"], "no console was started yet"),
     ],
 )
-def test_mistakes_are_told(shell: Shell, words: list[str], problem: str) -> None:
+def test_invalid_usage_is_reported(shell: Shell, words: list[str], problem: str) -> None:
     said = shell("console", *words)
     assert said.code == 2
     assert problem in " ".join(said.err.split())
@@ -54,4 +54,4 @@ def test_tokens_are_listed_and_revoked(shell: Shell) -> None:
     assert told["id"] == found[1].id and "digest" not in told
     assert shell("console", "tokens", "revoke", found[1].id).code == 0
     assert access.find(found[0]) is None
-    assert "0 revoked" in shell("console", "tokens", "revoke", "all").err
+    assert "revoked 0 tokens" in shell("console", "tokens", "revoke", "all").err

@@ -63,3 +63,7 @@ def test_scout_answers_where_nobody_else_is_enabled(shell: Shell) -> None:
     (shell.cwd / "notes.py").write_text("# TODO: more\n")
     said = shell("delegate", "exploration", "list the TODOs", "--cold", "--format", "quiet")
     assert said.code == 0 and "notes.py" in said.out and said.err == ""
+    said = shell("delegate", "exploration", "list the TODOs", "--cold")
+    assert said.code == 0 and "`dragoman init` sets them up" in said.err
+    said = shell("delegate", "exploration", "be so kind", "--cold")
+    assert said.code == 1 and "what next:   `dragoman init` sets up agents" in said.err

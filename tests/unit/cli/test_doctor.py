@@ -16,7 +16,7 @@ def no_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(shell.home / "bin"))
 
 
-def test_a_healthy_place_is_told_line_by_line(shell: Shell) -> None:
+def test_a_healthy_place_is_reported_line_by_line(shell: Shell) -> None:
     said = shell("doctor")
     assert said.code == 0
     assert said.out.splitlines()[0].startswith("ok    python       Python 3.")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import errors
+from dragoman.catalogue.descriptor import Credentials
 from dragoman.cli import error_messages
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.renderer import TurnReport
@@ -17,7 +18,9 @@ from dragoman.events.words import Outcome
 from tests.unit.delegation.test_result import report
 
 
-def report_of(result: Result, code: int = 1, *, interrupted: bool = False) -> TurnReport:
+def report_of(
+    result: Result, code: int = 1, *, interrupted: bool = False, permissions: str = ""
+) -> TurnReport:
     return TurnReport(
         peer="codex",
         session="s1",
@@ -25,6 +28,7 @@ def report_of(result: Result, code: int = 1, *, interrupted: bool = False) -> Tu
         seconds=1.0,
         exit_code=code,
         interrupted=interrupted,
+        permissions=permissions,
     )
 
 
@@ -62,6 +66,10 @@ def test_a_message_says_whether_to_try_again_and_whether_it_may_have_run(
 
 def test_an_error_that_would_only_repeat_itself_says_nothing_of_a_second_try() -> None:
     assert "try again:" not in error_messages.message(errors.UsageError("the prompt is empty"))
+    too_old = errors.HostUnavailable("box", "its dragoman is too old")
+    assert "try again:" not in error_messages.message(too_old)
+    unreachable = errors.HostUnavailable("box", "no route", passing=True)
+    assert "try again:" in error_messages.message(unreachable)
 
 
 def test_control_characters_in_an_error_do_nothing() -> None:
@@ -76,6 +84,21 @@ def test_an_error_that_knows_what_to_do_is_believed() -> None:
     )
 
 
+HELP = {
+    errors.HostUnavailable("box", "gone"): "dragoman hosts check",
+    errors.FleetError("failed"): "dragoman fleet up",
+    errors.FleetUnreachable("no answer"): "dragoman fleet up",
+    errors.FleetRefused("revoked"): "dragoman fleet join",
+    errors.FleetFull("full"): "dragoman fleet jobs",
+    errors.FleetConflict("changed"): "dragoman fleet jobs",
+}
+
+
+@pytest.mark.parametrize("error", HELP, ids=lambda error: error.error_class)
+def test_errors_of_other_machines_and_fleets_name_a_command_of_theirs(error: DragomanError) -> None:
+    assert HELP[error] in error_messages.advice(error)
+
+
 def kinds(kind: type[DragomanError]) -> list[type[DragomanError]]:
     return [kind, *(each for sub in kind.__subclasses__() for each in kinds(sub))]
 
@@ -85,7 +108,7 @@ def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanEr
     error = kind.__new__(kind)
     error.args = ("something",)
     assert error_messages.advice(error)
-    if not issubclass(kind, errors.UsageError | errors.AuthRequired):
+    if not issubclass(kind, errors.UsageError | errors.AuthRequired | errors.BudgetExceeded):
         assert error_messages.whose(error)
     if not issubclass(kind, errors.RemoteError):
         assert error_messages.exit_code(error) is not ExitCode.OK
@@ -132,9 +155,20 @@ def test_every_bad_end_is_explained(outcome: Outcome) -> None:
     assert len(more) == len(fault) + (outcome in error_messages.CUT_SHORT)
 
 
+def test_nothing_is_said_twice() -> None:
+    refused = error_messages.of_report(report_of(Result(Outcome.REFUSED, "", "refusal")))
+    assert refused is not None and refused.startswith("dragoman: the agent refused\n")
+    denials = (Denial("t", "Read a", "read"), Denial("u", "Read a", "read"))
+    denied = error_messages.of_report(
+        report_of(Result(Outcome.DENIED, "", denials=denials), ExitCode.DENIED)
+    )
+    assert denied is not None and denied.count("Read a") == 1
+
+
 def test_a_limit_is_answered_with_what_to_do_and_nothing_else() -> None:
     error = errors.RemoteError(-32603, "429 Too Many Requests: rate limit exceeded")
     error.may_have_run = True
+    error.stderr_tail = "noise"
     assert error_messages.message(error).splitlines()[1:] == [
         "  what next:   wait until its provider lifts the limit, or use another peer: "
         "`dragoman peers`"
@@ -154,7 +188,7 @@ def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
         (Outcome.FAILED, "unsupported", "", "omit that"),
         (Outcome.QUOTA, "remote_error", "", "wait"),
         (Outcome.TRUNCATED, "over_budget", "", "wait, or raise the limit"),
-        (Outcome.DENIED, None, "", "allow it"),
+        (Outcome.DENIED, None, "", "there is no terminal to ask on"),
         (Outcome.REFUSED, None, "the agent", "rephrase the prompt"),
         (Outcome.OK, None, "the agent", "read the output of the check"),
     ],
@@ -185,10 +219,62 @@ def test_what_to_log_in_with_is_told_once() -> None:
     ]
 
 
+def test_how_to_log_in_is_what_the_descriptor_of_the_peer_says() -> None:
+    result = Result(Outcome.AUTH_REQUIRED, "")
+    told = error_messages.of_report(report_of(result), login="run `codex login`")
+    assert told is not None and "what next:   run `codex login`, then try again" in told
+    told = error_messages.of_report(report_of(result))
+    assert told is not None and "log in with the agent's own program, then try again" in told
+    wrong_key = errors.RemoteError(401, "unauthorized")
+    told = error_messages.message(wrong_key, peer="claude", login="set ANTHROPIC_API_KEY")
+    assert told.count("set ANTHROPIC_API_KEY, then try again") == 1
+    choice = errors.AuthRequired(hint="log in first: by password", methods=["password"])
+    assert "by password: `dragoman login keyed`" in error_messages.message(choice, peer="keyed")
+    assert "dragoman login" not in error_messages.message(choice)
+    refused = errors.AuthRequired(hint="log in first: run `kimi`", methods=["terminal"])
+    told = error_messages.message(refused, peer="kimi", login="run `kimi`, or correct KIMI_KEY")
+    assert told.splitlines() == [
+        "dragoman: Authentication required (-32000)",
+        "  what next:   run `kimi`, or correct KIMI_KEY, then try again",
+    ]
+
+
+def test_a_key_in_the_environment_is_part_of_how_to_log_in() -> None:
+    known = Credentials(env=("A_KEY", "A_MODEL", "A_TOKEN"), login="set A_KEY, or run `a login`")
+    assert error_messages.login_of(known, {"A_MODEL": "m"}) == "set A_KEY, or run `a login`"
+    told = error_messages.login_of(known, {"A_KEY": "k", "A_TOKEN": "t"})
+    assert told == "run `a login`, or correct A_KEY and A_TOKEN, which are set here"
+    assert error_messages.login_of(Credentials(env=("A_KEY",)), {"A_KEY": "k"}) == ""
+
+
 def test_a_denial_names_what_was_denied_and_how_to_allow_it() -> None:
     result = Result(Outcome.DENIED, "", denials=(Denial("t", "Write notes.md", "edit"),))
     told = error_messages.of_report(report_of(result, ExitCode.DENIED))
     assert told is not None and "Write notes.md" in told and "--approve-all" in told
+    assert "there is no terminal to ask on" in told
+
+
+@pytest.mark.parametrize(
+    ("permissions", "said"),
+    [
+        ("ask", "there is no terminal to ask on"),
+        ("deny-all", "--deny-all (or `permissions` in the settings) denies every request"),
+        ("approve-reads", "only reads were allowed"),
+    ],
+)
+def test_the_next_step_after_a_denial_depends_on_the_preset(permissions: str, said: str) -> None:
+    result = Result(Outcome.DENIED, "", denials=(Denial("t", "Write notes.md", "edit"),))
+    told = error_messages.of_report(report_of(result, ExitCode.DENIED, permissions=permissions))
+    assert told is not None and f"what next:   {said}" in told and "--approve-all" in told
+    attempt = error_messages.of_attempt(report("a", Outcome.DENIED), permissions=permissions)
+    assert attempt[0].startswith(f"what next:   {said}")
+
+
+def test_a_denial_on_a_terminal_names_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.cli.output.terminal.is_interactive", lambda: True)
+    result = Result(Outcome.DENIED, "", denials=(Denial("t", "Write notes.md", "edit"),))
+    told = error_messages.of_report(report_of(result, ExitCode.DENIED, permissions="ask"))
+    assert told is not None and "allow it at the prompt" in told
 
 
 def test_who_interrupts_is_told_so_in_one_line() -> None:

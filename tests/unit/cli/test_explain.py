@@ -17,7 +17,7 @@ def shell(
     return shell_in(tmp_path, monkeypatch, capsys)
 
 
-def test_it_says_who_is_asked_and_why_nobody_else_is(shell: Shell) -> None:
+def test_explain_names_the_chosen_peer_and_why_the_others_are_passed_over(shell: Shell) -> None:
     said = shell("explain", "review")
     assert said.code == 0
     assert "1. scout: the last resort" in said.out

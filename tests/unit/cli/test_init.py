@@ -30,7 +30,7 @@ def test_a_peer_that_is_not_installed_cannot_be_begun_with(shell: Shell) -> None
     assert not shell.config.exists()
 
 
-def test_a_broken_configuration_is_told_before_anything_is_begun(shell: Shell) -> None:
+def test_a_broken_configuration_is_reported_before_anything_is_begun(shell: Shell) -> None:
     shell.config.mkdir()
     (shell.config / "config.toml").write_text("enabled_peers = 7\n")
     said = shell("init", "--yes")

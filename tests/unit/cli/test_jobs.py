@@ -34,6 +34,17 @@ def test_a_list_has_the_jobs_of_the_project_the_latest_first(stored: Shell) -> N
     assert "There are no jobs" in stored("jobs", "list", "--running").err
 
 
+def test_a_delegation_is_one_row_unless_its_attempts_are_wanted(stored: Shell) -> None:
+    root = str(root_of(stored.cwd))
+    with open_store() as store:
+        store.create_job(job("j-3-1", root=root, created_at=301.0))
+        store.create_job(job("j-3", root=root, created_at=300.0))
+    listed = stored("jobs", "list", "--format", "quiet").out.split()
+    assert listed == ["j-3", "j-0000000001"]
+    both = stored("jobs", "list", "--attempts", "--format", "quiet").out.split()
+    assert both == ["j-3-1", *listed]
+
+
 def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None:
     done = stored("jobs", "result", "j-0000000001")
     assert (done.code, done.out, done.err) == (0, "done\n", "[ok] 2.0 s\n")
@@ -45,6 +56,11 @@ def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None
 def test_a_job_that_has_ended_cannot_be_cancelled(stored: Shell) -> None:
     said = stored("jobs", "cancel", "j-2")
     assert (said.code, "has already ended" in said.err) == (1, True)
+
+
+def test_the_files_of_a_job_are_fetched_from_another_machine_only(stored: Shell) -> None:
+    said = stored("jobs", "fetch", "last")
+    assert said.code == 2 and "add --host NAME" in said.err
 
 
 def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:

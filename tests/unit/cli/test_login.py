@@ -23,8 +23,9 @@ def test_the_only_method_is_used_and_one_of_several_has_to_be_named() -> None:
         login._chosen(None, [PASSWORD, OAUTH], "x")
     with pytest.raises(UsageError, match="no login method 'magic'; it has oauth"):
         login._chosen("magic", [OAUTH], "x")
-    with pytest.raises(UsageError, match="offers no login"):
-        login._chosen(None, [NONE], "x")
+    with pytest.raises(UsageError, match="x has no login that dragoman can start") as refused:
+        login._chosen(None, [NONE], "x", "run `x login`")
+    assert refused.value.remedy == "run `x login`"
 
 
 def test_a_secret_comes_from_a_variable_or_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

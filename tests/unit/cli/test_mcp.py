@@ -39,7 +39,7 @@ def test_the_entry_is_written_once_with_a_backup(shell: Shell) -> None:
     assert said.code == 0
     assert f"{path} now has the entry dragoman." in said.out
     assert f"Backup: {path}.before-dragoman" in said.out
-    assert "Next: start a new session of `codex`" in said.out
+    assert "Next: start a new `codex` session" in said.out
     assert tomllib.loads(path.read_text())["mcp_servers"]["dragoman"]["args"][-1] == "mcp"
     again = shell("mcp", "install", "--client", "codex", "--write")
     assert again.code == 0 and "Nothing was changed." in again.out

@@ -71,7 +71,7 @@ def test_the_list_may_be_asked_for_by_its_name(shell: Shell, format: str) -> Non
     assert "scout" in named.out
 
 
-def test_what_was_left_out_of_the_list_is_told(shell: Shell) -> None:
+def test_what_was_left_out_of_the_list_is_reported(shell: Shell) -> None:
     (shell.config / "peers").mkdir(parents=True)
     (shell.config / "peers" / "x.toml").write_text("nonsense = 1\n")
     (shell.cwd / "dragoman.toml").write_text('permissions = "approve-all"\n')

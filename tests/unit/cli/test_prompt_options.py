@@ -1,4 +1,4 @@
-"""The option table of `run`, `chat`, `delegate` and `explain`, its checks, and completion."""
+"""The option table of `run`, `chat`, `delegate` and `explain`, and its checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import typer
 
-from dragoman.cli import prompt_options, run_prompt
+from dragoman.cli import completions, prompt_options, run_prompt
 from dragoman.cli.app import app, call
 from dragoman.cli.prompt_options import (
     COMMANDS,
@@ -18,10 +18,7 @@ from dragoman.cli.prompt_options import (
     CommandOption,
     Duration,
     checked,
-    complete_peer,
-    complete_variable,
 )
-from tests.unit.cli.calling import Shell
 
 BAD: Final = os.fsdecode(b"h\xff")
 """A word that is not UTF-8 text."""
@@ -86,16 +83,10 @@ def test_what_no_command_can_use_is_refused(value: Any, word: object) -> None:
         checked(value, word)
 
 
-def test_peers_and_variables_are_completed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "scout" in complete_peer("sc") and "codex" not in complete_peer("sc")
-    monkeypatch.setenv("MY_OWN_KEY", "x")
-    assert complete_variable("MY_OWN") == ["MY_OWN_KEY"]
-
-
-def test_a_broken_configuration_completes_what_it_can(shell: Shell) -> None:
-    shell.config.mkdir(parents=True)
-    (shell.config / "config.toml").write_text("= broken")
-    assert complete_peer("sc") in ([], ["scout"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_completion_of_the_table_is_a_function(command: str) -> None:
+    named = [option.complete for option in COMMANDS[command] if option.complete]
+    assert named and all(callable(getattr(completions, f"complete_{name}")) for name in named)
 
 
 OPTIONS: Final = [option for option in COMMANDS["run"] if not option.argument]

@@ -116,7 +116,7 @@ async def test_an_agent_that_takes_another_model_than_it_was_asked_for_is_not_pr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play(monkeypatch, ActedAgent(option("small", "large")))
-    with pytest.raises(ProtocolMismatch, match="asked for the model 'large' and took 'small'"):
+    with pytest.raises(ProtocolMismatch, match="asked for the model 'large' but uses 'small'"):
         async with play.talking(plan(model="large")):
             raise AssertionError("it was prompted")
 

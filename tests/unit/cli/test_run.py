@@ -1,4 +1,4 @@
-"""`dragoman run` as typer has it: what is written in an unusual way arrives all the same."""
+"""`dragoman run` as typer has it: what is written in an unusual way arrives anyway."""
 
 from __future__ import annotations
 

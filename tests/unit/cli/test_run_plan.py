@@ -45,7 +45,7 @@ def test_a_name_an_address_and_a_command_line_are_three_ways(place: Shell) -> No
     assert planned(command=("my-agent", "--acp")).way.command == ("my-agent", "--acp")
 
 
-def test_a_name_that_nobody_has_is_an_error_with_the_nearest() -> None:
+def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
     with pytest.raises(UnknownPeer) as caught:
         planned(peer="scuot", command=None)
     assert caught.value.nearest[0] == "scout"
@@ -78,7 +78,7 @@ def test_the_workspace_is_this_folder_or_another_one_that_exists(place: Shell) -
         planned(cwd=Path("nowhere"))
 
 
-def test_a_word_that_is_no_peer_belongs_to_a_prompt_if_there_is_one(place: Shell) -> None:
+def test_a_word_that_is_not_a_peer_belongs_to_a_prompt_if_there_is_one(place: Shell) -> None:
     """Without a prompt it is a mistake: a login for another peer would get the password."""
     configured(place, 'default_peer = "scout"\n')
     wanted: dict[str, Any] = {"peer": "explain", "command": None}
@@ -150,7 +150,7 @@ def test_variables_are_named_and_never_given(monkeypatch: pytest.MonkeyPatch) ->
     assert "hush" not in str(caught.value)
 
 
-def test_what_a_project_wants_without_trust_is_told_and_not_done(place: Shell) -> None:
+def test_what_a_project_wants_without_trust_is_reported_and_not_done(place: Shell) -> None:
     (place.cwd / "dragoman.toml").write_text('permissions = "approve-all"\n')
     plan = planned()
     assert plan.policy is ApprovalMode.APPROVE_READS
@@ -164,7 +164,7 @@ def test_servers_come_from_their_file(place: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A B", "1x", "A-B"])
-def test_what_is_no_name_of_a_variable_is_refused(shell: Shell, name: str) -> None:
+def test_what_is_not_a_name_of_a_variable_is_refused(shell: Shell, name: str) -> None:
     with pytest.raises(UsageError, match="--env"):
         plan_of(RunOptions(peer="scout", command=None, env=[name]))
 
@@ -240,7 +240,7 @@ def test_a_plan_comes_with_the_show_that_was_asked_for() -> None:
     assert isinstance(show, JsonLines) and show.strict
 
 
-def test_an_error_in_the_plan_is_told_in_the_format_that_was_asked_for(
+def test_an_error_in_the_plan_is_reported_in_the_format_that_was_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as left:

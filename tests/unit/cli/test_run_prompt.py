@@ -82,7 +82,7 @@ def test_what_cannot_be_meant_starts_nothing(
     assert asked == []
 
 
-def test_an_error_on_the_way_is_told_in_the_format_that_was_asked_for(
+def test_an_error_on_the_way_is_reported_in_the_format_that_was_asked_for(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **terms: Any) -> Any:

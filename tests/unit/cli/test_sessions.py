@@ -66,6 +66,8 @@ def test_a_session_that_nobody_knows_is_code_4(stored: Shell) -> None:
 def test_closing_frees_the_name_and_keeps_the_words(stored: Shell) -> None:
     assert stored("sessions", "close", "parser").code == 0
     assert keys(stored) == []
+    empty = stored("sessions", "list").err
+    assert "There are no open sessions" in empty and "--closed lists the closed ones too" in empty
     assert stored("sessions", "show", "s-0000000001", "--format", "quiet").out == "an answer\n"
 
 

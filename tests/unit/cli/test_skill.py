@@ -68,12 +68,12 @@ def test_every_call_that_it_teaches_is_one_that_the_command_line_takes() -> None
         assert {word for word in words if word.startswith("-") and word != "-"} <= {*options}, words
 
 
-def test_it_teaches_to_discover_run_delegate_add_and_rewire() -> None:
+def test_the_skill_teaches_to_discover_run_delegate_add_and_rewire() -> None:
     taught = {" ".join(words[1:3]) for words in CALLS}
     assert {"peers show", "run codex", "delegate review", "peers add", "agents set"} <= taught
 
 
-def test_its_roles_and_exit_codes_are_the_real_ones() -> None:
+def test_the_roles_and_exit_codes_of_the_skill_are_the_real_ones() -> None:
     claimed = {*Catalogue(built_in()).roles}
     listed = re.search(r"Roles are ([a-z, ]+) and ([a-z]+)\.", skill_text())
     assert listed is not None
@@ -83,7 +83,7 @@ def test_its_roles_and_exit_codes_are_the_real_ones() -> None:
     assert told == {int(code) for code in ExitCode if code < 100}
 
 
-def test_it_is_installed_in_a_folder_of_its_name_and_brought_up_to_date(tmp_path: Path) -> None:
+def test_the_skill_is_installed_in_a_folder_of_its_name_and_updated(tmp_path: Path) -> None:
     assert write(plan_skill(tmp_path)) is None
     path = tmp_path / "dragoman" / "SKILL.md"
     assert path.read_text("utf-8") == skill_text()
@@ -99,7 +99,7 @@ def test_the_folder_of_an_agent_is_named(shell: Shell) -> None:
     assert said.code == 0 and said.out == skill_text()
     assert f"--write {shell.home}/.claude/skills installs this there" in said.err
     refused = shell("skill", "--client", "claude", "--write", "x")
-    assert refused.code == 2 and "both choose the folder" in refused.err
+    assert refused.code == 2 and "both choose the directory" in refused.err
 
 
 def test_every_agent_with_a_folder_of_skills_can_be_named() -> None:

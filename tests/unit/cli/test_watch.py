@@ -46,6 +46,6 @@ def test_the_answer_alone_is_nothing_but_that(
     assert capsys.readouterr().out == "an answer"
 
 
-def test_a_job_that_nobody_knows_is_raised(stored: Shell) -> None:
+def test_an_unknown_job_is_raised(stored: Shell) -> None:
     with pytest.raises(UnknownJob):
         watch.watch_job("j-9", format=ListFormat.TEXT)

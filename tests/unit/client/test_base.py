@@ -187,7 +187,7 @@ async def test_a_lost_connection_ends_turns_whose_prompt_was_acknowledged() -> N
 
 
 @aio
-async def test_a_line_that_is_no_message_is_an_event_and_noise() -> None:
+async def test_a_line_that_is_not_a_message_is_an_event_and_noise() -> None:
     seen: list[model.Event] = []
     noises: list[Any] = []
     client, agent = client_and_agent(DialectOptions(on_event=seen.append, on_noise=noises.append))

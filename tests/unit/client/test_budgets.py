@@ -109,7 +109,7 @@ def test_silence_is_ours_while_we_hold_the_other_side_back(monkeypatch: pytest.M
     assert watched.expired == [("silence", 4.0)]
 
 
-def test_it_calls_out_once_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watchdog_calls_once_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, Budgets(first_event=1.0, silence=1.0, total=2.0))
     watched.clock.advance(60.0)
     assert watched.expired == [("first_event", 1.0)]

@@ -138,7 +138,7 @@ async def test_a_mismatch_that_names_another_version_is_raised(table: Any) -> No
 
 @pytest.mark.parametrize("dialect", [None, "latin"])
 @aio
-async def test_a_program_that_refuses_every_greeting_is_told_by_the_first(
+async def test_a_program_that_refuses_every_greeting_is_reported_by_the_first(
     table: Any, dialect: str | None
 ) -> None:
     fake = table(acp=ProtocolMismatch("x", dialect=dialect))

@@ -129,7 +129,7 @@ async def test_a_turn_in_which_nothing_happened_is_empty() -> None:
 
 
 @aio
-async def test_usage_is_that_of_the_end_and_the_rest_the_last_that_was_told() -> None:
+async def test_usage_is_that_of_the_end_and_the_rest_the_last_that_was_reported() -> None:
     told = make(model.UsageReported, "context", Usage(context_used=5))
     assert (await result_of(told)).usage == Usage(context_used=5)
     ended = make(model.TurnEnded, Outcome.OK, usage=Usage(total_tokens=9))

@@ -12,7 +12,7 @@ from dragoman.errors import NotPermitted
 from tests.aio import aio
 
 
-def test_a_file_is_told_by_its_path_and_what_becomes_of_it() -> None:
+def test_a_file_is_reported_by_its_path_and_what_becomes_of_it() -> None:
     for question, kind, title in (
         (file_guard.reading("s", "/w/a"), "read", "Read /w/a"),
         (file_guard.writing("s", "/w/a"), "edit", "Write /w/a"),

@@ -71,3 +71,31 @@ def test_a_state_folder_of_our_own_name_is_closed_to_others(tmp_path: Path) -> N
         (tmp_path / name).chmod(0o775)
         make_state(tmp_path / name)
         assert mode_of(tmp_path / name) == mode
+
+
+def test_a_parent_that_another_process_creates_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def mkdir(folder: Path, mode: int) -> None:
+        try:
+            make(folder, mode)
+        except FileNotFoundError:
+            make(folder.parent, mode)
+            raise
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    make_private(tmp_path / "runtime" / "names")
+    assert (tmp_path / "runtime" / "names").is_dir()
+
+
+def test_a_folder_that_cannot_be_made_in_one_that_is_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mkdir(folder: Path, mode: int) -> None:
+        raise FileNotFoundError(folder)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(FileNotFoundError):
+        make_private(tmp_path / "names")

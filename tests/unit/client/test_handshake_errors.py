@@ -34,7 +34,7 @@ class Program(MemoryStream):
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ProcessExited(exit_code=41, stderr_tail="usage"), ["code 41", "usage", "wrong way"]),
+        (ProcessExited(exit_code=41, stderr_tail="usage"), ["code 41", "usage", "incorrectly"]),
         (ProcessExited(exit_code=None, signal=11), ["killed by signal 11", "crashed"]),
         (CallTimeout("initialize", 30), ["within 30 s", "does not listen", "more time"]),
         (LineTooLong(10), ["too long"]),
@@ -67,7 +67,7 @@ def test_what_a_program_printed_and_its_last_words_are_told() -> None:
     assert isinstance(explained, HandshakeFailed)
     assert explained.noise == ("Welcome!", ">")
     assert explained.stderr_tail == "no key is set\n"
-    assert "not a message: Welcome! / >; on stderr it last said: no key is set." in str(explained)
+    assert "not a message: Welcome! / >; the end of its stderr: no key is set." in str(explained)
     assert "talks to a person" in str(explained)
 
 

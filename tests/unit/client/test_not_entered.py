@@ -31,7 +31,7 @@ def now(log: list[str]) -> Iterator[str]:
 
 
 @aio
-async def test_it_is_entered_and_left() -> None:
+async def test_a_block_is_entered_and_left() -> None:
     log: list[str] = []
     async with Entering(later(log), USE) as value:
         assert value == "inside"

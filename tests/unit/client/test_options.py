@@ -113,6 +113,6 @@ def test_a_dialect_is_named_by_our_word_or_by_that_of_its_document(word: str, na
     assert named_dialect(word) == name
 
 
-def test_a_dialect_that_nobody_has_is_refused_with_those_there_are() -> None:
+def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
     with pytest.raises(UsageError, match="there is no dialect 'latin'; there are auto, acp, codex"):
         named_dialect("latin")

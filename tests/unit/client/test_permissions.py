@@ -112,7 +112,7 @@ def test_a_read_that_does_not_say_what_it_reads_is_refused() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, None, "allow_once"])
-def test_what_is_no_answer_is_a_mistake_of_the_caller_and_chooses_nothing(answer: Any) -> None:
+def test_what_is_not_an_answer_is_a_mistake_of_the_caller_and_chooses_nothing(answer: Any) -> None:
     with pytest.raises(UsageError, match="with an Answer, not"):
         choose([ONCE, ALWAYS, REJECT], answer)
 

@@ -26,7 +26,7 @@ def test_a_program_is_its_file_and_of_an_interpreter_its_script(tmp_path: Path) 
     assert program_of(["no-such-program-anywhere"]) is None
 
 
-def test_launches_of_one_program_are_told_apart_and_keep_their_secrets() -> None:
+def test_launches_of_one_program_are_distinguished_and_keep_their_secrets() -> None:
     assert launch_of(["x", "--key=secret"]) != launch_of(["x", "--key=other"])
     assert launch_of(["x", "-m", "a"]) == launch_of(["/bin/x", "-m", "a"])
     assert "secret" not in launch_of(["x", "--key=secret"])

@@ -196,6 +196,16 @@ def test_an_internal_error_gets_the_stderr_of_who_is_nearest_to_the_agent() -> N
     assert add_stderr(failed("", code=429), lambda: "ours").stderr_tail == ""
 
 
+def test_an_error_that_an_agent_prints_besides_sending_it_is_not_repeated() -> None:
+    printed = (
+        "before\nError handling request {\n  id: 3,\n  params: {\n    prompt: [ [Object] ]\n  }\n"
+        "} {\n  code: -32603,\n  data: { details: '401' }\n}\nafter\n"
+    )
+    assert add_stderr(failed(""), lambda: printed).stderr_tail == "before\nafter\n"
+    cut = printed.partition("} {")[0]
+    assert add_stderr(failed(""), lambda: cut).stderr_tail == cut
+
+
 def test_a_job_stores_the_stderr_with_the_failure() -> None:
     failure = Failure("broken", ErrorKind.PEER, -32603)
     assert failure_record(failure, failed("why"))["stderr_tail"] == "why"

@@ -102,7 +102,7 @@ def test_an_interrupt_before_the_work_has_begun_leaves_nothing_to_wait_for(
     with _Loop() as loop:
         monkeypatch.setattr(sync, "Future", Interrupted)
         with pytest.raises(KeyboardInterrupt):
-            loop.run(lambda: asyncio.sleep(3600))
+            loop.run(lambda: asyncio.Event().wait())
 
 
 def test_a_block_is_left_whatever_happens_inside() -> None:

@@ -329,7 +329,7 @@ async def test_a_task_cancelled_while_it_leaves_the_block_still_gives_the_turn_u
         task.cancel()
         await soon(asyncio.wait([task]))
         assert task.cancelled()
-        # Nobody waits any more; the grace period ends all the same.
+        # Nobody waits any more; the grace period ends anyway.
         await until(lambda: session.unusable)
     assert session.turn is None
 
@@ -380,7 +380,7 @@ async def test_silence_after_life_runs_out() -> None:
 
 
 @aio
-async def test_an_item_of_our_own_making_is_no_sign_of_life() -> None:
+async def test_an_item_of_our_own_making_is_not_a_sign_of_life() -> None:
     async with Turn(Conversation(), Budgets(first_event=TINY, silence=None)) as turn:
         turn.put("the turn began", 0)
         await until(lambda: turn.cancelling)

@@ -10,7 +10,14 @@ import pytest
 import tomlkit
 
 from dragoman.config import Paths
-from dragoman.config.edit import disable_peers, edit_config, enable_peers, init_config
+from dragoman.config.edit import (
+    disable_peers,
+    edit_config,
+    enable_peers,
+    init_config,
+    remove_host,
+    set_host,
+)
 from dragoman.errors import ConfigInvalid
 from tests.unit.config.folders import load, paths_in, write
 
@@ -104,3 +111,23 @@ def test_two_writers_at_once_lose_nothing(paths: Paths, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(load(tmp_path, paths).settings.enabled_peers) == sorted(names)
+
+
+def test_a_host_is_written_changed_and_removed_and_the_rest_stays(
+    paths: Paths, tmp_path: Path
+) -> None:
+    before = '# mine\nformat = "json"\n'
+    write(paths.config_file, before)
+    assert set_host(paths, "box", {"destination": "me@box", "ssh_options": ("-p", "2222")})
+    assert set_host(paths, "box", {"dragoman": "/opt/dragoman", "ssh_options": None})
+    assert not set_host(paths, "box", {"dragoman": "/opt/dragoman"})
+    (host,) = load(tmp_path, paths).settings.hosts.values()
+    assert (host.destination, host.dragoman, host.ssh_options) == ("me@box", "/opt/dragoman", ())
+    assert remove_host(paths, "box") and not remove_host(paths, "box")
+    assert text(paths).strip() == before.strip()
+
+
+def test_a_host_with_an_impossible_destination_is_not_written(paths: Paths) -> None:
+    with pytest.raises(ConfigInvalid, match="is not a destination"):
+        set_host(paths, "box", {"destination": "-oProxyCommand=x"})
+    assert not paths.config_file.exists()

@@ -48,7 +48,7 @@ def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path
     assert file.read_bytes() == b"theirs"
 
 
-def test_a_write_of_the_same_bytes_is_no_change(tmp_path: Path) -> None:
+def test_a_write_of_the_same_bytes_is_not_a_change(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"same")
     before = file.stat()

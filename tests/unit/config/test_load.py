@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,45 +50,6 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("enabled_peer = []", "did you mean `enabled_peers`?"),
-        ("[timeouts]\ntotall = 3", "timeouts.totall: there is no such key"),
-        ('permissions = "yes"', "use 'approve-all' or 'approve-reads' or"),
-        ('permissions = "approve_all"', "did you mean 'approve-all'?"),
-        ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
-        ("[timeouts]\ntotal = 0", "total cannot be 0"),
-        ("[timeouts]\nspawn = -1", "spawn is a time"),
-        ("max_line_size = 0", "above 0"),
-        ("ttl = -1", "ttl: it must be a number of 0 or more"),
-        ("max_idle_brokers = -1", "max_idle_brokers: it must be a number of 0 or more"),
-        ("max_depth = -1", "max_depth: it must be a number of 0 or more"),
-        ("[limits]\nday_cost = -1.0", "limits.day_cost: it must be a number of 0 or more"),
-        ("[peer.codex.limits]\nday_turns = -1", "peer.codex.limits.day_turns: it must be a number"),
-        ("[limits]\nday_turn = 1", "did you mean `day_turns`?"),
-        ('fallback = "some"', "use 'all' or 'none' or 'peers'"),
-        ('agent_files = ["../x/*.md"]', "is outside the project"),
-        ('agent_files = ["/etc/*.md"]', "is outside the project"),
-        ('[peer.codex]\nenv = ["A=B"]', "not the name of a variable"),
-        ('[peer.codex]\nmodel = "sk-0123456789abcdefghij"', "secret"),
-        ("[peers.mine]\ntitle = 'x'", "its own file"),
-        ("x = ", "not TOML"),
-    ],
-)
-def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
-    tmp_path: Path, text: str, words: str
-) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, text)
-    with pytest.raises(ConfigInvalid) as caught:
-        load(tmp_path, paths)
-    assert words in str(caught.value)
-    assert str(paths.config_file) in str(caught.value)
-    config = load(tmp_path, paths, strict=False)
-    assert [str(problem) for problem in config.problems] == [str(caught.value)]
-
-
-@pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
@@ -109,7 +69,7 @@ def test_a_mistake_in_a_variable_names_the_variable(
     assert words in str(caught.value)
 
 
-def test_variables_that_are_no_settings_and_empty_ones_are_left_alone(tmp_path: Path) -> None:
+def test_variables_that_are_not_settings_and_empty_ones_are_left_alone(tmp_path: Path) -> None:
     environ = {
         "DRAGOMAN_TRACE": "x",
         "DRAGOMAN_MARK": "y",
@@ -158,105 +118,6 @@ def test_lists_of_variables_for_a_peer_add_up(tmp_path: Path) -> None:
 
 # -- a project that nobody has trusted
 
-USER = """\
-enabled_peers = ["codex", "gemini"]
-permissions = "approve-all"
-max_line_size = 1000
-fallback = "peers"
-[limits]
-day_turns = 10
-[timeouts]
-total = 100
-[peer.codex]
-permissions = "approve-reads"
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ('enabled_peers = ["gemini"]', "enabled_peers", ["gemini"]),
-        ('permissions = "deny-all"', "permissions", "deny-all"),
-        ('permissions = "ask"', "permissions", "ask"),
-        ("max_line_size = 10", "max_line_size", 10),
-        ("warm = false", "warm", False),
-        ("ttl = 5", "ttl", 5),
-        ("max_idle_brokers = 0", "max_idle_brokers", 0),
-        ("max_depth = 0", "max_depth", 0),
-        ('adaptive = "off"', "adaptive", "off"),
-        ("require_card = true", "require_card", True),
-        ('fallback = "none"', "fallback", "none"),
-        ("[limits]\nday_turns = 5", "limits.day_turns", 5),
-        ("[limits]\nday_cost = 5.0", "limits.day_cost", 5.0),
-        ("[peer.codex.limits]\nday_cost = 1.0", "peer.codex.limits.day_cost", 1.0),
-        ("[timeouts]\ntotal = 10", "timeouts.total", 10),
-        ("[timeouts]\nsilence = 1", "timeouts.silence", 1),
-        ('[peer.codex]\npermissions = "deny-all"', "peer.codex.permissions", "deny-all"),
-        ('agent_files = ["mine/*.md"]', "agent_files", ["mine/*.md"]),
-        ('format = "json"', "format", "json"),
-    ],
-)
-def test_what_only_takes_away_counts_without_trust(
-    tmp_path: Path, text: str, key: str, value: Any
-) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, USER)
-    config = load(repository(tmp_path / "repo", text), paths)
-    assert {each: found for each, found, _ in config.values()}[key] == value
-    assert config.untrusted == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ('enabled_peers = ["kimi"]', "enabled_peers: kimi"),
-        ("max_line_size = 100000", "max_line_size"),
-        ("ttl = 100000", "ttl"),
-        ("max_idle_brokers = 100", "max_idle_brokers"),
-        ("max_depth = 5", "max_depth"),
-        ('adaptive = "on"', "adaptive"),
-        ('fallback = "all"', "fallback"),
-        ('check = "rm -rf /"', "check"),
-        ("[limits]\nday_turns = 50", "limits.day_turns"),
-        ('[local_model]\nbase_url = "http://evil.example/v1"', "local_model.base_url"),
-        ("[timeouts]\ntotal = 1000", "timeouts.total"),
-        ('[timeouts]\ntotal = "never"', "timeouts.total"),
-        ("[timeouts]\nspawn = 1000", "timeouts.spawn"),
-        ('[peer.codex]\nenv = ["AWS_SECRET_ACCESS_KEY"]', "peer.codex.env"),
-        ('[peer.codex]\nmode = "danger-full-access"', "peer.codex.mode"),
-        ('[peer.codex]\nmodel = "dear"', "peer.codex.model"),
-        ('[peer.codex]\npermissions = "approve-all"', "peer.codex.permissions"),
-        ('[peer.codex]\npermissions = "ask"', "peer.codex.permissions"),
-        ('[peers.mine]\ntitle = "x"\n[[peers.mine.launch]]\ncommand = ["x"]', "peers.mine"),
-    ],
-)
-def test_what_adds_something_is_ignored_and_said_to_be_until_it_is_trusted(
-    tmp_path: Path, text: str, key: str
-) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, USER)
-    root = repository(tmp_path / "repo", text)
-    config = load(root, paths)
-    assert [ignored.key for ignored in config.untrusted] == [key]
-    assert "dragoman config trust" in str(config.untrusted[0])
-    bare = load(tmp_path, paths)
-    if key.startswith("enabled"):
-        assert config.settings.enabled_peers == ()
-    else:
-        assert config.settings == bare.settings
-    assert config.peers == ()
-    trust_project(root, paths)
-    trusted = load(root, paths)
-    assert trusted.untrusted == ()
-    assert trusted.settings != bare.settings or len(trusted.peers) == 1
-
-
-def test_a_preset_that_is_not_stricter_does_not_count(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo", 'permissions = "approve-reads"')
-    config = load(root, paths_in(tmp_path))
-    assert config.settings.permissions == "ask"
-    assert [ignored.key for ignored in config.untrusted] == ["permissions"]
-
 
 def test_a_broken_project_is_an_error_that_names_it(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo", "enabled_peer = []")
@@ -292,7 +153,7 @@ def test_a_trusted_projects_peers_get_the_names_of_their_tables(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["peers = 3", "peers = [1]", "[peers]\nours = 3"])
-def test_peers_that_are_no_tables_are_a_problem(tmp_path: Path, text: str) -> None:
+def test_peers_that_are_not_tables_are_a_problem(tmp_path: Path, text: str) -> None:
     paths = paths_in(tmp_path)
     root = repository(tmp_path / "repo", text)
     trust_project(root, paths)
@@ -300,102 +161,31 @@ def test_peers_that_are_no_tables_are_a_problem(tmp_path: Path, text: str) -> No
     assert peer.problem is not None and "expected" in str(peer.problem)
 
 
-@pytest.mark.parametrize(("variable", "counts"), [("deny-all", "deny-all"), ("", "ask")])
-def test_a_project_widens_nothing_that_a_variable_has_narrowed(
-    tmp_path: Path, variable: str, counts: str
-) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, 'permissions = "approve-all"')
-    repo = repository(tmp_path / "repo", '[peer.codex]\npermissions = "ask"')
-    config = load(repo, paths, environ={"DRAGOMAN_PERMISSIONS": variable})
-    assert config.settings.permissions_for("codex") == counts
-    assert [ignored.key for ignored in config.untrusted] == (
-        ["peer.codex.permissions"] if variable else []
-    )
-
-
-def test_what_the_user_says_for_one_peer_stays_when_a_project_is_overruled(tmp_path: Path) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, '[peer.codex]\npermissions = "approve-reads"')
-    repo = repository(tmp_path / "repo", '[peer.codex]\npermissions = "deny-all"')
-    config = load(repo, paths, environ={"DRAGOMAN_PERMISSIONS": "approve-all"})
-    assert config.settings.permissions_for("codex") == "deny-all"
-
-
-@pytest.mark.parametrize("name", ["a.b", ""])
-def test_a_name_that_no_peer_can_have_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
-    repo = repository(tmp_path / "repo", f'[peer."{name}"]\npermissions = "deny-all"')
-    with pytest.raises(ConfigInvalid, match="not the name of a peer"):
-        load(repo, paths_in(tmp_path))
-
-
-# -- rules about permissions
-
-USERS_RULES = """
-permissions = "approve-all"
-[[policy.rules]]
-action = "deny"
-paths = [".env"]
-"""
-PROJECTS_RULES = """
-[[policy.rules]]
-action = "allow"
-[[policy.rules]]
-action = "ask"
-kind = ["edit", "delete"]
-[[policy.limits]]
-action = "deny"
-commands = ["git push"]
-"""
-
-
-def test_rules_of_a_trusted_project_add_to_those_of_the_user(tmp_path: Path) -> None:
-    paths = paths_in(tmp_path)
-    file = write(paths.config_file, USERS_RULES)
-    root = repository(tmp_path / "repo", PROJECTS_RULES)
-    trust_project(root, paths)
-    config = load(root, paths)
-    assert [str(rule) for rule in config.settings.policy.rules] == [
-        "deny path .env",
-        "allow everything",
-        "ask kind edit or delete",
-    ]
-    assert [str(rule) for rule in config.settings.policy.limits] == ["deny command git push"]
-    assert config.origin("policy.rules") == f"{file}, {root / 'dragoman.toml'}"
-
-
-def test_rules_of_an_untrusted_project_only_take_away(tmp_path: Path) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, USERS_RULES)
-    config = load(repository(tmp_path / "repo", PROJECTS_RULES), paths)
-    assert [str(rule) for rule in config.settings.policy.rules] == ["deny path .env"]
-    # As rules they could turn what `permissions` denies into a question.
-    assert [str(rule) for rule in config.settings.policy.limits] == [
-        "ask kind edit or delete",
-        "deny command git push",
-    ]
-    assert [ignored.key for ignored in config.untrusted] == ["policy.rules[0]"]
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "said"),
-    [
-        ('[[policy.rules]]\naction = "allow"\npath = ["x"]', "policy.rules[0].path", "`paths`"),
-        ('[[policy.rules]]\naction = "alow"', "policy.rules[0].action", "'allow'"),
-        ('[[policy.rule]]\naction = "allow"', "policy.rule", "`rules`"),
-        ('[[policy.rules]]\naction = "ask"\nkind = "edits"', "policy.rules[0].kind", "'edit'"),
-        ('[[policy.rules]]\naction = "ask"\npaths = ["../x"]', "policy.rules[0].paths", "`..`"),
-    ],
-)
-def test_a_rule_that_is_none_is_told_with_what_was_meant(
-    tmp_path: Path, text: str, key: str, said: str
-) -> None:
-    paths = paths_in(tmp_path)
-    write(paths.config_file, text)
-    with pytest.raises(ConfigInvalid) as raised:
-        load(tmp_path, paths)
-    assert raised.value.key == key and said in raised.value.problem
-
-
 def test_no_variable_is_a_policy() -> None:
     assert not any("POLICY" in name for name in KEYS)
+
+
+def test_hosts_are_read_from_the_users_file_and_an_empty_table_is_one(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, '[hosts.box]\n[hosts.lab]\nssh_options = ["-p", "2222"]')
+    hosts = load(tmp_path, paths).settings.hosts
+    assert set(hosts) == {"box", "lab"}
+    assert hosts["lab"].ssh_options == ("-p", "2222") and hosts["box"].destination is None
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_hosts_of_a_project_are_ignored_with_a_notice_even_if_it_is_trusted(
+    tmp_path: Path, trusted: bool
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, '[hosts.box]\nworkspace = "/mine"')
+    root = repository(
+        tmp_path / "repo", '[hosts.box]\nssh_options = ["-oProxyCommand=evil"]\n[hosts.evil]\n'
+    )
+    if trusted:
+        trust_project(root, paths)
+    config = load(root, paths)
+    assert set(config.settings.hosts) == {"box"}
+    assert config.settings.hosts["box"].ssh_options == ()
+    (notice,) = config.untrusted
+    assert str(notice).endswith("hosts is ignored: only your own config.toml can name machines")

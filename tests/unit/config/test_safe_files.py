@@ -49,7 +49,7 @@ def test_a_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 10)
     assert read_file(file, max_size=10) == b"x" * 10
     file.write_bytes(b"x" * 11)
-    with pytest.raises(ConfigInvalid, match="more than 10 bytes"):
+    with pytest.raises(ConfigInvalid, match="larger than 10 bytes"):
         read_file(file, max_size=10)
     file.write_bytes(b"x" * (safe_files.MAX_FILE_SIZE + 1))
     with pytest.raises(FileFailed):

@@ -29,7 +29,7 @@ def test_the_usual_names_of_credentials_are_known(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["PWD", "OLDPWD", "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "COMPASS", "BYPASS"]
 )
-def test_other_variables_are_no_credentials(name: str) -> None:
+def test_other_variables_are_not_credentials(name: str) -> None:
     assert secret_values({name: "something"}, ()) == ()
 
 

@@ -57,7 +57,7 @@ def test_a_file_that_asks_for_nothing_says_so() -> None:
     assert wants("") == ["nothing that needs trust"]
 
 
-def test_a_file_of_strange_shapes_is_told_without_an_error() -> None:
+def test_a_file_of_strange_shapes_is_reported_without_an_error() -> None:
     assert wants("peers = 3\nenabled_peers = []") == ["delegate to none"]
     assert wants("[peers]\nx = 1\n[peer]\ny = 2") == ["nothing that needs trust"]
     assert wants('[peers.x]\nlaunch = "sh"\nenv = 1\ncredentials = 2') == [
@@ -68,3 +68,7 @@ def test_a_file_of_strange_shapes_is_told_without_an_error() -> None:
 def test_rules_about_permissions_are_named() -> None:
     told = wants('[[policy.rules]]\naction = "allow"\nkind = ["edit", "delete"]')
     assert told == ["add to the rules for permissions: action allow, kind edit, delete"]
+
+
+def test_hosts_are_not_announced_because_trust_does_not_cover_them() -> None:
+    assert wants("[hosts.box]\n") == ["nothing that needs trust"]

@@ -80,7 +80,7 @@ def test_what_looks_like_a_secret_is_refused_with_advice(data: Any) -> None:
         {"max_tokens": "none", "monkey": "sk-short"},
     ],
 )
-def test_names_and_words_are_no_secrets(data: Any) -> None:
+def test_names_and_words_are_not_secrets(data: Any) -> None:
     refuse_secrets(data, origin="f")
 
 

@@ -1,4 +1,4 @@
-"""A broker in this process that consoles find, with a real agent behind it."""
+"""A broker in this process that consoles can find, with a real agent behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A console that runs in this process, and a browser for it that is only a client of HTTP."""
+"""A console that runs in this process, and an HTTP client that acts as its browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT = 20.0
 
 @contextmanager
 def short_paths() -> Iterator[Paths]:
-    """Folders of dragoman with paths that are short enough for a socket."""
+    """dragoman's directories, with paths that are short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="dgm") as name:
         folder = Path(name).resolve()
         yield Paths(
@@ -39,7 +39,7 @@ def short_paths() -> Iterator[Paths]:
 
 @dataclass
 class Place:
-    """A running console, as its user has it."""
+    """A running console."""
 
     url: str
     link: str
@@ -67,7 +67,7 @@ class Place:
 
     @asynccontextmanager
     async def browser(self, rights: Any = "act") -> AsyncIterator[httpx2.AsyncClient]:
-        """A client that has logged in."""
+        """A client that is logged in."""
         async with self.client() as client:
             answer = await client.post(
                 "/api/v1/login", json={"token": self.access.new_link(rights)}
@@ -88,7 +88,7 @@ class Place:
 
 
 async def told(socket: ClientConnection, kind: str) -> dict[str, Any]:
-    """The next message of a kind."""
+    """The next message of a type."""
     async with asyncio.timeout(TIMEOUT):
         while True:
             message: dict[str, Any] = json.loads(await socket.recv())

@@ -1,4 +1,4 @@
-"""Links and tokens of the console."""
+"""Login links and tokens of the console."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_link_gives_one_token_with_its_rights(paths: Paths) -> None:
     assert access.find(secret + "x") is None
 
 
-def test_a_link_counts_once(paths: Paths) -> None:
+def test_a_link_can_be_used_once(paths: Paths) -> None:
     access = ConsoleAccess(paths)
     link = access.new_link("act")
     assert access.exchange(link, "") is not None
@@ -47,7 +47,7 @@ def test_a_link_counts_once(paths: Paths) -> None:
     assert access.exchange("unknown", "") is None
 
 
-def test_a_link_and_a_token_grow_old(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_tokens_expire(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     access = ConsoleAccess(paths)
     late, used = access.new_link("act"), access.new_link("act")
@@ -55,13 +55,14 @@ def test_a_link_and_a_token_grow_old(paths: Paths, monkeypatch: pytest.MonkeyPat
     found = access.exchange(used, "")
     assert found is not None
     clock.now += 2
+    assert access.has_expired(late) and not access.has_expired("unknown")
     assert access.exchange(late, "") is None
     clock.now += TOKEN_TIMEOUT
     assert access.find(found[0]) is None
     assert not access.is_valid(found[1].id)
 
 
-def test_another_process_sees_a_revoked_token_at_once(paths: Paths) -> None:
+def test_another_process_sees_a_revoked_token_immediately(paths: Paths) -> None:
     here, there = ConsoleAccess(paths), ConsoleAccess(paths)
     found = here.exchange(here.new_link("act"), "")
     assert found is not None
@@ -81,7 +82,7 @@ def test_all_tokens_and_links_can_be_revoked(paths: Paths) -> None:
     assert access.exchange(link, "") is None
 
 
-def test_no_secret_is_in_the_file_and_only_its_owner_reads_it(paths: Paths) -> None:
+def test_the_file_contains_no_secret_and_only_its_owner_can_read_it(paths: Paths) -> None:
     access = ConsoleAccess(paths)
     link = access.new_link("act")
     found = access.exchange(access.new_link("act"), "")
@@ -91,13 +92,13 @@ def test_no_secret_is_in_the_file_and_only_its_owner_reads_it(paths: Paths) -> N
     assert stat.S_IMODE(access.path.stat().st_mode) == 0o600
 
 
-def test_the_name_of_the_cookie_stays_and_differs_from_that_of_others(paths: Paths) -> None:
+def test_the_cookie_name_is_stable_and_differs_between_instances(paths: Paths) -> None:
     assert ConsoleAccess(paths).cookie == ConsoleAccess(paths).cookie
     with short_paths() as others:
         assert ConsoleAccess(others).cookie != ConsoleAccess(paths).cookie
 
 
-def test_a_file_that_cannot_be_read_is_named(paths: Paths) -> None:
+def test_an_invalid_file_is_named_in_the_error(paths: Paths) -> None:
     access = ConsoleAccess(paths)
     access.new_link("act")
     access.path.write_text("{")

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 import dragoman.console
+from dragoman.console import app
 from dragoman.console.app import content_policy, static_files
 from dragoman.paths import Paths
 from tests.aio import aio
-from tests.unit.console.place import console, short_paths
+from tests.unit.console.place import console, short_paths, told
 
 STATIC = Path(dragoman.console.__file__).parent / "static"
 
@@ -26,17 +28,18 @@ def paths() -> Iterator[Paths]:
 
 
 @aio
-async def test_the_page_comes_with_a_strict_policy(paths: Paths) -> None:
+async def test_the_page_has_a_strict_content_security_policy(paths: Paths) -> None:
     async with console(paths) as place, place.client() as client:
         answer = await client.get("/")
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-dns-prefetch-control"] == "off"
         for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/vendor/", "/other"):
             assert (await client.get(path)).status_code == 404, path
 
 
-def test_the_policy_names_the_only_inline_script() -> None:
+def test_the_policy_allows_only_the_import_map_as_inline_script() -> None:
     page = (STATIC / "index.html").read_bytes()
     scripts = re.findall(rb"<script[^>]*>(.*?)</script>", page, re.DOTALL)
     inline = [script for script in scripts if script]
@@ -47,7 +50,7 @@ def test_the_policy_names_the_only_inline_script() -> None:
     assert "sha256-" not in content_policy(b"<p>nothing</p>")
 
 
-def test_the_page_uses_nothing_of_another_host_and_makes_no_markup_of_text() -> None:
+def test_the_page_loads_nothing_from_other_hosts_and_never_sets_html() -> None:
     for name, data in static_files().items():
         if name.startswith("vendor/"):
             continue
@@ -58,7 +61,7 @@ def test_the_page_uses_nothing_of_another_host_and_makes_no_markup_of_text() -> 
             assert word not in text, (name, word)
 
 
-def test_vendored_files_are_as_published() -> None:
+def test_vendored_files_match_the_published_ones() -> None:
     vendor = STATIC / "vendor"
     record = json.loads((vendor / "vendor.json").read_text())
     listed = {"vendor.json"}
@@ -90,21 +93,24 @@ async def test_a_link_is_exchanged_once_for_a_cookie_that_scripts_cannot_read(
 
 
 @aio
-async def test_mistakes_get_an_error_that_says_what_is_wrong(paths: Paths, tmp_path: Path) -> None:
+async def test_invalid_requests_get_an_error_that_says_what_is_wrong(
+    paths: Paths, tmp_path: Path
+) -> None:
     work = {"role": "review", "prompt": "x", "workspace": str(tmp_path)}
     run = {"peer": "scout", "prompt": "x", "workspace": str(tmp_path)}
     async with console(paths) as place, place.browser() as client:
         for path, body, status, word in (
-            ("/api/v1/runs", run | {"workspace": "relative"}, 400, "not a directory"),
+            ("/api/v1/runs", run | {"workspace": "relative"}, 400, "not an absolute path"),
+            ("/api/v1/runs", run | {"workspace": "/missing"}, 400, "not a directory"),
             ("/api/v1/runs", run | {"peer": "missing"}, 400, "missing"),
             ("/api/v1/runs", run | {"prompt": 3}, 400, "prompt"),
-            ("/api/v1/delegations", work | {"workspace": "relative"}, 400, "not a directory"),
+            ("/api/v1/delegations", work | {"workspace": "relative"}, 400, "not an absolute path"),
             ("/api/v1/delegations", work | {"role": "nonsense"}, 400, "nonsense"),
             ("/api/v1/delegations", work | {"prompt": " "}, 400, "empty"),
             ("/api/v1/sessions/s-1/prompt", {"text": "x"}, 404, "no session"),
             ("/api/v1/sessions/s-1/handover", {"peer": "scout", "text": "x"}, 404, "no session"),
             ("/api/v1/jobs/j-1/cancel", {}, 404, "no job"),
-            ("/api/v1/questions/1/answer", {"digest": "x"}, 409, "answered already"),
+            ("/api/v1/questions/1/answer", {"digest": "x"}, 409, "already answered"),
         ):
             answer = await client.post(path, json=body)
             assert answer.status_code == status, answer.text
@@ -117,8 +123,21 @@ async def test_mistakes_get_an_error_that_says_what_is_wrong(paths: Paths, tmp_p
 
 
 @aio
-async def test_every_answer_says_that_it_is_not_to_be_kept(paths: Paths) -> None:
+async def test_responses_must_not_be_cached(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         answer = await client.get("/api/v1/work")
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-type"] == "application/json"
+
+
+@aio
+async def test_the_number_of_open_websockets_is_limited(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "MAX_SOCKETS", 1)
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await told(socket, "snapshot")
+            with pytest.raises(InvalidStatus):
+                async with place.socket(client):
+                    pass

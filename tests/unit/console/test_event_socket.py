@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from dragoman.console import access
+from dragoman.console.event_socket import MAX_FEEDS
+from dragoman.console.session_feed import SessionFeed
+from dragoman.errors import UsageError
 from dragoman.paths import Paths
+from dragoman.store import Redactor, Store
+from dragoman.store.store import store_path
 from tests.aio import aio
 from tests.unit.console.broker_place import broker, submit
 from tests.unit.console.place import TIMEOUT, console, short_paths, told
+from tests.unit.store.stores import session
 
 
 @pytest.fixture
@@ -27,7 +34,7 @@ async def follow(socket: ClientConnection, key: str, after: str | None = None) -
 
 
 async def events(socket: ClientConnection, until: str) -> list[dict[str, Any]]:
-    """The events up to the first of a type, without those about the settings of the session."""
+    """The events up to the first one of a type, without `CommandsChanged`."""
     found: list[dict[str, Any]] = []
     async with asyncio.timeout(TIMEOUT):
         while not any(event["type"] == until for event in found):
@@ -40,7 +47,7 @@ async def key_of(socket: ClientConnection) -> str:
 
 
 @aio
-async def test_the_state_comes_first_and_then_what_changes(paths: Paths) -> None:
+async def test_the_snapshot_comes_first_and_changes_follow(paths: Paths) -> None:
     async with broker(paths) as (at, _), console(paths) as place, place.browser() as client:
         async with place.socket(client) as socket, at.caller() as mine:
             first = await told(socket, "snapshot")
@@ -62,7 +69,7 @@ async def test_the_state_comes_first_and_then_what_changes(paths: Paths) -> None
 
 
 @aio
-async def test_a_session_is_followed_from_its_beginning_and_goes_on_behind_a_cursor(
+async def test_a_session_is_followed_from_its_beginning_or_after_a_cursor(
     paths: Paths,
 ) -> None:
     async with broker(paths) as (at, _), console(paths) as place, place.browser() as client:
@@ -86,7 +93,7 @@ async def test_a_session_is_followed_from_its_beginning_and_goes_on_behind_a_cur
                 await follow(socket, key, found[2]["cursor"])
                 rest = await events(socket, "TurnEnded")
                 assert [event.get("cursor") for event in rest] == [found[3]["cursor"], None]
-                # What happens from now on comes as well, behind its prompt.
+                # New events follow, after their prompt.
                 await submit(mine, session, "count 2", "j-2")
                 live = await events(socket, "TurnEnded")
                 assert [event["type"] for event in live] == [
@@ -97,7 +104,21 @@ async def test_a_session_is_followed_from_its_beginning_and_goes_on_behind_a_cur
 
 
 @aio
-async def test_a_browser_that_does_not_read_does_not_slow_the_agent(paths: Paths) -> None:
+async def test_events_name_the_request_that_they_are_for(paths: Paths) -> None:
+    with Store.open(store_path(paths.state), Redactor(())) as store:
+        store.create_session(one := session())
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            for feed in (1, 2):
+                command = {"type": "follow", "session": one.key, "feed": feed}
+                await socket.send(json.dumps(command))
+                assert (await told(socket, "events"))["feed"] == feed
+            await follow(socket, one.key)
+            assert "feed" not in await told(socket, "events")
+
+
+@aio
+async def test_a_browser_that_stops_reading_does_not_slow_down_the_agent(paths: Paths) -> None:
     async with broker(paths) as (at, _), console(paths) as place, place.browser() as client:
         async with at.caller() as mine:
             session = await mine.new(at.folder)
@@ -107,7 +128,7 @@ async def test_a_browser_that_does_not_read_does_not_slow_the_agent(paths: Paths
                 work = (await told(socket, "snapshot"))["work"]
                 await follow(socket, work[0]["session"] if work else await key_of(socket))
                 await events(socket, "TurnEnded")
-                # From here on nothing is read, and far more comes than any buffer takes.
+                # From here on nothing is read, and far more is sent than any buffer can hold.
                 socket.transport.pause_reading()
                 await submit(mine, session, "count 3000 8000", "j-2")
                 await mine.call("_dragoman/result", {"job": "j-2", "wait": True})
@@ -117,7 +138,7 @@ async def test_a_browser_that_does_not_read_does_not_slow_the_agent(paths: Paths
 
 
 @aio
-async def test_revoking_a_token_ends_its_connections_and_no_others(paths: Paths) -> None:
+async def test_revoking_a_token_closes_its_connections_and_no_others(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as one, place.browser() as two:
         async with place.socket(one) as gone, place.socket(two) as stays:
             await told(gone, "snapshot")
@@ -126,8 +147,24 @@ async def test_revoking_a_token_ends_its_connections_and_no_others(paths: Paths)
             async with asyncio.timeout(TIMEOUT):
                 await gone.wait_closed()
             assert gone.close_code == 1008
-            await follow(stays, "s-none")
-            assert "no session" in (await told(stays, "error"))["message"]
+            # A session that does not exist does not count as followed.
+            for number in range(MAX_FEEDS + 1):
+                await follow(stays, f"s-none-{number}")
+                assert "no session" in (await told(stays, "error"))["message"]
+
+
+@aio
+async def test_a_connection_ends_when_its_token_expires(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "TOKEN_TIMEOUT", 1.0)
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await told(socket, "snapshot")
+            async with asyncio.timeout(TIMEOUT):
+                await socket.wait_closed()
+            assert socket.close_code == 1008
+        assert (await client.get("/api/v1/me")).status_code == 401
 
 
 @aio
@@ -135,8 +172,42 @@ async def test_revoking_a_token_ends_its_connections_and_no_others(paths: Paths)
     "text",
     ["{", "[]", '{"type":"other","session":"s"}', '{"type":"follow","session":"s","after":"x"}'],
 )
-async def test_what_cannot_be_understood_is_answered_with_an_error(paths: Paths, text: str) -> None:
+async def test_an_invalid_message_is_answered_with_an_error(paths: Paths, text: str) -> None:
     async with console(paths) as place, place.browser() as client:
         async with place.socket(client) as socket:
             await socket.send(text)
             assert (await told(socket, "error"))["message"]
+
+
+@aio
+async def test_a_feed_that_fails_by_a_mistake_ends_the_connection_and_the_browser_comes_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: SessionFeed) -> None:
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(SessionFeed, "run", fail)
+    with Store.open(store_path(paths.state), Redactor(())) as store:
+        store.create_session(one := session())
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await follow(socket, one.key)
+            async with asyncio.timeout(TIMEOUT):
+                await socket.wait_closed()
+            assert socket.close_code == 1011
+
+
+@aio
+async def test_the_error_of_a_feed_is_sent_to_its_browser(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: SessionFeed) -> None:
+        raise UsageError("it cannot be read")
+
+    monkeypatch.setattr(SessionFeed, "run", fail)
+    with Store.open(store_path(paths.state), Redactor(())) as store:
+        store.create_session(one := session())
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await follow(socket, one.key)
+            assert (await told(socket, "error"))["message"] == "it cannot be read"

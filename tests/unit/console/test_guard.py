@@ -1,15 +1,19 @@
-"""Who is let in to the console, with which rights: over real connections."""
+"""Authorization of requests to the console, over real connections."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from dragoman.paths import Paths
 from tests.aio import aio
+from tests.docs.test_http_api_reference import served
 from tests.unit.console.place import console, short_paths, told
 
 DATA = ("/api/v1/me", "/api/v1/inbox", "/api/v1/work", "/api/v1/peers", "/api/v1/sessions/s-1")
@@ -31,7 +35,7 @@ def paths() -> Iterator[Paths]:
 
 
 @aio
-async def test_without_a_token_there_is_the_shell_and_no_data(
+async def test_without_a_token_only_the_static_page_is_served(
     paths: Paths, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with console(paths) as place, place.client() as client:
@@ -59,7 +63,7 @@ async def test_without_a_token_there_is_the_shell_and_no_data(
         {"sec-fetch-site": "cross-site"},
     ],
 )
-async def test_other_origins_and_names_are_refused_with_a_good_cookie(
+async def test_other_origins_and_hosts_are_refused_despite_a_valid_cookie(
     paths: Paths, headers: dict[str, str]
 ) -> None:
     async with console(paths) as place, place.browser() as client:
@@ -75,7 +79,7 @@ async def test_other_origins_and_names_are_refused_with_a_good_cookie(
 
 
 @aio
-async def test_what_changes_something_needs_an_origin(paths: Paths) -> None:
+async def test_requests_that_change_something_need_an_origin(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         del client.headers["origin"]
         assert (await client.get("/api/v1/me")).status_code == 200
@@ -85,7 +89,7 @@ async def test_what_changes_something_needs_an_origin(paths: Paths) -> None:
 
 @aio
 @pytest.mark.parametrize("server", [True, False])
-async def test_one_who_may_read_cannot_act(
+async def test_a_read_only_browser_cannot_act(
     paths: Paths, server: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with console(paths, read_only=server) as place:
@@ -95,18 +99,61 @@ async def test_one_who_may_read_cannot_act(
                 assert (await told(socket, "snapshot"))["rights"] == "read"
             for path in ACTS:
                 assert (await client.post(path, json={})).status_code == 403, path
-            # Leaving is not an act.
+            # Logging out is allowed.
             assert (await client.post("/api/v1/logout", json={})).status_code == 200
     assert "may only read" in caplog.text
 
 
 @aio
-async def test_a_cookie_of_another_console_counts_for_nothing(paths: Paths) -> None:
+async def test_a_cookie_of_another_console_is_refused(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         ((name, value),) = client.cookies.items()
         for cookie in (f"{name}=", f"{name}={value}x", "dragoman-other=" + value, ";;="):
             async with place.client(headers={**place.origin, "cookie": cookie}) as other:
                 assert (await other.get("/api/v1/me")).status_code == 401
+
+
+@aio
+async def test_malformed_cookies_of_other_programs_on_this_host_change_nothing(
+    paths: Paths,
+) -> None:
+    async with console(paths) as place, place.browser() as client:
+        ((name, value),) = client.cookies.items()
+        for other in ('a={"b": "c"}', "a b=c", "=", "\x80=1", f"{name}=wrong", "x" * 3000):
+            for cookie in (f"{other}; {name}={value}", f"{name}={value}; {other}"):
+                headers = {**place.origin, "cookie": cookie.encode("latin-1")}
+                async with place.client(headers=headers) as browser:
+                    assert (await browser.get("/api/v1/me")).status_code == 200, other
+
+
+@aio
+async def test_every_request_of_the_api_is_authorized(paths: Paths, tmp_path: Path) -> None:
+    requests = [each.split(" ") for each in sorted(served(tmp_path)) if "/events" not in each]
+    assert len(requests) > 30
+    async with console(paths) as place, place.browser("read") as reads, place.client() as none:
+
+        async def status(client: Any, method: str, path: str, **headers: str) -> int:
+            sent = {**place.origin, **headers}
+            answer = await client.request(method, path, json={}, headers=sent)
+            return int(answer.status_code)
+
+        for method, route in requests:
+            path = re.sub(r"{\w+}", "x", route)
+            if path != "/api/v1/login":
+                assert await status(none, method, path) == 401, path
+            assert await status(reads, method, path, origin="http://example.org") == 403, path
+            assert await status(reads, method, path, host="example.org") == 421, path
+            same_site = {"sec-fetch-site": "same-site"}
+            assert await status(reads, method, path, **same_site) == 403, path
+            if method == "POST" and path not in ("/api/v1/login", "/api/v1/logout"):
+                assert await status(reads, method, path) == 403, path
+                # A header does not change the method of a request.
+                override = {"x-http-method-override": "GET"}
+                assert await status(reads, method, path, **override) == 403, path
+        # Methods that no route has are not a way around.
+        for method in ("PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
+            answer = await reads.request(method, "/api/v1/work")
+            assert answer.status_code == 403, method
 
 
 @aio

@@ -1,19 +1,23 @@
-"""What the console knows of all work, from real brokers and a real store."""
+"""The live state of all work, from real brokers and a real store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from dragoman.console.live_state import LiveState, SeenJobs, summary_of
+from dragoman.broker import question_sockets
+from dragoman.console import live_state as module
+from dragoman.console.live_state import LiveState, SeenJobs
 from dragoman.console.questions import OpenForm, OpenPermission
-from dragoman.errors import RemoteError
+from dragoman.errors import RemoteError, StoreBusy
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.store import Redactor, Store
 from dragoman.store.store import store_path
 from tests.aio import aio
@@ -31,7 +35,7 @@ def paths() -> Iterator[Paths]:
 
 
 class Watched:
-    """A state, and the changes that it tells."""
+    """A live state and the changes that it reports."""
 
     def __init__(self, state: LiveState) -> None:
         self.state = state
@@ -87,6 +91,18 @@ async def test_a_question_of_a_broker_that_starts_later_is_shown_and_answered(
 
 
 @aio
+async def test_a_question_of_a_cancelled_turn_is_gone_and_cannot_be_answered(paths: Paths) -> None:
+    async with broker(paths) as (at, _), watching(paths) as seen, at.caller() as mine:
+        await submit(mine, await mine.new(at.folder), "ask edit")
+        await seen.until(lambda: seen.state.questions)
+        (question,) = seen.state.questions
+        assert (await mine.call("_dragoman/cancel", {"job": "j-1"}))["cancelled"]
+        await seen.until(lambda: not seen.state.questions)
+        assert {"type": "settled", "id": question.id, "by": "cancelled"} in seen.told
+        assert await seen.state.answer(question.id, question.digest, YES) is False
+
+
+@aio
 async def test_a_form_is_shown_with_its_fields(paths: Paths) -> None:
     async with broker(paths) as (at, _), watching(paths) as seen, at.caller() as mine:
         await submit(mine, await mine.new(at.folder), "elicit")
@@ -98,7 +114,7 @@ async def test_a_form_is_shown_with_its_fields(paths: Paths) -> None:
 
 
 @aio
-async def test_the_questions_of_a_broker_go_with_it(paths: Paths) -> None:
+async def test_the_questions_of_a_broker_disappear_with_it(paths: Paths) -> None:
     async with watching(paths) as seen:
         async with broker(paths) as (at, _), at.caller() as mine:
             await submit(mine, await mine.new(at.folder), "ask edit")
@@ -107,7 +123,29 @@ async def test_the_questions_of_a_broker_go_with_it(paths: Paths) -> None:
 
 
 @aio
-async def test_work_is_told_when_the_store_changes_and_only_what_is_new(paths: Paths) -> None:
+async def test_a_run_that_always_hangs_up_is_given_up(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READ_INTERVAL", 0.01)
+    reached = 0
+
+    def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal reached
+        reached += 1
+        writer.close()
+
+    address = question_sockets.new_address(paths)
+    forgotten = asyncio.Event()
+    monkeypatch.setattr(question_sockets, "forget_address", lambda *_: forgotten.set())
+    server = await asyncio.start_unix_server(hang_up, address)
+    async with server, watching(paths):
+        async with asyncio.timeout(TIMEOUT):
+            await forgotten.wait()
+    assert reached == module.MAX_REFUSED
+
+
+@aio
+async def test_only_changed_work_is_reported_when_the_store_changes(paths: Paths) -> None:
     async with watching(paths) as seen:
         with store_of(paths) as store:
             one, two = session(), session()
@@ -126,7 +164,91 @@ async def test_work_is_told_when_the_store_changes_and_only_what_is_new(paths: P
 
 
 @aio
-async def test_finished_work_is_new_until_it_is_seen_in_any_browser(paths: Paths) -> None:
+async def test_an_earlier_reading_of_the_store_does_not_replace_a_later_one(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_of(paths) as store:
+        store.create_session(one := session())
+    held, released = threading.Event(), threading.Event()
+    load = LiveState._load
+
+    def slow_once(state: LiveState) -> Any:
+        found = load(state)
+        if not held.is_set():
+            held.set()
+            released.wait(TIMEOUT)
+        return found
+
+    tasks = TaskOwner("test")
+    monkeypatch.setattr(LiveState, "_load", slow_once)
+    state = LiveState(paths, answers=False)
+    earlier = tasks.start(state.find_session("s-none"), "ask")
+    await asyncio.to_thread(held.wait, TIMEOUT)
+    with store_of(paths) as store:
+        store.create_job(job(one.key, state="ended", outcome="ok", ended_at=2.0))
+    later = tasks.start(state.find_session("s-none"), "ask")
+    # Time for it to overtake the one that is held.
+    await asyncio.to_thread(released.wait, 0.3)
+    released.set()
+    await earlier
+    await later
+    assert state.work[0]["state"] == "done"
+
+
+@aio
+async def test_a_change_that_could_not_be_read_is_read_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_INTERVAL", 0.01)
+    load = LiveState._load
+    failed: list[bool] = []
+
+    def fail_twice(state: LiveState) -> Any:
+        if len(failed) < 2:
+            failed.append(True)
+            raise StoreBusy("sessions.db", "it is locked")
+        return load(state)
+
+    async with watching(paths) as seen:
+        monkeypatch.setattr(LiveState, "_load", fail_twice)
+        with store_of(paths) as store:
+            store.create_session(session())
+        await seen.until(lambda: seen.state.work)
+        assert len(failed) == 2
+
+
+@aio
+async def test_a_session_that_is_too_old_for_the_list_is_found_with_all_its_jobs(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SESSIONS", 1)
+    monkeypatch.setattr(module, "MAX_JOBS", 1)
+    with store_of(paths) as store:
+        old, new = session(), session(updated_at=200.0)
+        for each in (old, new):
+            store.create_session(each)
+            for number in range(3):
+                store.create_job(job(each.key, state="ended", outcome="ok", ended_at=number + 2.0))
+    async with watching(paths) as seen:
+        assert [item["session"] for item in seen.state.work] == [new.key]
+        assert await seen.state.find_session(old.key) is not None
+        item = await seen.state.find_item(old.key)
+        assert item is not None and item["state"] == "done" and item["job"]["endedAt"] == 4.0
+        assert len(await seen.state.stored_jobs(old.key)) == 3
+        assert await seen.state.find_item("s-none") is None
+
+
+@aio
+async def test_a_title_without_end_is_not_sent_with_every_change(paths: Paths) -> None:
+    with store_of(paths) as store:
+        store.create_session(session(title="x" * 1_000_000, model="y" * 1_000_000))
+    async with watching(paths) as seen:
+        (item,) = seen.state.work
+        assert len(item["title"]) == len(item["model"]) == module.MAX_TITLE
+
+
+@aio
+async def test_finished_work_is_unseen_until_any_browser_marks_it(paths: Paths) -> None:
     with store_of(paths) as store:
         one = session()
         store.create_session(one)
@@ -153,28 +275,3 @@ async def test_delegated_work_is_shown_by_its_attempts_and_not_twice(paths: Path
     async with watching(paths) as seen:
         assert [each.id for each in seen.state.jobs_of(one.key)] == [attempt.id]
         assert {item["id"] for item in seen.state.work} == {one.key, begun.id}
-
-
-@pytest.mark.parametrize(
-    ("jobs", "waiting", "state"),
-    [
-        ([], False, "idle"),
-        ([{"state": "queued"}], False, "queued"),
-        ([{"state": "queued"}, {"state": "running"}], False, "working"),
-        ([{"state": "running"}], True, "waiting"),
-        ([{"state": "ended", "outcome": "ok", "ended_at": 2.0}], False, "done"),
-        ([{"state": "ended", "outcome": "crashed", "ended_at": 2.0}], False, "failed"),
-        ([{"state": "ended", "outcome": "cancelled", "ended_at": 2.0}], False, "idle"),
-    ],
-)
-def test_the_state_of_a_session_is_that_of_its_jobs(
-    jobs: list[dict[str, Any]], waiting: bool, state: str
-) -> None:
-    item = summary_of("s-1", [job("s-1", **each) for each in jobs], waiting=waiting)
-    assert item["state"] == state
-
-
-def test_what_a_session_has_cost_is_the_sum_of_its_turns() -> None:
-    usage = {"cost": {"amount": 0.25, "unit": "USD"}}
-    ended = [job("s", state="ended", outcome="ok", usage=usage) for _ in range(2)]
-    assert summary_of("s", ended, waiting=False)["cost"] == {"amount": 0.5, "unit": "USD"}

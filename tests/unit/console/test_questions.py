@@ -9,20 +9,15 @@ import pytest
 from msgspec import Raw
 
 from dragoman.broker.protocol import ShownQuestion
-from dragoman.broker.records import BrokerRecord
-from dragoman.console.questions import MAX_TEXT, OpenForm, OpenPermission, open_question
-from dragoman.transports.process.identity import own_identity
-
-BROKER = BrokerRecord(
-    name="codex-1",
-    address="/x",
-    peer="codex",
-    workspace="/work",
-    version="0",
-    broker=own_identity(),
-    owner="",
-    started_at=0.0,
+from dragoman.console.questions import (
+    MAX_DIFF_TEXT,
+    MAX_OPTIONS,
+    MAX_TEXT,
+    OpenForm,
+    OpenPermission,
+    open_question,
 )
+
 OPTIONS = [
     {"optionId": "a", "name": "Yes", "kind": "allow_once"},
     {"optionId": "b", "name": "Always", "kind": "allow_always"},
@@ -41,7 +36,7 @@ def shown(params: Any, method: str = "session/request_permission") -> Any:
         params=Raw(json.dumps(params).encode()),
         asked_at=5.0,
     )
-    return open_question(question, BROKER)
+    return open_question(question, peer="codex", workspace="/work")
 
 
 def permission(**call: Any) -> OpenPermission:
@@ -51,7 +46,7 @@ def permission(**call: Any) -> OpenPermission:
     return found
 
 
-def test_a_permission_says_what_would_be_done() -> None:
+def test_a_permission_describes_the_requested_action() -> None:
     diff = {"type": "diff", "path": "/work/a", "oldText": "1", "newText": "2"}
     text = {"type": "content", "content": {"type": "text", "text": "because"}}
     found = permission(
@@ -72,30 +67,67 @@ def test_a_permission_says_what_would_be_done() -> None:
 
 @pytest.mark.parametrize(
     ("given", "command"),
-    [({"command": "make test"}, "make test"), ({"command": ["make", "all"]}, "make all")],
+    [
+        ({"command": "make test"}, "make test"),
+        ({"command": ["make", "all"]}, "make all"),
+        ({"command": ["rm", "a b"]}, "rm 'a b'"),
+        ({"script": "ls", "command": ["rm", "a"]}, "ls\nrm a"),
+    ],
 )
-def test_a_command_is_shown_as_a_line(given: Any, command: str) -> None:
+def test_a_command_is_shown_as_one_line(given: Any, command: str) -> None:
     assert permission(kind="execute", rawInput=given).command == command
 
 
-def test_an_answer_for_longer_than_this_question_is_offered_only_in_place_of_another() -> None:
-    assert [option.id for option in permission().options] == ["a", "c"]
+def test_the_directory_and_the_notes_of_a_command_are_shown() -> None:
+    given = {"command": "make", "cwd": "/tmp", "env": {"PATH": "/tmp"}}
+    found = permission(kind="execute", rawInput=given)
+    assert found.cwd == "/tmp" and found.input == given
+    assert found.notes == ["The command has its own environment or input."]
+    hidden = permission(kind="execute", rawInput={"code": "import os"})
+    assert hidden.notes == ["It runs a command that the agent does not show."]
+    assert not hidden.input_is_shown
+    unnamed = permission(kind="execute", title="make")
+    assert unnamed.notes == ["The agent names no command; its title may be one."]
 
 
-def test_a_text_without_end_is_cut() -> None:
+def test_input_that_the_other_fields_do_not_show_is_marked() -> None:
+    assert permission(rawInput={"command": "make"}).input_is_shown
+    assert not permission(rawInput={"command": "make", "sudo": "yes"}).input_is_shown
+    diff = {"type": "diff", "path": "/work/a", "newText": "2"}
+    assert permission(content=[diff], rawInput={"content": "2"}).input_is_shown
+    assert not permission(content=[diff], rawInput={"content": "3"}).input_is_shown
+
+
+def test_no_number_of_changes_paths_and_options_makes_a_question_too_large() -> None:
+    diff = {"type": "diff", "path": "/work/a", "newText": "x" * 300_000}
+    found = permission(content=[diff] * 50, locations=[{"path": "p" * 9_999}])
+    assert len(found.diffs) + found.more_diffs == 50 and found.more_diffs > 0
+    assert sum(len(each.new_text) for each in found.diffs) <= MAX_DIFF_TEXT
+    assert len(found.paths[0]) < 5_000
+    options = [{"optionId": "o" * 2_000, "name": "Long", "kind": "allow_once"}, *OPTIONS * 100]
+    many = shown({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": options})
+    assert isinstance(many, OpenPermission)
+    assert len(many.options) == MAX_OPTIONS and many.options[0].id == "a"
+
+
+def test_all_options_are_offered() -> None:
+    assert [option.id for option in permission().options] == ["a", "b", "c"]
+
+
+def test_very_long_texts_are_cut() -> None:
     found = permission(title="x" * 1_000_000, rawInput={"command": "y" * 1_000_000})
     assert len(found.title) < 3_000
     assert found.command is not None and len(found.command) < MAX_TEXT + 100
     assert found.input == "1000014 bytes"
 
 
-def test_a_form_has_a_message_and_a_schema_or_a_page() -> None:
+def test_a_form_has_a_message_and_a_schema_or_a_url() -> None:
     form = shown({"mode": "form", "message": "Name?", "requestedSchema": {}}, "elicitation/create")
     assert isinstance(form, OpenForm) and form.message == "Name?" and form.url is None
     page = shown({"mode": "url", "message": "Log in", "url": "https://x"}, "elicitation/create")
     assert isinstance(page, OpenForm) and page.url == "https://x"
 
 
-def test_what_cannot_be_read_is_not_shown() -> None:
+def test_an_undecodable_question_is_not_shown() -> None:
     assert shown({"sessionId": "s"}) is None
     assert shown([], "elicitation/create") is None

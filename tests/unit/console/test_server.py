@@ -1,4 +1,4 @@
-"""Where the console listens, and how it ends."""
+"""The addresses that the console listens on, and its shutdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dragoman.console.server import ConsoleOptions, parse_address, require_safe
+from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
 from dragoman.errors import AddressInUse, UsageError
 from dragoman.paths import Paths
-from dragoman.transports.http_server import TlsFiles
+from dragoman.transports.tls import TlsFiles
 from tests.aio import aio
 from tests.certificates import make_certificate
 from tests.unit.console.place import console, short_paths, told
@@ -34,19 +34,19 @@ def paths() -> Iterator[Paths]:
     ],
 )
 def test_an_address_has_a_host_and_a_port(text: str, found: tuple[str, int]) -> None:
-    assert parse_address(text) == found
+    assert parse_listen(text) == found
 
 
 @pytest.mark.parametrize(
     "text", ["", "8730", "127.0.0.1", "127.0.0.1:x", "a.b:1", "127.0.0.1:99999"]
 )
-def test_what_is_not_an_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--listen"):
-        parse_address(text)
+        parse_listen(text)
 
 
-def test_other_machines_need_tls(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs TLS"):
+def test_an_address_that_other_machines_can_reach_requires_tls(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="requires TLS"):
         require_safe(ConsoleOptions(host="0.0.0.0"))
     require_safe(ConsoleOptions(host="::1"))
     tls = TlsFiles(certificate=tmp_path / "a", key=tmp_path / "b")
@@ -68,7 +68,7 @@ async def test_with_tls_the_cookie_is_for_tls_only(paths: Paths, tmp_path: Path)
 
 
 @aio
-async def test_another_name_is_let_in_if_it_is_given(paths: Paths) -> None:
+async def test_an_additional_host_name_is_accepted(paths: Paths) -> None:
     async with console(paths, names=("phone.example",)) as place:
         headers = {"host": "phone.example", "origin": "https://phone.example"}
         async with place.client(headers=headers) as client:
@@ -77,7 +77,7 @@ async def test_another_name_is_let_in_if_it_is_given(paths: Paths) -> None:
 
 
 @aio
-async def test_a_login_outlives_the_server(paths: Paths) -> None:
+async def test_a_login_survives_a_restart_of_the_server(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         cookies = dict(client.cookies)
     async with console(paths) as place, place.client(cookies=cookies) as client:
@@ -85,7 +85,7 @@ async def test_a_login_outlives_the_server(paths: Paths) -> None:
 
 
 @aio
-async def test_it_ends_with_browsers_connected(paths: Paths) -> None:
+async def test_the_console_ends_while_browsers_are_connected(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         socket = await place.socket(client)
         await told(socket, "snapshot")
@@ -94,7 +94,7 @@ async def test_it_ends_with_browsers_connected(paths: Paths) -> None:
 
 
 @aio
-async def test_a_port_that_is_taken_is_named(paths: Paths) -> None:
+async def test_a_port_in_use_is_named_in_the_error(paths: Paths) -> None:
     async with console(paths) as place:
         with short_paths() as others, pytest.raises(AddressInUse, match=str(place.port)):
             async with console(others, port=place.port):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -11,13 +13,14 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
+from dragoman.delegation import attempt
 from dragoman.delegation.attempt import ask_local, prefixed, runtime_role
 from dragoman.delegation.local_model import LocalModel
 from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import UsageError
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
-from dragoman.runs.run_values import RunResult
+from dragoman.runs.run_values import Deadline, RunResult
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
@@ -59,7 +62,7 @@ async def test_a_copy_that_cannot_be_made_is_an_attempt_that_never_ran(tmp_path:
     bench.settings("alpha")
     done = await bench.delegate(isolate=True, fallback="none")
     assert done.outcome.value == "failed" and not done.final.may_have_run
-    assert "takes a git repository" in str(done.final.failure)
+    assert "needs a git repository" in str(done.final.failure)
     assert bench.told("alpha", "starts") == []
 
 
@@ -77,7 +80,7 @@ async def test_a_check_is_run_only_for_work_that_ended_well(tmp_path: Path) -> N
 
 
 @aio
-async def test_what_nobody_could_look_at_is_told_and_nobody_else_is_asked(
+async def test_what_nobody_could_look_at_is_told_and_no_other_peer_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_in(tmp_path)
@@ -99,6 +102,68 @@ async def test_what_nobody_could_look_at_is_told_and_nobody_else_is_asked(
     assert bench.told("beta", "starts") == []
 
 
+class SlowTurn:
+    """A clock that shows a minute more after the turn, as if it had taken that long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        turn = attempt.Attempt._try
+
+        async def slow(self_: Any, way: LaunchSpec, workspace: Path) -> float:
+            ended_at = await turn(self_, way, workspace)
+            self.now += 60.0
+            return ended_at
+
+        monkeypatch.setattr(attempt.Attempt, "_try", slow)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("hangs_at", [0, 1])
+@aio
+async def test_a_workspace_that_takes_long_to_read_does_not_extend_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs_at: int
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    take, looks = Snapshot.take, count()
+
+    async def hangs(workspace: Path) -> Snapshot:
+        if next(looks) == hangs_at:
+            await asyncio.Event().wait()
+        return await take(workspace)
+
+    monkeypatch.setattr(Snapshot, "take", hangs)
+    monkeypatch.setattr(attempt, "LATE_LOOK_TIMEOUT", 0.0)
+    clock = SlowTurn(monkeypatch)
+    clock.now = 0.0 if hangs_at else 60.0
+    done = await bench.delegate(deadline=Deadline(60.0, 60.0, clock, option="--timeout"))
+    assert len(done.attempts) == 1
+    if hangs_at == 0:
+        assert done.outcome is Outcome.TIMED_OUT and bench.told("alpha", "starts") == []
+        told = f"timed out after 60 s (--timeout) while reading {bench.work}"
+        assert done.final.failure is not None and done.final.failure.message == told
+        assert done.stopped == "the time limit of 60 s (--timeout) was reached"
+    else:
+        assert done.outcome is Outcome.OK and done.final.changed is None
+        assert bench.heard.notices == ["what it changed is unknown: no time was left to check"]
+
+
+@aio
+async def test_a_check_ends_with_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    deadline = Deadline(60.0, 60.0, SlowTurn(monkeypatch))
+    done = await bench.delegate(check="exec sleep 100", deadline=deadline)
+    assert done.final.check is not None and done.final.check.timed_out
+    assert done.stopped == "the time limit of 60 s was reached"
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return bench_in(tmp_path)
@@ -114,7 +179,7 @@ async def test_a_model_that_the_peer_does_not_have_is_never_prompted(bench: Benc
 
 
 @aio
-async def test_a_tier_that_cannot_be_had_is_told_and_the_work_done(bench: Bench) -> None:
+async def test_a_tier_that_cannot_be_had_is_reported_and_the_work_done(bench: Bench) -> None:
     bench.peer("alpha", "ok", more='[tiers]\nfast = "quick"\n')
     bench.settings("alpha")
     done = await bench.delegate(tier="fast")

@@ -22,7 +22,7 @@ from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import BudgetExceeded, NotInstalled, ProcessExited
 from dragoman.events.parts import Failure, FileChange, Usage
 from dragoman.events.words import FileOp, Outcome
-from dragoman.store.values import Charge, Provenance
+from dragoman.store.values import FREE, Charge, Provenance
 
 TIMES = {"started_at": 100.0, "ended_at": 103.5}
 NEW = FileChange("new.py", FileOp.ADD)
@@ -96,6 +96,22 @@ def test_another_may_try_only_after_an_attempt_that_provably_left_nothing(
     assert report(outcome=Outcome.CRASHED, **values).obstacle() == obstacle
 
 
+@pytest.mark.parametrize(
+    ("values", "obstacle"),
+    [
+        ({}, ""),
+        ({"outcome": Outcome.TIMED_OUT}, "the turn ended as timed out"),
+        ({"check": CheckResult(command="make", ok=False)}, "the check failed: make"),
+        ({"outside": ("/etc/x",)}, "it wrote outside the workspace: /etc/x"),
+    ],
+)
+def test_a_patch_is_applied_only_after_good_work_inside_the_workspace(
+    values: dict[str, Any], obstacle: str
+) -> None:
+    told = {"outcome": Outcome.OK, "isolated": True, **values}
+    assert report(**told).patch_obstacle() == obstacle
+
+
 def test_a_failed_check_makes_good_words_bad() -> None:
     failed = CheckResult(command="pytest -q", ok=False, exit_code=1, tail="a\nb\nc\n1 failed\n")
     told = report(check=failed)
@@ -144,6 +160,7 @@ def test_an_unknown_cost_is_called_unknown_and_never_nothing() -> None:
     assert report().lines() == ["scribe: ok after 3.5 s, cost unknown"]
     free = Charge(amount=0.0, currency="USD", provenance=Provenance.REPORTED)
     assert report(cost=free).lines() == ["scribe: ok after 3.5 s, 0 USD"]
+    assert report(cost=FREE).lines() == ["scribe: ok after 3.5 s, 0 USD"]
     tiny = Charge(amount=8e-05, currency="USD", provenance=Provenance.REPORTED)
     assert report(cost=tiny).lines() == ["scribe: ok after 3.5 s, 0.00008 USD"]
 

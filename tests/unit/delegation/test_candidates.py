@@ -9,7 +9,13 @@ import pytest
 from msgspec import structs
 
 from dragoman.config.schema import Fallback
-from dragoman.delegation.candidates import allowed, decide_for, nobody, reason_for_first
+from dragoman.delegation.candidates import (
+    allowed,
+    decide_for,
+    nobody,
+    only_last_resort,
+    reason_for_first,
+)
 from dragoman.delegation.collect_facts import LOCAL
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, PassedOver, Reason
@@ -62,7 +68,7 @@ def test_nobody_says_why_for_everybody_who_could_have_done_it() -> None:
 
 def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others() -> None:
     passed = (
-        PassedOver(peer="a", reason=Reason.NOT_WISHED, detail="b was asked for"),
+        PassedOver(peer="a", reason=Reason.NOT_WISHED, detail="b was requested"),
         PassedOver(peer="b", reason=Reason.PARKED, detail="parked"),
     )
     decision = structs.replace(DECISION, candidates=(candidate("scout"),), passed_over=passed)
@@ -71,7 +77,7 @@ def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others(
     assert reason_for_first(decision, decision.candidates[0], None) == "x"
     assert nobody(structs.replace(decision, candidates=())).reasons == {"b": "parked"}
     strangers = structs.replace(decision, candidates=(), passed_over=passed[:1])
-    assert nobody(strangers).reasons == {"a": "b was asked for"}
+    assert nobody(strangers).reasons == {"a": "b was requested"}
 
 
 def test_a_decision_is_the_same_for_the_same_chance_and_writes_nothing(tmp_path: Path) -> None:
@@ -82,3 +88,23 @@ def test_a_decision_is_the_same_for_the_same_chance_and_writes_nothing(tmp_path:
     everybody = [one.peer for one in first.candidates]
     everybody += [one.peer for one in first.passed_over]
     assert sorted(everybody) == sorted(place.catalogue.names)
+
+
+def test_a_last_resort_is_announced_with_what_would_bring_a_real_peer() -> None:
+    def passed(peer: str, reason: Reason, detail: str = "x") -> PassedOver:
+        return PassedOver(peer=peer, reason=reason, detail=detail)
+
+    only = structs.replace(DECISION, role="review", candidates=QUEUE.candidates[-1:])
+    assert only_last_resort(QUEUE) == ""
+    missing = passed("gamma", Reason.NOT_INSTALLED)
+    nothing = structs.replace(only, passed_over=(missing,))
+    assert "no agent with a model that can do review is installed" in only_last_resort(nothing)
+    idle = [passed(name, Reason.NOT_ENABLED) for name in ("alpha", "beta")]
+    told = only_last_resort(structs.replace(only, passed_over=(*idle, missing)))
+    assert "no peer is enabled for review: `dragoman init`" in told and "(alpha, beta)" in told
+    parked = passed("alpha", Reason.PARKED, "it requires a login")
+    told = only_last_resort(structs.replace(only, passed_over=(parked, missing)))
+    assert told == (
+        "no enabled peer can do review now: alpha: it requires a login; "
+        "`dragoman explain review` shows all"
+    )

@@ -96,10 +96,10 @@ def test_health_and_spending_come_from_the_ledger(tmp_path: Path) -> None:
     assert of(inputs, "gemini").parked_why is None
     assert of(inputs, "kimi").breaker == "open" and of(inputs, "qwen").breaker == "closed"
     over = {peer.name: peer.over_budget for peer in inputs.peers if peer.over_budget}
-    assert over == {"codex": "1.5 of 1 dollars a day for codex are used up"}
+    assert over == {"codex": "1.5 of 1 dollars a day for codex are used"}
 
 
-def test_limits_without_a_ledger_are_no_freedom(tmp_path: Path) -> None:
+def test_limits_without_a_ledger_are_not_freedom(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="limits are set"):
         gathered(configured(tmp_path, "[limits]\nday_turns = 1\n"))
     with pytest.raises(StoreError, match="limits are set"):

@@ -1,4 +1,4 @@
-"""The course of a delegation before anybody is asked. The rest is tested with real processes: in
+"""A delegation before any peer is prompted. The rest is tested with real processes, in
 tests/integration/test_delegating.py and tests/faults/test_delegation_once.py."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.delegation.execution import DelegationListener, delegate, delegate_request
+from dragoman.delegation.execution import delegate, delegate_request
+from dragoman.delegation.listener import DelegationListener
 from dragoman.delegation.request import DelegationRequest
 from dragoman.errors import NoPeer, UnknownPeer, UsageError
 from tests.aio import aio
@@ -18,7 +19,7 @@ from tests.unit.runs.contexts import place_in
 
 
 @aio
-async def test_a_peer_that_does_not_exist_is_an_error_before_anything(tmp_path: Path) -> None:
+async def test_an_unknown_peer_is_an_error_before_anything_starts(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     heard = DelegationListener()
     with pytest.raises(UnknownPeer):
@@ -32,7 +33,7 @@ async def test_a_peer_that_does_not_exist_is_an_error_before_anything(tmp_path: 
         await delegate_request(wish, place=place)
 
 
-def test_help_of_delegate_describes_every_option_with_its_default() -> None:
+def test_the_docstring_of_delegate_describes_every_option_with_its_default() -> None:
     shown = inspect.getdoc(delegate)
     assert shown is not None
     told = re.findall(r"^(\w+) \(default (.+?)\): \S", shown, re.MULTILINE)
@@ -47,22 +48,22 @@ def test_help_of_delegate_describes_every_option_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"role": None}, "role is text, not NoneType"),
-        ({"prompt": b"x"}, "prompt is text, not bytes"),
+        ({"role": None}, "role must be a string, not NoneType"),
+        ({"prompt": b"x"}, "prompt must be a string, not bytes"),
         ({"prompt": " "}, "the prompt is empty"),
         ({"permit": "approve-all"}, "permit= takes a function"),
         ({"on_event": "me"}, "on_event= takes a function"),
-        ({"fallback": "some"}, "no fallback 'some': use all, peers, none"),
+        ({"fallback": "some"}, "unknown fallback 'some': use all, peers, none"),
         ({"tier": "huge"}, "no tier 'huge'"),
-        ({"timeout": 0}, "timeout= takes seconds"),
-        ({"timeout": "5"}, "timeout= takes seconds"),
+        ({"timeout": 0}, "timeout= must be a number of seconds"),
+        ({"timeout": "5"}, "timeout= must be a number of seconds"),
         ({"workspace": b"/"}, "workspace= takes the path"),
         ({"apply": True}, "only a patch from a worktree can be applied"),
     ],
     ids=str,
 )
 @aio
-async def test_a_mistake_in_a_call_is_named_before_anything(
+async def test_an_invalid_argument_is_an_error_before_anything_starts(
     given: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=told):

@@ -187,7 +187,7 @@ def failed(times: int, at: float = NOW) -> Health:
     return health
 
 
-def test_it_opens_after_some_failures_in_a_row() -> None:
+def test_the_breaker_opens_after_some_failures_in_a_row() -> None:
     assert BREAKER.state(failed(1), NOW) == "closed"
     assert BREAKER.state(failed(2), NOW) == "open"
     between = BREAKER.ended(BREAKER.ended(failed(1), WELL, NOW), FAULT, NOW)

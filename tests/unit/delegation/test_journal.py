@@ -13,13 +13,14 @@ from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.health import Reading, Sign
 from dragoman.delegation.journal import Journal, give_verdict
 from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.errors import UnknownJob
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.runs.context import RunContext
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.open import open_store
-from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.records import REPORT, JobRecord, SessionRecord
 from tests.unit.delegation.test_result import DECISION
 from tests.unit.runs.contexts import place_in
 
@@ -48,7 +49,7 @@ def test_every_step_has_its_line_and_its_row(tmp_path: Path) -> None:
     with books_of(place) as books:
         books.decided("j-1", "d-1", DECISION)
         begun = books.began(DECISION, ATTEMPT, lambda health: health)
-        reading = Reading(sign=Sign.LOGIN, why="it wants a login", park_until=100.0)
+        reading = Reading(sign=Sign.LOGIN, why="it requires a login", park_until=100.0)
         after = end(books, begun, reading=reading)
         books.fell_back(after, "beta", "alpha crashed")
         assert books.ledger is not None
@@ -59,7 +60,7 @@ def test_every_step_has_its_line_and_its_row(tmp_path: Path) -> None:
         ("delegation_decided", "d-1", "alpha is the only one"),
         ("peer_call_started", "d-1", None),
         ("peer_call_failed", "d-1", "x"),
-        ("peer_parked", "d-1", "it wants a login; parked until 1970-01-01T00:01:40+00:00"),
+        ("peer_parked", "d-1", "it requires a login; parked until 1970-01-01T00:01:40+00:00"),
         ("peer_call_fell_back", "d-1", "to beta: alpha crashed"),
     ]
 
@@ -116,6 +117,13 @@ def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
                 started_at=1.0,
                 ended_at=2.0,
             )
+            books.keep_report("j-1-1", report)
+            assert store.notes("s-1") == []
+            check = CheckResult(command="make", ok=False, exit_code=2)
+            books.keep_report("j-1-1", structs.replace(report, check=check))
+            (note,) = store.notes("s-1")
+            assert (note.kind, note.at_event, note.data["check"]["exit_code"]) == (REPORT, 4, 2)
+            books.keep_report("j-1-9", structs.replace(report, check=check))
             books.job_ended("j-1", report, "failed", "half")
             job = store.job("j-1")
     assert job is not None and job.failure is not None
@@ -123,7 +131,7 @@ def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
     assert (job.peer, job.outcome, job.failure["message"]) == ("beta", "failed", "no")
 
 
-def test_a_disk_that_fails_is_told_once_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_disk_that_fails_is_reported_once_and_stops_nobody(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     place.paths.state.parent.mkdir(parents=True, exist_ok=True)
     place.paths.state.write_text("no folder")

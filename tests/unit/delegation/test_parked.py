@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from dragoman.delegation.parked import unpark
+from dragoman.delegation.parked import parked_peers, unpark
 from dragoman.paths import Paths, find_paths
 from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.store.values import Health, Park
+from tests.unit.runs.contexts import place_in
 
 
 @pytest.fixture
@@ -31,3 +33,20 @@ def test_a_user_ends_it_everywhere(paths: Paths) -> None:
     assert unpark(["a", "b"], paths) == []
     with Ledger.open(ledger_path(paths.state)) as ledger:
         assert ledger.health("a").logins == {}
+
+
+def test_a_peer_that_failed_three_times_in_a_row_is_listed_until_its_next_trial(
+    tmp_path: Path,
+) -> None:
+    place = place_in(tmp_path)
+    failed = Health(peer="a", failures=3, opened_at=100.0, last_error="no\nanswer")
+    place.paths.state.mkdir(parents=True, exist_ok=True)
+    with Ledger.open(ledger_path(place.paths.state)) as ledger:
+        ledger.change_health("a", lambda _: failed)
+        ledger.change_health("b", lambda _: Health(peer="b", failures=2))
+    (found,) = parked_peers(place, now=101.0).items()
+    assert found == ("a", Park(160.0, "it failed 3 times in a row: no answer"))
+    assert parked_peers(place, now=161.0) == {}
+    with Ledger.open(ledger_path(place.paths.state)) as ledger:
+        ledger.change_health("a", lambda health: structs.replace(health, trial_at=161.0))
+    assert parked_peers(place, now=162.0)["a"].until == 761.0

@@ -47,7 +47,7 @@ def test_the_card_says_what_was_measured_and_of_which_version(tmp_path: Path) ->
     assert row().card_state == "failed"
 
 
-def test_a_card_of_another_version_is_told_apart(tmp_path: Path) -> None:
+def test_a_card_of_another_version_is_distinguished(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     CardStore(place.paths.data / "cards").save(card_of("scout", version="0.0.1"))
     row = row_of("scout", place)
@@ -80,7 +80,7 @@ def test_a_generalist_is_flagged(tmp_path: Path) -> None:
     assert "generalist" in row_of("jack", place.again()).notes
 
 
-def test_credentials_are_told_by_name_only(tmp_path: Path) -> None:
+def test_credentials_are_reported_by_name_only(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"GEMINI_API_KEY": "hidden"})
     assert credentials_set(place.catalogue.get("gemini"), place) == ("GEMINI_API_KEY",)
 

@@ -73,13 +73,15 @@ def test_a_ceiling_that_no_dragoman_wrote_is_an_error(text: str, tmp_path: Path)
 
 def test_who_is_alone_may_read_and_nothing_else() -> None:
     settings = Settings(permissions="ask", peer={"beta": PeerSettings(permissions="deny-all")})
-    alone = policy_for(settings, "alpha", wished=None, attended=False)
+    alone = policy_for(settings, "alpha", wished=None, attended=False, ceilings=())
     assert (alone.preset, judge(alone, EDIT).action) == ("approve-reads", "deny")
-    assert policy_for(settings, "alpha", wished=None, attended=True).preset == "ask"
-    assert policy_for(settings, "beta", wished=None, attended=True).preset == "deny-all"
-    assert policy_for(settings, "beta", wished="approve-all", attended=False).preset == (
-        "approve-all"
+    assert policy_for(settings, "alpha", wished=None, attended=True, ceilings=()).preset == "ask"
+    assert (
+        policy_for(settings, "beta", wished=None, attended=True, ceilings=()).preset == "deny-all"
     )
+    assert policy_for(
+        settings, "beta", wished="approve-all", attended=False, ceilings=()
+    ).preset == ("approve-all")
 
 
 def test_a_wish_never_goes_beyond_the_ceilings() -> None:

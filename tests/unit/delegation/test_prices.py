@@ -135,6 +135,8 @@ def test_a_prompt_that_is_longer_than_the_price_is_for_makes_it_an_estimate() ->
         (None, Usage(input_tokens=5, output_tokens=5)),
     ],
 )
-def test_unknown_stays_unknown(model: str | None, usage: Usage | None) -> None:
+def test_the_price_of_an_unknown_model_or_usage_is_unknown(
+    model: str | None, usage: Usage | None
+) -> None:
     assert price(model, usage, OWN) is UNKNOWN
     assert UNKNOWN.amount is None and UNKNOWN.provenance is Provenance.UNKNOWN

@@ -36,7 +36,7 @@ def over(*attempts: AttemptReport, **fields: Any) -> Delegation:
     return Delegation(job="j-1", decision_id="d-1", decision=DECISION, attempts=attempts, **fields)
 
 
-def test_the_last_attempt_is_the_result_and_all_are_told() -> None:
+def test_the_last_attempt_is_the_result_and_all_are_reported() -> None:
     failure = Failure("it went wrong")
     done = over(
         report("alpha", Outcome.FAILED, failure=failure, cost=COST),

@@ -24,10 +24,10 @@ def reported(scope: str = "turn", **usage: Any) -> Event:
 @pytest.mark.parametrize(
     ("name", "limit", "spent", "told"),
     [
-        ("day_cost", 1.5, Spent(cost=1.5), "1.5 of 1.5 dollars a day for alpha are used up"),
-        ("day_tokens", 10, Spent(tokens=11), "11 of 10 tokens a day for alpha are used up"),
-        ("day_seconds", 5.0, Spent(seconds=7.5), "7.5 of 5 seconds a day for alpha are used up"),
-        ("day_turns", 0, Spent(), "0 of 0 turns a day for alpha are used up"),
+        ("day_cost", 1.5, Spent(cost=1.5), "1.5 of 1.5 dollars a day for alpha are used"),
+        ("day_tokens", 10, Spent(tokens=11), "11 of 10 tokens a day for alpha are used"),
+        ("day_seconds", 5.0, Spent(seconds=7.5), "7.5 of 5 seconds a day for alpha are used"),
+        ("day_turns", 0, Spent(), "0 of 0 turns a day for alpha are used"),
     ],
 )
 def test_a_limit_of_a_day_is_reached_when_it_is_used_up(
@@ -77,7 +77,7 @@ def test_a_turn_crosses_a_limit_by_what_its_peer_tells(event: Event, told: str |
     assert TurnLimits([DelegationLimits()]).crossed(event) is None
 
 
-def test_calls_that_are_told_one_by_one_add_up_to_a_turn() -> None:
+def test_calls_that_are_reported_one_by_one_add_up_to_a_turn() -> None:
     limits = TurnLimits([DelegationLimits(turn_tokens=100)])
     call = reported("call", total_tokens=60)
     assert limits.crossed(call) is None

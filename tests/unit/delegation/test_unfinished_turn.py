@@ -24,10 +24,14 @@ def session(id: str, *, quarantined: bool = False, running: str | None = None) -
     return {"sessionId": id, "quarantined": quarantined, "running": running, "queued": 0}
 
 
-def behind_broker(*sessions: dict[str, Any], callers: int = 0, dead: bool = False) -> Any:
+def behind_broker(
+    *sessions: dict[str, Any], callers: int = 0, dead: bool = False, other: bool = False
+) -> Any:
     async def call(method: str, params: dict[str, Any]) -> bytes:
         if dead:
             raise ConnectionEnded
+        if other:
+            return b'{"sessions": {}}'
         return msgspec.json.encode({"callers": callers, "sessions": sessions})
 
     connection = SimpleNamespace(call=call)
@@ -112,4 +116,13 @@ async def test_a_peer_that_others_use_is_left_and_may_still_be_working(stopped: 
     ):
         assert "may still be working" in str(await unrest(peer, "s", PATHS))
     assert "it is unknown" in str(await unrest(behind_broker(dead=True), "s", PATHS))
+    assert stopped == []
+
+
+@aio
+async def test_a_status_that_cannot_be_read_says_nothing_about_the_turn(
+    stopped: list[str],
+) -> None:
+    told = await unrest(behind_broker(other=True), "s-1", PATHS)
+    assert told is not None and "it is unknown whether it stopped: invalid response" in told
     assert stopped == []

@@ -87,7 +87,7 @@ def test_an_undecoded_answer_is_judged_like_a_decoded_one() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'"\xff"', b"[" * 100_000])
-def test_text_that_is_no_json_is_no_dialect(text: bytes) -> None:
+def test_text_that_is_not_json_is_not_a_dialect(text: bytes) -> None:
     assert discovery.of_text(text) is None
 
 
@@ -254,7 +254,7 @@ def test_a_word_that_means_no_dialect_is_answered_with_the_nearest(word: str, wo
     assert words in str(caught.value)
 
 
-def test_a_word_that_is_no_name_at_all_is_refused_in_few_words() -> None:
+def test_a_word_that_is_not_a_name_at_all_is_refused_in_few_words() -> None:
     with pytest.raises(UsageError, match="must be text, not 7"):
         discovery.dialect_named(7)  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:

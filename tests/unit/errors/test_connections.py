@@ -50,7 +50,7 @@ def test_a_line_over_the_limit_is_not_worth_another_try_though_a_lost_connection
 
 def test_a_dead_process_tells_how_it_died_and_what_it_last_said() -> None:
     died = ProcessExited(exit_code=3, stderr_tail="starting\nno key\n")
-    assert str(died) == "the process exited with code 3; it last said: starting\nno key"
+    assert str(died) == "the process exited with code 3; last output: starting\nno key"
     assert (died.exit_code, died.signal, died.stderr_tail) == (3, None, "starting\nno key\n")
     assert str(ProcessExited(exit_code=None, signal=9)) == "the process was killed by signal 9"
     assert str(ProcessExited(exit_code=None)) == "the process exited"
@@ -114,7 +114,7 @@ def test_an_agents_own_words_are_bounded_however_deep_and_long_they_are() -> Non
     assert own_words('{"a":' * 10_000) != ""
 
 
-def test_a_message_that_is_json_is_told_in_the_words_inside() -> None:
+def test_a_message_that_is_json_is_reported_in_the_words_inside() -> None:
     error = RemoteError(401, '{"error":{"code":401,"message":"bad key","status":"X"}}')
     assert str(error) == "bad key (401)"
     assert error.message.startswith("{")

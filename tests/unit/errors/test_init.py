@@ -29,7 +29,9 @@ from dragoman.errors import (
     FileFailed,
     FileMissing,
     FilterFailed,
+    FleetError,
     HandshakeFailed,
+    HostUnavailable,
     InputTimeout,
     InvalidAnswer,
     IsolationFailed,
@@ -40,6 +42,7 @@ from dragoman.errors import (
     NotPermitted,
     NotText,
     Overflow,
+    PatchChanged,
     PathRefused,
     PeerUnresponsive,
     PolicyNotEnforced,
@@ -81,6 +84,7 @@ SAMPLES: list[DragomanError] = [
     ProgramNotFound("nonesuch", "PATH is empty"),
     ConnectionClosed(),
     ConnectionEnded(),
+    HostUnavailable("box", "nothing answers", remedy="start it", passing=True),
     ProcessExited(exit_code=3, stderr_tail="no key\n"),
     ProcessExited(exit_code=None, signal=9),
     ProcessExited(exit_code=None),
@@ -95,11 +99,12 @@ SAMPLES: list[DragomanError] = [
     BudgetExceeded("silence", 30),
     AuthRequired(methods=["login"], hint="run: agent login"),
     ConnectError("nobody listens", status=503),
+    HostUnavailable("box", "its disk is full", remedy="free some space", passing=False),
     NotPermitted("rm x", "a rule denies it"),
     PathRefused("/etc/passwd", "it is outside"),
     FileMissing("/here/x"),
     NotText("/here/x", "byte 3"),
-    TooLarge("/here/x", 10, "it has 20 bytes"),
+    TooLarge("/here/x", 10, "it is 20 bytes long"),
     FileFailed("/here/x", "the disk is full", 28),
     TerminalUnknown("t1"),
     TooManyTerminals(4),
@@ -113,10 +118,12 @@ SAMPLES: list[DragomanError] = [
     PolicyNotEnforced("kilo", "its descriptor says so"),
     Unsupported("codex has no model x", setting="model"),
     RoleNotClaimed("codex", "plan", ["execute"]),
+    PatchChanged("the patch has changed"),
     NoPeer("plan", {"codex": "it is not enabled"}),
     WrongLaunch("qwen acp", "it takes it for a prompt", "`qwen --acp`"),
     ConfigInvalid("dragoman.toml", "there is no such key", key="enabled_peer"),
     NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
+    FleetError("no answer", remedy="look at the server", may_have_run=True),
     StoreError("sessions.db", "the disk is broken", remedy="look at the disk"),
     StoreCorrupt("sessions.db", "a page is damaged", damaged=True, replaced=True),
     HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
@@ -180,7 +187,8 @@ def test_a_fresh_error_says_the_same_without_the_story_of_the_first(error: Drago
 
 
 def test_messages_name_the_numbers_and_names_that_matter() -> None:
-    assert str(MessageTooLong(20, 10)) == "the message has 20 bytes, and the limit for a line is 10"
+    told = "the message is 20 bytes long, and the limit for a line is 10"
+    assert str(MessageTooLong(20, 10)) == told
     assert str(LineTooLong(10)) == "the other side sent a line of more than 10 bytes"
     assert str(CallTimeout("session/new", 2.5)) == "no answer to session/new within 2.5 s"
     assert str(RemoteError(-32601, "no such method")) == "no such method (-32601)"

@@ -10,6 +10,7 @@ from dragoman.errors import (
     ServiceError,
     StoreBusy,
     StoreConflict,
+    StoreCorrupt,
     StoreTooNew,
     TooLarge,
 )
@@ -22,7 +23,7 @@ def test_each_names_what_it_is_about() -> None:
     assert str(NotPermitted("rm")) == "'rm' is not permitted"
 
 
-def test_they_are_the_peers_fault_unless_they_say_otherwise() -> None:
+def test_errors_of_services_are_the_peers_fault_unless_they_say_otherwise() -> None:
     assert ServiceError("x").blame == "peer"
 
 
@@ -34,6 +35,11 @@ def test_an_error_of_the_store_names_its_file_and_the_remedy() -> None:
 def test_only_a_busy_store_is_worth_another_try_and_a_conflict_is_ours() -> None:
     assert StoreBusy("f", "x").retryable and not StoreTooNew("f", "x").retryable
     assert (StoreBusy("f", "x").blame, StoreConflict("f", "x").blame) == ("world", "us")
+
+
+def test_a_damaged_store_is_worth_another_try_if_it_was_replaced() -> None:
+    assert StoreCorrupt("f", "x", damaged=True, replaced=True).retryable
+    assert not StoreCorrupt("f", "x", damaged=True).retryable
 
 
 def test_a_broker_that_cannot_be_had_is_nobodys_answer() -> None:

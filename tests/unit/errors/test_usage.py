@@ -31,10 +31,10 @@ def test_a_message_that_is_too_long_tells_both_numbers() -> None:
 
 def test_what_keeps_everybody_is_said_once_and_kept_for_each() -> None:
     error = NoPeer("plan", {"a": "too deep", "b": "too deep"})
-    assert str(error) == "no peer can be asked for plan: too deep"
+    assert str(error) == "no peer can be used for plan: too deep"
     assert error.reasons == {"a": "too deep", "b": "too deep"}
     mixed = NoPeer("plan", {"a": "too deep", "b": "parked"})
-    assert str(mixed) == "no peer can be asked for plan; a: too deep; b: parked"
+    assert str(mixed) == "no peer can be used for plan; a: too deep; b: parked"
 
 
 def test_alternatives_are_all_there_is_or_the_closest_few() -> None:

@@ -65,12 +65,16 @@ def test_a_full_text_holds_no_long_piece() -> None:
     text = Growing(limit=10)
     for _ in range(4):
         text.add("x" * view_module.UNJOINED_SIZE)
-    held = sum(map(len, (*text._pieces, *text._blocks)))
+    held = sum(map(len, (*text._pieces, text._kept)))
     assert held <= view_module.UNJOINED_SIZE + 10
 
 
-def test_a_long_answer_takes_little_more_memory_than_twice_its_limit() -> None:
+def test_a_long_answer_takes_little_more_memory_than_its_limit() -> None:
     limit = 256 * 1024
+    # CPython adds to a string in place once it has seen that line a few times.
+    warm = Growing()
+    for _ in range(20):
+        warm.add("x" * view_module.UNJOINED_SIZE)
     tracemalloc.start()
     try:
         text = Growing(limit=limit)
@@ -80,17 +84,21 @@ def test_a_long_answer_takes_little_more_memory_than_twice_its_limit() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 2.5 * limit
+    assert peak < 1.5 * limit
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 5])
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 5])
 @pytest.mark.parametrize("limit", [None, 4])
-def test_a_text_is_cut_where_it_grew_and_grows_again(size: int, limit: int | None) -> None:
+@pytest.mark.parametrize("end", ["", "XY", "bcde", "abcde", "e"])
+def test_the_end_of_a_text_is_replaced_and_it_grows_again(
+    start: int, limit: int | None, end: str
+) -> None:
     text = Growing(limit=limit)
     for piece in ("ab", "c", "de"):
         text.add(piece)
         assert str(text) == "abcde"[: text.size][:limit]
-    text.cut(size)
-    assert (str(text), text.size) == ("abcde"[:size][:limit], size)
+    text.set_end(start, end)
+    whole = "abcde"[:start] + end
+    assert (str(text), text.size) == (whole[:limit], len(whole))
     text.add("xy")
-    assert str(text) == ("abcde"[:size] + "xy")[:limit]
+    assert str(text) == (whole + "xy")[:limit]

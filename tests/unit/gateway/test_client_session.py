@@ -134,7 +134,7 @@ async def test_questions_that_come_together_each_come_behind_what_was_said_befor
 
 
 @aio
-async def test_what_happens_after_a_turn_is_told_after_its_answer() -> None:
+async def test_what_happens_after_a_turn_is_reported_after_its_answer() -> None:
     agent = Agent("late")
 
     @agent.prompt
@@ -160,7 +160,7 @@ async def test_what_happens_after_a_turn_is_told_after_its_answer() -> None:
 
 
 @aio
-async def test_commands_that_are_told_right_after_the_opening_reach_the_client() -> None:
+async def test_commands_that_are_reported_right_after_the_opening_reach_the_client() -> None:
     agent = Agent("commander")
 
     @agent.prompt

@@ -131,5 +131,5 @@ def test_what_a_client_offers_is_in_its_handshake() -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"prompt","params":{"text":"x"}}',
     ],
 )
-def test_a_line_that_is_no_handshake_offers_nothing(line: bytes) -> None:
+def test_a_line_that_is_not_a_handshake_offers_nothing(line: bytes) -> None:
     assert offered(line) == acp.ClientCapabilities()

@@ -47,7 +47,7 @@ async def test_whoever_watched_the_peer_before_still_does() -> None:
 
 
 @aio
-async def test_a_question_about_a_session_that_nobody_has_open_is_refused() -> None:
+async def test_a_question_about_a_session_that_is_not_open_is_refused() -> None:
     async with far(echo()) as peer:
         bridge = Gateway(peer)
         question = Question("nobody's", "t", "Dig", "execute", (), None)

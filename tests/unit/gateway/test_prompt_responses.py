@@ -203,7 +203,7 @@ def test_a_wrong_request_is_refused_as_one_and_says_that_nothing_was_done() -> N
         b'{"id":1,"result":{"stopReason":7}}',
     ],
 )
-def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None) -> None:
+def test_an_end_that_is_not_an_answer_in_acp_is_put_into_its_words(raw: bytes | None) -> None:
     ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.REFUSED)
     assert prompt_responses.response(Result(Outcome.REFUSED, ""), ended).stop_reason == "refusal"
 

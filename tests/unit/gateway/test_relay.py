@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from dragoman.client import early_messages
 from dragoman.client.acp.options import ClientOptions
-from dragoman.gateway.relay import HERE, Route, Upstream, session_of
+from dragoman.dialects.acp import v1 as acp
+from dragoman.gateway.relay import HERE, Route, Upstream, decoded, session_of
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, driven
@@ -167,3 +168,14 @@ async def test_who_has_left_is_told_of_no_page() -> None:
         upstream.left(client.connection)
         upstream.left(client.connection)
         assert upstream.pages == {"two": other.connection}
+
+
+def test_invalid_params_of_a_notification_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def cancel(params: bytes) -> acp.CancelRequestNotification | None:
+        sent = Notification("$/cancel_request", Raw(params), b"")
+        return decoded(sent, acp.CancelRequestNotification)
+
+    assert cancel(b'{"requestId":7}') == acp.CancelRequestNotification(request_id=7)
+    assert not caplog.records
+    assert cancel(b'{"requestId":{}}') is None
+    assert "a $/cancel_request could not be decoded" in caplog.text

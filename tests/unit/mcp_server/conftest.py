@@ -1,4 +1,4 @@
-"""Folders for tests of the MCP server, in which nothing of the user's counts."""
+"""Temporary directories for tests of the MCP server, isolated from the user's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR"
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
+    """An empty directory to work in."""
     cwd, home = tmp_path / "work", tmp_path / "home"
     cwd.mkdir()
     home.mkdir()

@@ -39,13 +39,13 @@ async def test_a_question_from_too_deep_is_refused_before_anything_is_started(wo
 
 
 @aio
-async def test_a_name_that_nobody_has_is_told(work: Path) -> None:
+async def test_an_unknown_name_is_reported(work: Path) -> None:
     with pytest.raises(UnknownPeer, match="did you mean scout"):
         await asked(work, "scot")
 
 
 @aio
-async def test_a_broken_file_of_prices_is_told_before_the_question(work: Path) -> None:
+async def test_a_broken_file_of_prices_is_reported_before_the_question(work: Path) -> None:
     prices = load_context(work).paths.config / "prices.toml"
     prices.parent.mkdir(parents=True)
     prices.write_text("not toml")

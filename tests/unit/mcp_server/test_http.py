@@ -234,7 +234,7 @@ async def test_a_port_that_is_taken_is_told(work: Path) -> None:
 
 
 @aio
-async def test_it_ends_although_connections_are_open(work: Path) -> None:
+async def test_the_server_ends_although_connections_are_open(work: Path) -> None:
     async with listening(work) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head(port, length=100))

@@ -130,7 +130,7 @@ async def test_a_body_that_is_too_long_is_taken_in_part_so_that_its_sender_sees_
     body = [b"x" * 10] * 5
     assert await ask({**GOOD, "content-length": "50"}, body, max_body_size=15) == 413
     status = await ask(GOOD, body, hang=True, max_body_size=15, body_timeout=0.05)
-    assert status == 413, "and not for ever"
+    assert status == 413, "and not forever"
 
 
 @aio
@@ -218,6 +218,6 @@ def test_a_place_that_cannot_hold_it_is_named(tmp_path: Path) -> None:
         token_in(tmp_path / "file" / "token")
 
 
-def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
+def test_the_token_is_in_the_state_folder(tmp_path: Path) -> None:
     paths = find_paths({"HOME": str(tmp_path), "DRAGOMAN_STATE_HOME": str(tmp_path / "state")})
     assert default_path(paths) == paths.state / "mcp-token"

@@ -15,7 +15,7 @@ from tests.aio import aio
 
 
 @aio
-async def test_every_line_is_told_at_once_and_kept_until_it_is_taken() -> None:
+async def test_every_line_is_reported_at_once_and_kept_until_it_is_taken() -> None:
     near, far = memory_pair()
     told: asyncio.Queue[bytes] = asyncio.Queue()
     lines = Lines(far, told.put_nowait)

@@ -41,7 +41,7 @@ async def test_lines_that_were_not_told_are_replaced_by_the_last_one() -> None:
 
 
 @aio
-async def test_plans_permissions_and_attempts_are_told() -> None:
+async def test_plans_permissions_and_attempts_are_reported() -> None:
     progress = Progress()
     candidate = Candidate(peer="codex", tier="default", model=None, why="it is first")
     progress.attempt(1, candidate, "it is first")

@@ -49,7 +49,7 @@ async def test_the_signal_to_stop_ends_it_and_gives_the_stream_back(work: Path) 
 
 
 @aio
-async def test_what_is_no_message_does_not_end_the_connection(
+async def test_what_is_not_a_message_does_not_end_the_connection(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(work) as hand:
@@ -80,7 +80,7 @@ async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
 
 
 @aio
-async def test_a_fault_of_ours_is_told_without_what_it_says(
+async def test_a_fault_of_ours_is_reported_without_what_it_says(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(ToolHandlers):
@@ -96,7 +96,7 @@ async def test_a_fault_of_ours_is_told_without_what_it_says(
 
 
 @aio
-async def test_a_client_that_asks_and_leaves_at_once_is_no_failure(
+async def test_a_client_that_asks_and_leaves_at_once_is_not_a_failure(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     near, far = memory_pair()
@@ -118,7 +118,7 @@ async def test_a_line_without_an_end_ends_the_connection(
         hand.stream.write(b"x" * 2000)
         async with asyncio.timeout(10):
             await hand.ended.wait()
-    assert caplog.messages == ["a message has more than 1000 bytes: closing the connection"]
+    assert caplog.messages == ["a message is larger than 1000 bytes: closing the connection"]
 
 
 @aio

@@ -79,9 +79,49 @@ async def test_what_keeps_the_sdk_from_loading_is_raised(caplog: pytest.LogCaptu
     def make() -> ToolHandlers:
         raise ImportError("it is broken")
 
+    Hand(near)
+    near.write(json.dumps(asked(1, "tools/call", name="x", arguments={})).encode() + b"\n")
     with pytest.raises(ImportError, match="it is broken"):
         await serve_early(make, far, stop=asyncio.Event())
     await near.aclose()
+
+
+@aio
+async def test_the_sdk_is_not_loaded_for_a_host_that_calls_no_tool(work: Path) -> None:
+    near, far = memory_pair()
+    loaded: list[str] = []
+
+    def make() -> ToolHandlers:
+        loaded.append("it")
+        return ToolHandlers(cwd=work)
+
+    tasks = TaskOwner("test")
+    serving = tasks.start(serve_early(make, far, stop=asyncio.Event()), "serve")
+    hand = Hand(near)
+    await hand.ask(HELLO)
+    near.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    assert len((await hand.ask(asked(2, "tools/list")))["result"]["tools"]) == 8
+    assert (await hand.ask(asked(3, "ping")))["result"] == {}
+    await near.aclose()
+    async with asyncio.timeout(10):
+        await serving
+    assert loaded == []
+
+
+@aio
+async def test_many_pings_are_answered_before_and_after_the_sdk_is_loaded(work: Path) -> None:
+    near, far = memory_pair()
+    tasks = TaskOwner("test")
+    make = Slow(work)
+    make.may.set()
+    serving = tasks.start(serve_early(make, far, stop=asyncio.Event()), "serve")
+    hand = Hand(near)
+    await hand.ask(HELLO)
+    for number in range(2, 40):
+        assert (await hand.ask(asked(number, "ping")))["id"] == number
+    await near.aclose()
+    async with asyncio.timeout(10):
+        await serving
 
 
 def test_the_way_in_does_not_load_the_sdk() -> None:
@@ -128,7 +168,7 @@ def test_every_protocol_with_a_handshake_is_known() -> None:
         [HELLO],
     ],
 )
-def test_what_is_no_known_greeting_is_left_to_the_sdk(message: Any) -> None:
+def test_what_is_not_a_known_greeting_is_left_to_the_sdk(message: Any) -> None:
     greeting = EarlyResponder()
     assert told(greeting, message) is None
     assert not greeting.answered

@@ -48,7 +48,7 @@ class Peer:
     ) -> PeerAnswer:
         self.asked.append(question)
         audience.job("j-0000000001")
-        lead.hold(self)  # type: ignore[arg-type]
+        lead.hold(self)
         for line in self.lines:
             audience.tell(line)  # type: ignore[attr-defined]
         self.begun.set()
@@ -218,7 +218,7 @@ async def test_a_running_job_is_cancelled(work: Path, peer: Peer) -> None:
         assert cancelled.structured_content["cancelled"] is True
         result = await client.call_tool("job_result", {**job, "wait": 30})
     assert result.is_error
-    assert "FAILED: scout did not do it (cancelled)" in text_of(result)
+    assert "FAILED: scout did not complete it (cancelled)" in text_of(result)
 
 
 @aio

@@ -6,7 +6,9 @@ import pytest
 
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.errors import (
+    CallTimeout,
     DragomanError,
+    HandshakeFailed,
     NoPeer,
     ProcessExited,
     UnknownPeer,
@@ -48,7 +50,7 @@ def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:
 def test_every_failure_says_so_and_that_nobody_is_to_answer_instead(outcome: Outcome) -> None:
     answer = tool_results.of_asked(asked(outcome, "half an ans", Failure("it broke")))
     assert answer.failed
-    assert answer.text.startswith(f"FAILED: gemini did not do it ({outcome.value}).")
+    assert answer.text.startswith(f"FAILED: gemini did not complete it ({outcome.value}).")
     assert "it broke" in answer.text
     assert "which is not a result:\nhalf an ans" in answer.text
     assert tool_results.NOT_IN_ITS_PLACE in answer.text
@@ -85,6 +87,14 @@ def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
     assert answer.data["message"] == answer.text
 
 
+@pytest.mark.parametrize(
+    "error",
+    [CallTimeout("initialize", 3), HandshakeFailed("it is silent", timed_out=True)],
+)
+def test_a_time_limit_before_the_prompt_has_timed_out(error: DragomanError) -> None:
+    assert tool_results.of_error(error).data["outcome"] == "timed_out"
+
+
 def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:
     error = DragomanError("the line is cut")
     assert "No peer was prompted" in tool_results.of_error(error).text
@@ -95,7 +105,7 @@ def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:
     assert answer.data["outcome"] == "failed"
 
 
-def test_a_stored_job_is_told_as_it_stands() -> None:
+def test_a_stored_job_is_reported_as_it_stands() -> None:
     running = tool_results.of_job(job("j-1", state="running", outcome=None, text="so far"))
     assert (running.failed, running.data["ok"], running.data["outcome"]) == (
         False,
@@ -120,14 +130,14 @@ def test_a_job_that_is_over_cannot_be_cancelled() -> None:
     assert late.data["ok"] is False
 
 
-def test_started_and_running_work_is_told_as_not_done() -> None:
+def test_started_and_running_work_is_reported_as_not_done() -> None:
     assert "It is not done" in tool_results.of_started("j-1", "codex").text
     told = tool_results.of_running("j-1", "codex: ls", peer="codex", seconds=3.2)
     assert told.text == "Job j-1 is running for 3 s. codex: ls"
     assert told.data["outcome"] == "running"
 
 
-def test_wrong_arguments_are_told_with_what_is_wrong() -> None:
+def test_wrong_arguments_are_reported_with_what_is_wrong() -> None:
     answer = tool_results.of_wrong_arguments("delegate", "Object missing required field `role`")
     assert answer.failed
     assert "`role`" in answer.text

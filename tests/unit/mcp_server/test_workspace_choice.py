@@ -78,7 +78,7 @@ def test_a_client_with_no_root_open_has_the_servers_folder(folders: Path) -> Non
 
 
 @pytest.mark.parametrize("asked", ["relative", "/no/such/folder", "/a\0b"])
-def test_what_is_no_folder_is_refused(asked: str, folders: Path) -> None:
+def test_what_is_not_a_folder_is_refused(asked: str, folders: Path) -> None:
     with pytest.raises(UsageError):
         choose_workspace(asked, cwd=folders)
 
@@ -94,6 +94,6 @@ def test_a_client_sees_the_jobs_of_its_own_projects(folders: Path) -> None:
     assert may_see(b, cwd=b, named=[])
 
 
-def test_a_name_that_the_system_refuses_to_look_at_is_no_folder(tmp_path: Path) -> None:
+def test_a_name_that_the_system_refuses_to_look_at_is_not_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a directory"):
         choose_workspace(f"/{'x' * 5000}", cwd=tmp_path)

@@ -114,7 +114,7 @@ def test_a_command_that_cannot_be_read_is_hidden(given: dict[str, Any]) -> None:
     assert act(kind="execute", rawInput=given).hidden
 
 
-def test_an_environment_and_a_folder_beside_a_command_are_told() -> None:
+def test_an_environment_and_a_folder_beside_a_command_are_reported() -> None:
     told = act(kind="execute", rawInput={"command": "a", "env": {"PATH": "/x"}, "cwd": "/y"})
     assert told.tainted and told.cwd == "/y"
     assert not act(kind="execute", rawInput={"command": "a", "env": {}}).tainted
@@ -156,7 +156,7 @@ def test_a_command_of_codex_is_its_title() -> None:
     assert (told.kind, told.line, told.hidden) == ("execute", "rm x", False)
 
 
-def test_a_reason_of_codex_is_no_command() -> None:
+def test_a_reason_of_codex_is_not_a_command() -> None:
     told = codex("item/commandExecution/requestApproval", reason="git status")
     assert told.line is None and told.hidden
     assert codex("item/commandExecution/requestApproval").hidden

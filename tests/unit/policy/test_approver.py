@@ -85,7 +85,7 @@ async def test_what_somebody_denied_is_asked_of_nobody(preset: Any) -> None:
     at = desk(Policy(preset=preset, rules=(Rule(action="deny"),)), caller)
     assert await at(edit("a")) is Answer.REJECT_ONCE
     assert caller.asked == []
-    assert at.denials[0].why == "it fits everything"
+    assert at.denials[0].why == "it matches everything"
 
 
 @aio

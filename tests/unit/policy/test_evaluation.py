@@ -133,7 +133,7 @@ def test_a_rule_about_paths_never_allows_a_command() -> None:
 def test_a_command_that_was_not_told_may_be_the_one() -> None:
     policy = Policy(preset="approve-all", rules=(Rule(action="ask", commands=("rm",)),))
     verdict = judge(policy, Act(kind="execute", workspace="/nowhere"))
-    assert (verdict.action, verdict.why) == ("ask", "it runs a command that was not told")
+    assert (verdict.action, verdict.why) == ("ask", "it runs a command that was not reported")
 
 
 def test_a_folder_that_is_changed_on_the_way_counts() -> None:

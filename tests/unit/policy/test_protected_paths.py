@@ -56,7 +56,9 @@ def verdict(workspace: Path, path: str, policy: Policy = EVERYTHING, **more: Any
         "own/runtime/x",
     ],
 )
-def test_they_are_asked_about_although_everything_is_approved(home: Path, path: str) -> None:
+def test_protected_paths_are_asked_about_although_everything_is_approved(
+    home: Path, path: str
+) -> None:
     for spelled in (path, str(home / path), f"~/{path}"):
         assert verdict(home, spelled) == "protected"
         edits = Policy(rules=(Rule(action="allow", kind="edit"),))
@@ -156,7 +158,7 @@ def test_a_copy_in_our_own_folder_can_be_worked_in(home: Path) -> None:
 
 
 def _homeless() -> None:
-    raise ConfigInvalid("HOME", "no home is known")
+    raise ConfigInvalid("HOME", "home directory is unknown")
 
 
 def test_without_a_home_there_are_no_folders_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_every_preset_has_an_answer(preset: rules.Preset, reads: str, writes: st
     assert rules.by_preset(preset, frozenset({"read", "edit"})) == writes
 
 
-def test_nothing_known_is_no_reading() -> None:
+def test_nothing_known_is_not_a_reading() -> None:
     assert rules.by_preset("approve-reads", frozenset()) == "deny"
 
 

@@ -127,7 +127,7 @@ def test_any_other_line_is_an_unknown_command(line: str) -> None:
         ("a $b", []),
     ],
 )
-def test_files_that_are_written_are_told(line: str, writes: list[str]) -> None:
+def test_files_that_are_written_are_reported(line: str, writes: list[str]) -> None:
     assert sorted(read_line(line, posix=True).writes) == sorted(writes)
 
 

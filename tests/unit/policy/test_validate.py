@@ -12,11 +12,11 @@ from dragoman.policy.validate import MAX_RULES, check_policy
 @pytest.mark.parametrize(
     ("rule", "key", "said"),
     [
-        (Rule(action="deny", paths=("a/../b",)), "paths", "write where it leads"),
-        (Rule(action="deny", paths=("",)), "paths", "between 1 and 500"),
-        (Rule(action="deny", paths=("x" * 501,)), "paths", "between 1 and 500"),
+        (Rule(action="deny", paths=("a/../b",)), "paths", "write the path without it"),
+        (Rule(action="deny", paths=("",)), "paths", "1 to 500"),
+        (Rule(action="deny", paths=("x" * 501,)), "paths", "1 to 500"),
         (Rule(action="deny", paths=("~you/x",)), "paths", "your own home"),
-        (Rule(action="deny", paths=("a\\b",)), "paths", "parted by `/`"),
+        (Rule(action="deny", paths=("a\\b",)), "paths", "separate directories with `/`"),
         (Rule(action="deny", paths=("a**",)), "paths", "alone between slashes"),
         (Rule(action="deny", commands=("a 'b",)), "commands", "never closed"),
         (Rule(action="deny", commands=(" ",)), "commands", "empty word"),
@@ -36,7 +36,7 @@ def test_a_rule_that_means_nothing_is_refused_by_its_key(rule: Rule, key: str, s
 
 
 def test_a_limit_that_allows_is_refused() -> None:
-    with pytest.raises(ConfigInvalid, match="only take away"):
+    with pytest.raises(ConfigInvalid, match="only restrict"):
         check_policy(PolicySettings(limits=(Rule(action="allow"),)), origin="file")
 
 

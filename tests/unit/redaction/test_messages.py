@@ -60,7 +60,7 @@ def test_a_message_whose_text_is_certain_is_not_held_back() -> None:
     assert [tag for tag, _ in redactor.feed(b'{"id":1,"result":{}}', 4)] == [2, 3, 4]
 
 
-def test_a_line_that_is_not_json_is_told_apart() -> None:
+def test_a_line_that_is_not_json_is_distinguished() -> None:
     redactor: MessageRedactor[int] = MessageRedactor(Redactor())
     ((_, text),) = redactor.feed(b"TOKEN=hunter2hunter2 x", 1)
     assert isinstance(text, NotJson) and text == f"TOKEN={REDACTED} x"

@@ -77,11 +77,11 @@ def test_a_private_key_is_masked_whole() -> None:
     ],
     ids=lambda value: "/".join(value),
 )
-def test_what_is_no_secret_stays(value: Any) -> None:
+def test_what_is_not_a_secret_stays(value: Any) -> None:
     assert redact(value) == value
 
 
 @pytest.mark.parametrize("name", ["API_KEY", "GITHUB_TOKEN", "PGPASS", "MY_PAT", "DB_PASSWORD"])
-def test_variables_of_credentials_are_told_by_their_names(name: str) -> None:
+def test_variables_of_credentials_are_recognised_by_their_names(name: str) -> None:
     assert SECRET_VARIABLE.search(name)
     assert not SECRET_VARIABLE.search("MAX_TOKENIZERS")

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from dragoman.redaction.redactor import LONG, LONGEST, REACH, Redactor
+from dragoman.redaction.redactor import LONG, LONGEST, REACH, Redactor, ReportRedactor
 from tests.unit.store.stores import SECRET
 
 
@@ -103,7 +103,7 @@ def test_half_a_surrogate_pair_does_not_hide_a_secret() -> None:
     assert msgspec.json.decode(Redactor().line(line)) == {"text": "\ufffd [redacted]"}
 
 
-def test_it_reaches_as_far_as_its_longest_value() -> None:
+def test_the_reach_of_a_redactor_is_its_longest_value() -> None:
     assert Redactor().reach == REACH
     assert Redactor(["short one"]).reach == REACH
     assert Redactor(["x" * 3000]).reach == 3000
@@ -166,3 +166,30 @@ def test_the_end_of_a_text_that_goes_on_is_measured_as_it_reads() -> None:
     token = "eyJhbGciOiJIUzI1NiJ9.eyJ" + "c3ViIjoiMTIzNDU2" * 120
     for word, certain in ((token, 5), ("x" * 2000, 5 + 2000 - REACH)):
         assert redact.open_from("word " + word, []) == certain
+
+
+# -- reports
+
+
+def test_the_home_folder_becomes_a_tilde_and_only_it() -> None:
+    redact = ReportRedactor(homes=["/home/anna/"])
+    assert redact("/home/anna/x:/home/anna") == "~/x:~"
+    assert redact("/home/annabel/x") == "/home/annabel/x"
+
+
+def test_values_of_secrets_are_cut_out_wherever_they_stand() -> None:
+    redact = ReportRedactor(["hunter2hunter2", "oddly-named", "no"])
+    assert redact("a hunter2hunter2 b visible oddly-named no") == (
+        "a [redacted] b visible [redacted] no"
+    )
+
+
+def test_keys_of_known_makers_are_cut_out_though_no_variable_holds_them() -> None:
+    key = "sk-" + "a1" * 12
+    assert key not in ReportRedactor()(f"it said: bad key {key}!")
+
+
+def test_folders_of_the_user_elsewhere_lose_the_name() -> None:
+    redact = ReportRedactor(homes=["/Users/anna"], user="anna")
+    assert redact("/mnt/anna/x") == "/mnt/USER/x"
+    assert ReportRedactor(user="root")("/root/x") == "/root/x"

@@ -57,7 +57,7 @@ def test_a_key_in_colours_or_escapes_is_cut_out(key: str) -> None:
         "sha256:" + "0f" * 32,
     ],
 )
-def test_ordinary_words_stay(text: str) -> None:
+def test_ordinary_words_are_not_redacted(text: str) -> None:
     assert Redactor().text(text) == text
 
 

@@ -378,7 +378,7 @@ async def test_a_call_has_the_line_of_its_answer_when_it_is_settled() -> None:
 
 
 @aio
-async def test_every_answer_is_told_after_its_call_is_settled() -> None:
+async def test_every_answer_is_reported_after_its_call_is_settled() -> None:
     async with talk() as (connection, other):
         told: list[tuple[str, bytes | None, str]] = []
         connection.on_answer = lambda call, error: told.append(
@@ -416,7 +416,7 @@ async def test_a_failure_of_whoever_is_told_about_answers_is_logged_and_stops_no
 
 
 @aio
-async def test_the_end_is_told_once_after_every_call_and_before_the_lanes(
+async def test_the_end_is_reported_once_after_every_call_and_before_the_lanes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[tuple[str, bool, bool]] = []

@@ -255,7 +255,7 @@ async def test_a_handler_may_finish_although_its_request_was_cancelled() -> None
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            return "done all the same"
+            return "done anyway"
         raise AssertionError
 
     async with talk(Witness(insist)) as (connection, other):
@@ -263,7 +263,7 @@ async def test_a_handler_may_finish_although_its_request_was_cancelled() -> None
         await until(lambda: len(connection.tasks) == 1)
         await turns()
         connection.cancel_inbound(1)
-        assert (await other.next())["result"] == "done all the same"
+        assert (await other.next())["result"] == "done anyway"
         await turns()
         assert len(other.heard) == 1
 
@@ -329,7 +329,7 @@ async def test_one_can_wait_until_everything_is_answered() -> None:
 
 
 @aio
-async def test_an_agent_answers_what_is_no_message_and_a_client_does_not() -> None:
+async def test_an_agent_answers_what_is_not_a_message_and_a_client_does_not() -> None:
     for end, answers in ((End.AGENT, 2), (End.CLIENT, 0)):
         witness = Witness()
         async with talk(witness, end=end) as (connection, other):

@@ -108,7 +108,7 @@ async def test_requests_are_answered_with_and_without_params() -> None:
 
 
 @aio
-async def test_nothing_is_told_after_the_end() -> None:
+async def test_nothing_is_reported_after_the_end() -> None:
     async with pair() as (client, _, agent, _):
         await client.aclose()
         with pytest.raises(ConnectionClosed):

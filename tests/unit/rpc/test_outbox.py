@@ -100,7 +100,7 @@ async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -
     outbox.flush()
     (failure,) = failures
     assert isinstance(failure, Overflow)
-    assert "does not read" in str(failure)
+    assert "does not read" in str(failure) and failure.blame == "peer"
 
 
 @aio
@@ -185,7 +185,7 @@ async def test_the_first_line_after_a_lone_message_leaves_at_once_and_the_next_g
 
 
 @aio
-async def test_lines_after_a_burst_gather() -> None:
+async def test_lines_after_a_burst_are_written_together() -> None:
     stream, outbox, _ = make()
     outbox.held = True
     outbox.release(lone=True)

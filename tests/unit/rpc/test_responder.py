@@ -132,6 +132,7 @@ async def test_a_request_that_can_neither_be_answered_nor_refused_ends_the_conne
         other.say({"id": "x" * 60, "method": "ask"}, {"method": "after"})
         failure = await soon(connection.wait_ended())
         assert isinstance(failure, Overflow)
+        assert (failure.blame, failure.retryable) == ("peer", False)
         assert witness.told == ["after"]
 
 

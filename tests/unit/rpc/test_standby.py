@@ -382,7 +382,7 @@ async def test_a_cancel_right_behind_the_first_step_is_heard(
         (task,) = bench.begun
         assert task is not None
         if done:
-            # Too late to cancel it: the work is told all the same.
+            # Too late to cancel it: the work is told anyway.
             future.set_result(None)
         task.cancel()
 
@@ -504,7 +504,7 @@ async def test_a_task_that_stands_by_is_gone_with_the_connection_at_whatever_mom
         await until(lambda: bench.ends == [1])  # noqa: B023 - awaited here
         await turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        # What is begun all the same is begun in the ordinary way, and nobody stands by.
+        # What is begun anyway is begun in the ordinary way, and nobody stands by.
         assert await bench.run(just(2)) == 2
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

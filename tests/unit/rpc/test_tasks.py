@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 
 from dragoman.errors import FileFailed
 from dragoman.rpc import tasks
-from dragoman.rpc.tasks import Stopped, TaskOwner, check, finish, in_thread
+from dragoman.rpc.tasks import (
+    Stopped,
+    TaskOwner,
+    _DaemonThreads,
+    all_ended,
+    check,
+    finish,
+    in_thread,
+    together,
+)
 from tests.aio import aio
 from tests.unit.rpc.other_side import soon, turns
 
@@ -83,6 +95,32 @@ async def test_tasks_started_while_the_owner_closes_are_ended_too() -> None:
     await owner.aclose()
     assert notes == ["began", "ended"]
     assert len(owner) == 0
+
+
+@aio
+async def test_an_owner_ends_its_tasks_although_it_is_cancelled_meanwhile() -> None:
+    owner = TaskOwner("owner")
+    ended: list[str] = []
+    cancelled, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+            await go_on.wait()
+            ended.append("slow")
+
+    owner.start(slow(), "slow")
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        closing = group.create_task(owner.aclose())
+        await cancelled.wait()
+        closing.cancel()
+        await turns()
+        assert not closing.done()
+        go_on.set()
+    assert closing.cancelled()
+    assert ended == ["slow"] and len(owner) == 0
 
 
 @aio
@@ -355,3 +393,149 @@ async def test_no_answer_in_time_is_an_error_of_the_world(
     assert work.stop is not None
     assert work.stop.is_set()
     work.let_go.set()
+
+
+@aio
+async def test_a_longer_timeout_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "ANSWER_TIMEOUT", 0.0)
+    begun = threading.Event()
+
+    def work(_: threading.Event) -> bool:
+        return begun.wait(TIMEOUT)
+
+    asyncio.get_running_loop().call_later(0.01, begun.set)
+    assert await in_thread("/f", work, timeout=TIMEOUT)
+
+
+@aio
+async def test_the_results_of_work_done_together_come_in_order() -> None:
+    first = asyncio.Event()
+
+    async def slow() -> str:
+        await first.wait()
+        return "slow"
+
+    async def fast() -> int:
+        first.set()
+        return 1
+
+    async with asyncio.timeout(TIMEOUT):
+        assert await together(slow(), fast()) == ("slow", 1)
+    assert await together() == ()
+
+
+@aio
+async def test_the_first_failure_ends_the_work_done_beside_it() -> None:
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("waits")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise FileFailed("/f", "broken")
+
+    async with asyncio.timeout(TIMEOUT):
+        with pytest.raises(FileFailed, match="broken"):
+            await together(waits(), fails())
+    assert ended == ["waits"]
+
+
+@aio
+async def test_cancelling_the_caller_ends_work_done_together() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
+        task = group.create_task(together(waits(), waits()))
+        await begun.wait()
+        task.cancel()
+    assert task.cancelled()
+    assert ended.is_set()
+
+
+@aio
+async def test_clean_up_goes_on_beside_one_that_fails() -> None:
+    ended: list[str] = []
+
+    async def fails() -> None:
+        raise FileFailed("/f", "broken")
+
+    async def ends() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ended.append("ends")
+
+    with pytest.raises(FileFailed, match="broken"):
+        await all_ended(fails(), ends())
+    assert ended == ["ends"]
+    await all_ended()
+
+
+HANGING: Final = """
+import asyncio, threading
+from dragoman.errors import FileFailed
+from dragoman.rpc.tasks import in_thread
+
+async def main():
+    try:
+        await in_thread("/f", lambda _: threading.Event().wait(), timeout=0.01)
+    except FileFailed:
+        print("timed out")
+
+asyncio.run(main())
+"""
+
+CLEAN_UP: Final = """
+def clean_up(stop):
+    stop.wait()
+    print("cleaned up", flush=True)
+
+"""
+
+
+def test_a_process_that_exits_lets_work_in_threads_clean_up() -> None:
+    script = HANGING.replace("threading.Event().wait()", "clean_up(_)").replace(
+        "async def main", CLEAN_UP + "async def main", 1
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert done.returncode == 0
+    assert b"cleaned up" in done.stdout and b"timed out" in done.stdout
+
+
+def test_a_process_exits_although_its_work_in_a_thread_hangs() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, b"timed out\n")
+
+
+@aio
+async def test_work_that_hangs_does_not_hold_up_other_work() -> None:
+    hang = threading.Event()
+    with pytest.raises(FileFailed):
+        await in_thread("/f", lambda _: hang.wait(), timeout=TIMEOUT)
+    try:
+        assert await in_thread("/f", lambda _: 1) == 1
+    finally:
+        hang.set()
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    threads = _DaemonThreads()
+    assert threads.submit(int, "1").result(timeout=10) == 1
+    threads.reset()
+    assert threads.submit(int, "2").result(timeout=10) == 2
+
+
+def test_an_exception_in_a_thread_reaches_the_caller() -> None:
+    future = _DaemonThreads().submit(int, "x")
+    assert isinstance(future.exception(timeout=10), ValueError)

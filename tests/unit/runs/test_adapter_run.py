@@ -44,8 +44,8 @@ from dragoman.runs.adapter_run import (
     dispatch,
 )
 from dragoman.runs.context import RunContext
-from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_values import RunRequest
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import RunListener, RunRequest
 from dragoman.runs.sessions import NEW
 from dragoman.store.open import open_store
 from tests.aio import aio

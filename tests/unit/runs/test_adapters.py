@@ -54,7 +54,9 @@ def says(text: str) -> list[Step]:
 
 
 @aio
-async def test_work_is_done_with_its_roles_prefix_and_every_event_is_told(tmp_path: Path) -> None:
+async def test_work_is_done_with_its_roles_prefix_and_every_event_is_reported(
+    tmp_path: Path,
+) -> None:
     seen: list[model.Event] = []
     adapter = DescribedAdapter(PEER)
     result = await adapter.dispatch(errand(tmp_path, *says("done")), "plan", "a house", seen.append)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.events.parts import Capabilities, PlanEntry, Resource, Text
 from dragoman.events.words import PlanStatus
-from dragoman.runs.brief import MAX_MESSAGES, MAX_SIZE, brief_for, shortened
+from dragoman.runs.brief import MAX_MESSAGES, MAX_SIZE, brief_for, shortened, without_brief
 from dragoman.runs.conversation_summary import ConversationSummary
 
 
@@ -71,3 +71,13 @@ def test_no_conversation_makes_a_brief_longer_than_its_bound(seed: int) -> None:
     brief = brief_for("right", memory)
     assert (brief is None) is (not sizes)
     assert brief is None or (brief.turns >= 1 and len(brief.text) <= MAX_SIZE)
+
+
+def test_lists_show_only_the_users_part_of_a_prompt() -> None:
+    brief = brief_for("right", remembered(("hello", "left", "good day")))
+    assert brief is not None
+    text = brief.block(Capabilities())
+    assert isinstance(text, Text)
+    assert without_brief(f"{text.text}\nnow this") == "now this"
+    for prompt in ("now this", "", f"now {text.text}", text.text[:100]):
+        assert without_brief(prompt) == prompt

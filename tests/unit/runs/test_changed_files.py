@@ -14,7 +14,7 @@ from tests.aio import aio
 
 
 @aio
-async def test_files_that_were_made_changed_or_removed_are_told(tmp_path: Path) -> None:
+async def test_files_that_were_made_changed_or_removed_are_reported(tmp_path: Path) -> None:
     for name in ("kept.txt", "changed.txt", "removed.txt"):
         (tmp_path / name).write_text("before")
     before = await ChangeWatch.take(tmp_path)
@@ -74,7 +74,7 @@ def test_shallow_files_come_first_where_there_are_too_many(tmp_path: Path) -> No
     assert not marks.complete
 
 
-def test_a_touch_is_no_change_and_a_new_mode_is(tmp_path: Path) -> None:
+def test_a_touch_is_not_a_change_and_a_new_mode_is(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("x")
     before = walk(tmp_path, NEVER).files["f"]

@@ -19,12 +19,12 @@ from tests.unit.test_init import loaded_by
 
 
 @pytest.mark.parametrize("text", ["unix:/x", "ws://x", "http://x", "/usr/bin/agent", "a/b", ""])
-def test_what_looks_like_an_address_is_no_name(text: str) -> None:
+def test_what_looks_like_an_address_is_not_a_name(text: str) -> None:
     assert is_address(text)
 
 
 @pytest.mark.parametrize("text", ["gemini", "codex-acp", "mistral-vibe"])
-def test_the_names_of_peers_are_no_addresses(text: str) -> None:
+def test_the_names_of_peers_are_not_addresses(text: str) -> None:
     assert not is_address(text)
 
 
@@ -35,7 +35,7 @@ def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
     assert loaded.isdisjoint(heavy)
 
 
-NOT_OPTIONS = {"target": inspect.Parameter.empty, "workspace": ".", "warm": None}
+NOT_OPTIONS = {"target": inspect.Parameter.empty, "workspace": ".", "warm": None, "host": None}
 """The parameters of `connect` that are not fields of `ConnectOptions`, with their defaults."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ from dragoman.store import Store, writer
 from dragoman.store.records import JobRecord, SessionRecord
 from tests.aio import aio
 from tests.unit.runs.stored import paths_in, said, session, store_in
-from tests.unit.store.stores import SECRET, chunk, update
+from tests.unit.store.stores import SECRET, WrittenBatches, chunk, update
 
 NUMBERS = itertools.count(1)
 
@@ -128,13 +127,14 @@ async def test_a_store_that_cannot_be_used_is_told_once_and_hurts_nothing(tmp_pa
 
 
 @aio
-async def test_that_a_disk_takes_it_again_is_told_and_nothing_is_missing(
+async def test_a_disk_that_works_again_is_reported_and_nothing_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise StoreFull("the store", "no space is left")
 
     monkeypatch.setattr(writer, "RETRY_INTERVAL", 0.01)
+    batches = WrittenBatches(monkeypatch)
     troubles: list[str] = []
     keeper = keeper_in(tmp_path, troubles)
     keeper.opened(opened(), None, name=None)
@@ -143,12 +143,8 @@ async def test_that_a_disk_takes_it_again_is_told_and_nothing_is_missing(
         keeper.began("j-1", [Text("do")])
         keeper.event(spoken("x"))
         keeper.ended(Result(Outcome.OK, "x"))
-        async with asyncio.timeout(20):
-            while len(troubles) < 1:  # noqa: ASYNC110 - a thread tells
-                await asyncio.sleep(0.01)
-    async with asyncio.timeout(20):
-        while len(troubles) < 2:  # noqa: ASYNC110 - a thread tells
-            await asyncio.sleep(0.01)
+        await batches.until(lambda: len(troubles) == 1)
+    await batches.until(lambda: len(troubles) == 2)
     await keeper.aclose()
     assert "no space is left" in troubles[0]
     assert troubles[1:] == ["this is stored again"]

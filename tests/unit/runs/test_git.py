@@ -102,7 +102,7 @@ async def test_a_path_with_a_colon_in_it_works(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="no directory"):
         git.real_folder(tmp_path / "file")
 
 
@@ -261,7 +261,7 @@ async def test_an_old_git_cannot_switch_filters_off_and_says_so(
     monkeypatch.setattr(git, "OLDEST_GIT", (99, 0))
     assert settings(await git.own_filters(found)) == {}
     repositories.git(folder, "config", "filter.x.clean", "cat")
-    with pytest.raises(IsolationFailed, match=r"takes git 99\.0 or newer"):
+    with pytest.raises(IsolationFailed, match=r"git 99\.0 or newer is needed"):
         await git.own_filters(found)
 
 

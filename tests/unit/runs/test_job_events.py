@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dragoman.broker import protocol
 from dragoman.errors import UsageError
 from dragoman.events.model import Event, MessageDelta
 from dragoman.paths import Paths
+from dragoman.rpc import Connection, End
+from dragoman.rpc.responder import Ignore
+from dragoman.runs import job_events as job_events_module
 from dragoman.runs.job_events import (
     EventCursor,
     follow_job,
@@ -18,6 +24,9 @@ from dragoman.runs.job_events import (
     session_events,
 )
 from dragoman.store import JobRecord, SessionRecord
+from dragoman.transports.base import Stream
+from dragoman.transports.memory import memory_pair
+from dragoman.wire.messages import Request
 from tests.aio import aio
 from tests.unit.runs.stored import job, paths_in, said, session, store_in
 from tests.unit.runs.test_jobs import GONE
@@ -26,7 +35,7 @@ LINES = [said(text) for text in ("zero", "one", "two")]
 
 
 @aio
-async def test_a_session_that_nobody_has_open_is_read_from_the_store(tmp_path: Path) -> None:
+async def test_a_session_that_is_not_open_is_read_from_the_store(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         store.create_session(session())
         store.append("s-0000000001", 0, LINES)
@@ -188,3 +197,74 @@ async def test_a_job_that_ended_without_a_session_has_nothing_to_follow(tmp_path
     with store_in(tmp_path) as store:
         store.create_job(ended := job(session_key=""))
     assert await seen_of(ended, paths_in(tmp_path)) == []
+
+
+class Broker(Ignore):
+    """A broker that serves one session, with the given responses."""
+
+    def __init__(self, attached: Any, result: Any, position: Any) -> None:
+        self._attached, self._result, self._position = attached, result, position
+
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def request(self, request: Request) -> Any:
+        match request.method:
+            case "initialize":
+                return {"protocolVersion": 1}
+            case protocol.ATTACH:
+                return self._attached
+            case _:
+                assert request.method == protocol.RESULT
+                update = json.loads(said("from the broker"))
+                self._connection.post("session/update", update)
+                if self._position is not None:
+                    self._connection.post(protocol.POSITION, self._position)
+                return self._result
+
+
+POSITIONED = {"sessionId": "peer-s-0000000001", "next": 1}
+
+
+@pytest.mark.parametrize(
+    ("attached", "result", "position", "found"),
+    [
+        ({"next": 0}, {"nextEvent": 1}, POSITIONED, [(0, "from the broker")]),
+        ({"later": 0}, {"nextEvent": 1}, None, []),
+        ({"next": 0}, "ended", None, [(0, "from the broker")]),
+        ({"next": 0}, {"nextEvent": 9}, {"next": []}, [(0, "from the broker")]),
+    ],
+)
+@aio
+async def test_a_broker_that_cannot_be_understood_ends_the_lines_and_the_store_has_the_rest(
+    attached: Any,
+    result: Any,
+    position: Any,
+    found: list[tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    near, far = memory_pair()
+
+    async def open_stream(address: str) -> Stream:
+        return near
+
+    monkeypatch.setattr(job_events_module, "open_stream", open_stream)
+    running = job(state="running", outcome=None, ended_at=None, endpoint="scout-1", runner=GONE)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES, running.id)
+        store.create_job(running)
+    async with (
+        asyncio.timeout(20),
+        Connection(far, End.AGENT, Broker(attached, result, position), trace=False),
+    ):
+        lines = follow_job(session(), running, paths=paths_in(tmp_path))
+        texts = [(number, text_in(line)) async for number, line in lines]
+    rest = [(number, text_in(line)) for number, line in enumerate(LINES)][len(found) :]
+    assert texts == found + rest
+
+
+def text_in(line: bytes) -> str:
+    text: str = json.loads(line)["update"]["content"]["text"]
+    return text

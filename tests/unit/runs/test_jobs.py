@@ -6,12 +6,15 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.errors import BrokerError, UnknownJob
+from dragoman.paths import Paths
 from dragoman.runs import cancel_by_file
 from dragoman.runs.cancel_by_file import note_reader
 from dragoman.runs.jobs import address_of, cancel_job, find_job, list_jobs, updated, wait_for
 from dragoman.store.jobs import is_alive
+from dragoman.store.records import JobRecord
 from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
 from tests.unit.runs.stored import ROOT, job, paths_in, said, session, store_in
@@ -57,6 +60,29 @@ async def test_a_job_that_goes_on_is_waited_for_as_long_as_was_said(tmp_path: Pa
     paths = paths_in(tmp_path)
     assert (await wait_for("j-0000000001", timeout=0.01, paths=paths)).state == "running"
     assert (await wait_for("j-2", paths=paths)).outcome == "ok"
+
+
+@aio
+async def test_a_job_of_an_older_broker_is_waited_for_although_a_newer_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = job(
+        "j-1", endpoint="alpha-1", state="running", outcome=None, ended_at=None, runner=OURS
+    )
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(running)
+    asked: list[str] = []
+
+    async def ask(wanted: JobRecord, *, wait: bool, paths: Paths) -> JobRecord:
+        # The newer broker does not run the job: it reads the store.
+        asked.append(wanted.id)
+        ended = len(asked) == 2
+        return structs.replace(wanted, state="ended" if ended else "running")
+
+    monkeypatch.setattr("dragoman.runs.jobs.ask", ask)
+    found = await wait_for("j-1", paths=paths_in(tmp_path))
+    assert (found.state, asked) == ("ended", ["j-1", "j-1"])
 
 
 @aio

@@ -81,7 +81,7 @@ def test_absurd_depths_are_bounded() -> None:
         {"dragoman": {"depth": "2"}},
     ],
 )
-def test_a_meta_that_is_no_lineage_says_nothing(meta: Any) -> None:
+def test_a_meta_that_is_not_a_lineage_says_nothing(meta: Any) -> None:
     assert read(meta=meta) == Lineage()
 
 

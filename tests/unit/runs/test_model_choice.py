@@ -72,7 +72,7 @@ def test_of_many_models_only_the_nearest_are_named() -> None:
 def test_two_that_fit_are_an_error_and_an_exact_one_is_not() -> None:
     twins = (Choice("pro", "a"), Choice("PRO", "b"))
     assert match("pro", twins, peer="x") == "pro"
-    with pytest.raises(UsageError, match="could be pro and PRO: say which"):
+    with pytest.raises(UsageError, match="could be pro and PRO: choose one"):
         match("Pro", twins, peer="x")
 
 
@@ -126,6 +126,7 @@ class Session:
         self.view = view
         self.model_choices = models
         self.told: list[tuple[str, ...]] = []
+        self.notices: list[str] = []
         self._stubborn = stubborn
 
     async def set_option(self, id: str, value: str) -> None:
@@ -146,7 +147,13 @@ def offering(value: str = "gpt-5", **more: Any) -> View:
 
 async def use(view: View, wanted: str, **how: Any) -> list[tuple[str, ...]]:
     session = Session(view, **how)
-    await use_model(session, view, wanted, peer="it")  # type: ignore[arg-type]
+    await use_model(
+        session,  # type: ignore[arg-type]
+        view,
+        wanted,
+        peer="it",
+        on_notice=session.notices.append,
+    )
     return session.told
 
 
@@ -182,7 +189,7 @@ async def test_what_cannot_be_had_is_an_error() -> None:
 @aio
 async def test_a_peer_that_takes_another_model_is_found_out() -> None:
     for view, wanted in ((offering(), "gpt-5-mini"), (View(model="a"), "b")):
-        with pytest.raises(ProtocolMismatch, match="and took"):
+        with pytest.raises(ProtocolMismatch, match="but uses"):
             await use(view, wanted, stubborn=True)
 
 
@@ -190,8 +197,8 @@ async def test_a_peer_that_takes_another_model_is_found_out() -> None:
     ("answers", "asked", "error"),
     [
         (["b"], ["b"], None),
-        (["a"], ["b"], "took 'a'"),
-        (["c", "a"], ["b", "a"], "took 'c'"),
+        (["a"], ["b"], "uses 'a'"),
+        (["c", "a"], ["b", "a"], "uses 'c'"),
     ],
     ids=["taken", "kept", "third"],
 )
@@ -234,6 +241,7 @@ async def test_a_peer_with_a_flag_is_started_again_and_read_back() -> None:
             way=way("--model"),
             restart=restart,
             peer="it",
+            on_notice=lambda text: None,
         )
         if error is None:
             await choosing
@@ -260,7 +268,7 @@ def test_a_flag_stands_at_the_end_of_the_command_line() -> None:
 def test_another_mode_than_the_wanted_one_is_an_error() -> None:
     require_mode(View(), "plan", peer="x")
     require_mode(View(mode="plan"), "plan", peer="x")
-    with pytest.raises(ProtocolMismatch, match="x was asked for the mode 'plan' and took 'code'"):
+    with pytest.raises(ProtocolMismatch, match="x was asked for the mode 'plan' but uses 'code'"):
         require_mode(View(mode="code"), "plan", peer="x")
 
 
@@ -281,3 +289,31 @@ def test_models_are_those_of_the_option_or_those_that_the_conversation_tells() -
     assert model_choices(conversation, View()) == (Choice("big", "Big"),)
     option = SessionOption("m", "Model", "a", (Choice("a", "A"),), "model")
     assert model_choices(conversation, View(options=(option,))) == option.choices
+
+
+@pytest.mark.parametrize(
+    ("wanted", "noticed"),
+    [
+        ("gpt-5-mimi", "did you mean gpt-5-mini?"),
+        ("gpt-5-mini", ""),
+        ("gpt-4o", "it lists gpt-5, gpt-5-mini"),
+        ("the-providers-own", "it lists gpt-5, gpt-5-mini"),
+    ],
+)
+@aio
+async def test_an_unlisted_model_is_taken_and_told(wanted: str, noticed: str) -> None:
+    # As Codex lists them for another provider: first the model in use, which has no name there.
+    known = (Choice("gpt-5", "GPT-5"), Choice("gpt-5-mini", "GPT-5 mini"))
+    in_use = () if wanted == "gpt-5-mini" else (Choice(wanted, wanted),)
+    option = SessionOption("m", "Model", wanted, (*in_use, *known), "model", open_ended=True)
+    view = View(options=(option,))
+    session = Session(view)
+    await use_model(
+        session,  # type: ignore[arg-type]
+        view,
+        wanted,
+        peer="it",
+        on_notice=session.notices.append,
+    )
+    told = [f"it does not list the model {wanted!r}, and its provider may have it; {noticed}"]
+    assert session.notices == (told if noticed else [])

@@ -5,29 +5,27 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from dragoman.broker.protocol import Added
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.client.options import ConnectOptions
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, SpawnError, Unsupported, UsageError
+from dragoman.errors import BrokerUnavailable, BudgetExceeded, SpawnError, Unsupported, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Capabilities, Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
 from dragoman.runs import run as run_module
-from dragoman.runs.run import BrokerNotes, Run, RunListener
-from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
+from dragoman.runs.run import Run
+from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
 from dragoman.store.open import open_store
 from tests.aio import aio
@@ -253,17 +251,6 @@ async def test_a_session_that_takes_the_place_of_a_lost_one_gets_the_model(reque
         assert (await run.result()).model == "large-preview"
 
 
-@pytest.mark.parametrize(("able", "strict", "sent"), [(False, False, 0), (False, True, 1)])
-def test_servers_are_left_out_for_a_peer_that_takes_none_unless_they_are_needed(
-    request_of: Any, able: bool, strict: bool, sent: int
-) -> None:
-    heard = Heard()
-    run = Run(request_of(mcp_servers=["server"], mcp_strict=strict), listener=heard)
-    run.peer = SimpleNamespace(capabilities=Capabilities(mcp_stdio=able))  # type: ignore[assignment]
-    assert len(run._servers()) == sent
-    assert heard.notices == ["tester takes no MCP servers; they are left out"] * (1 - sent)
-
-
 @aio
 async def test_an_answer_is_bounded(request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "ANSWER_SIZE", 3)
@@ -423,37 +410,56 @@ async def test_a_peer_that_does_not_tell_its_sessions_is_connected_and_no_sessio
     assert heard.calls == ["connected"] and sessions() == []
 
 
-def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_failure_once() -> None:
-    told: list[str] = []
-    notes = BrokerNotes(told.append)
-    full = Added(unstored="the disk is full")
-    for ended in (full, full, Added(), full):
-        notes.turn_begins()
-        notes.ended = ended
-        notes.report()
-    assert told == ["this is not stored: the disk is full"] * 2
-    notes.ended = Added(notice="update soon")
-    notes.report()
-    assert told[2:] == ["update soon"]
+class Hours:
+    """A clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
-@pytest.mark.parametrize(
-    ("opened", "opening", "ending", "first", "second"),
-    [
-        (NEW, None, None, NEW, LIVE),
-        (RESTORED, None, None, RESTORED, LIVE),
-        (RESTORED, "live", None, LIVE, LIVE),
-        (RESTORED, "live", "fresh", "fresh", "fresh"),
-    ],
-)
-def test_the_context_of_a_turn_is_the_brokers_if_it_says_one(
-    opened: str, opening: str | None, ending: str | None, first: str, second: str
-) -> None:
-    notes = BrokerNotes(lambda text: None)
-    if opening is not None:
-        notes.opened = Added(context=opening)
-    for expected in (first, second):
-        notes.turn_begins()
-        if ending is not None:
-            notes.ended = Added(context=ending)
-        assert notes.context(opened) == expected
+@aio
+async def test_a_deadline_that_has_passed_ends_a_run_before_its_prompt(request_of: Any) -> None:
+    clock = Hours()
+    deadline = Deadline.after(60.0, clock=clock)
+    clock.now = 60.0
+    heard = Heard()
+    seen = await Run(request_of(deadline=deadline), listener=heard).run()
+    assert isinstance(seen.error, BudgetExceeded) and not seen.error.may_have_run
+    assert str(seen.error) == "timed out after 60 s while starting tester"
+    assert heard.calls == [] and not seen.prompted
+
+
+@aio
+async def test_the_turn_of_a_run_has_only_what_is_left_of_its_deadline(request_of: Any) -> None:
+    clock = Hours()
+    deadline = Deadline.after(60.0, clock=clock)
+
+    class Slow(Heard):
+        def began(self, job: str, key: str) -> None:
+            # Starting the agent and opening the session took all of the time.
+            clock.now = 60.0
+
+    asked: list[str] = []
+
+    async def still_running(peer: Peer, session: str) -> str | None:
+        asked.append(session)
+        return None
+
+    request = request_of("wait", deadline=deadline, still_running=still_running)
+    seen = await Run(request, listener=Slow()).run()
+    assert outcome_of(seen) is Outcome.TIMED_OUT and seen.prompted
+    assert seen.result is not None and str(seen.result.error) == "timed out after 60 s"
+    # There is no next attempt, so the run does not wait for what the peer does now.
+    assert asked == []
+
+
+@aio
+async def test_a_deadline_is_for_the_first_turn_only(request_of: Any) -> None:
+    clock = Hours()
+    async with Run(request_of(deadline=Deadline.after(60.0, clock=clock))) as run:
+        assert outcome_of(await run.prompt([Text("one")])) is Outcome.OK
+        clock.now = 100.0
+        assert outcome_of(await run.prompt([Text("two")])) is Outcome.OK

@@ -122,7 +122,7 @@ def test_a_name_that_two_peers_have_needs_the_peer(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         store.create_session(session(name="a"))
         store.create_session(session("s-2", name="a", peer="gemini"))
-        with pytest.raises(UsageError, match="of gemini and of scout: add --peer"):
+        with pytest.raises(UsageError, match="of gemini and of scout: add `--peer gemini`"):
             find_session(store, "a", root=HERE)
         assert find_session(store, "a", root=HERE, peer="gemini").key == "s-2"
 
@@ -250,14 +250,14 @@ def test_a_forgotten_session_is_an_error_unless_a_fresh_one_will_do(
         assert store.find_session("scout", ROOT, "a") is None, "its name is free"
 
 
-def test_another_refusal_is_told_as_it_is() -> None:
+def test_another_refusal_is_reported_as_it_is() -> None:
     peer = ActedPeer(resume=True, error=RemoteError(-32603, "the disk is full"))
     with pytest.raises(RemoteError, match="the disk is full"):
         opened(peer, record=session(), fresh=True)
 
 
 @pytest.mark.parametrize("warm", [True, False])
-def test_a_broker_that_is_lost_while_a_session_opens_is_told_from_the_agent(
+def test_a_broker_that_is_lost_while_a_session_opens_is_distinguished_from_the_agent(
     monkeypatch: pytest.MonkeyPatch, warm: bool
 ) -> None:
     async def nothing(peer: Any, record: Any) -> None:
@@ -322,7 +322,7 @@ async def test_a_prompt_is_left_with_its_job_and_who_decides() -> None:
 
 
 @aio
-async def test_a_broker_that_is_busy_is_told_from_a_peer_that_fails() -> None:
+async def test_a_broker_that_is_busy_is_distinguished_from_a_peer_that_fails() -> None:
     busy = BrokerBusy("too many")
     peer = ActedPeer(warm=True, error=RemoteError(BUSY, "too many", describe(busy)))
     peer.client.explain = lambda error: busy
@@ -336,6 +336,19 @@ async def test_a_prompt_that_is_not_confirmed_is_the_brokers_fault_and_may_have_
     error: DragomanError,
 ) -> None:
     peer = ActedPeer(warm=True, error=error)
+    with pytest.raises(BrokerError, match="did not confirm the job j-1") as caught:
+        await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
+    assert caught.value.may_have_run
+
+
+@aio
+async def test_a_confirmation_that_cannot_be_read_is_none() -> None:
+    peer = ActedPeer(warm=True)
+
+    async def call(method: str, params: Any, *, timeout: float) -> bytes:
+        return b'{"queued": true}'
+
+    peer.client.connection.call = call
     with pytest.raises(BrokerError, match="did not confirm the job j-1") as caught:
         await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
     assert caught.value.may_have_run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.broker.client import sessions
-from dragoman.catalogue import session_load_delay
+from dragoman.catalogue import descriptor
 from dragoman.runs.wait_before_load import loses_early, wait_over
 from tests.aio import aio
 from tests.unit.runs.stored import session
@@ -21,10 +21,10 @@ def test_only_peers_that_are_known_for_it_lose_sessions(tmp_path: Path) -> None:
 
 
 @aio
-async def test_the_wait_is_told_and_only_a_session_that_was_used_here_is_waited_for(
+async def test_the_wait_is_reported_and_only_a_session_that_was_used_here_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_load_delay, "remaining", lambda began_at, now: 0.01)
+    monkeypatch.setattr(descriptor, "load_delay", lambda began_at, now: 0.01)
     now = time.time()
     told: list[str] = []
     used = session(peer="gemini", cwd=str(tmp_path), created_at=now, updated_at=now + 1)
@@ -53,7 +53,7 @@ async def test_a_broker_that_has_the_session_is_not_waited_for_and_another_is(
         return known.get(broker, [])
 
     monkeypatch.setattr(sessions, "sessions_in", sessions_in)
-    monkeypatch.setattr(session_load_delay, "remaining", lambda began_at, now: 0.01)
+    monkeypatch.setattr(descriptor, "load_delay", lambda began_at, now: 0.01)
     told: list[str] = []
     await wait_over(used, broker="gemini-1", on_notice=told.append)
     assert told == []

@@ -19,7 +19,7 @@ from tests.aio import aio
 from tests.unit.scout.asking import answer, ask, talking
 
 
-def test_it_says_what_it_can_do() -> None:
+def test_scout_says_what_it_can_do() -> None:
     agent = build()
     can = agent.capabilities
     assert can.load_session
@@ -29,7 +29,7 @@ def test_it_says_what_it_can_do() -> None:
     assert set(agent.handlers.commands) == {command.name for command in COMMANDS}
 
 
-def test_its_start_loads_nothing_that_only_a_turn_needs() -> None:
+def test_the_start_of_scout_loads_nothing_that_only_a_turn_needs() -> None:
     program = (
         "import sys, dragoman.scout.agent as a; a.build(); "
         "print([n for n in sys.modules if n.startswith('dragoman.scout.') or n == 'platformdirs'])"
@@ -63,7 +63,7 @@ async def test_how_a_question_was_understood_is_shown(tmp_path: Path) -> None:
 
 
 @aio
-async def test_it_means_what_was_spoken_of_before(tmp_path: Path) -> None:
+async def test_a_pronoun_means_the_subject_of_the_last_question(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def foo():\n    pass\n\n\nfoo()\n")
     async with talking(tmp_path, tmp_path / ".state") as session:
         assert (await ask(session, "who calls it?")).stop == "refusal"
@@ -129,7 +129,7 @@ async def test_a_folder_that_vanished_is_told(tmp_path: Path) -> None:
         folder.rmdir()
         reply = await ask(session, "what is in this folder?")
     assert reply.stop == "refusal"
-    assert "I cannot look" in reply.text
+    assert "I cannot search" in reply.text
 
 
 @aio

@@ -122,7 +122,7 @@ def test_a_use_is_not_a_definition(path: str, line: str) -> None:
         ("a.cs", "class X : foo {", False),
     ],
 )
-def test_calls_are_told_from_mentions(path: str, line: str, called: bool) -> None:
+def test_calls_are_distinguished_from_mentions(path: str, line: str, called: bool) -> None:
     assert is_call(line, "foo", languages.of_path(path)) is called
 
 

@@ -58,7 +58,7 @@ def test_a_line_of_megabytes_is_cut_and_the_next_one_is_right(root: Path) -> Non
     assert part.total == 2
 
 
-def test_bytes_that_are_no_text_are_shown_and_binaries_are_not(root: Path) -> None:
+def test_bytes_that_are_not_text_are_shown_and_binaries_are_not(root: Path) -> None:
     (root / "latin").write_bytes(b"caf\xe9\x1b\r\nlast")
     (root / "binary").write_bytes(b"a\0b")
     assert FileReader(str(root)).part("latin", None, None, GO).lines == ["caf\ufffd\ufffd", "last"]
@@ -67,13 +67,13 @@ def test_bytes_that_are_no_text_are_shown_and_binaries_are_not(root: Path) -> No
 
 
 @pytest.mark.parametrize("path", ["../secret", "src/../../secret", "link", "src", "~/x"])
-def test_nothing_outside_and_nothing_that_is_no_file_is_read(path: str, root: Path) -> None:
+def test_nothing_outside_and_nothing_that_is_not_a_file_is_read(path: str, root: Path) -> None:
     (root / "link").symlink_to(root.parent / "secret")
     with pytest.raises((PathRefused, FileMissing)):
         FileReader(str(root)).part(path, None, None, GO)
 
 
-def test_paths_are_told_from_the_root_on_however_they_were_written(root: Path) -> None:
+def test_paths_are_reported_from_the_root_on_however_they_were_written(root: Path) -> None:
     reader = FileReader(str(root))
     assert reader.file(str(root / "src/a.py")) == "src/a.py"
     assert reader.folder(".") == ""
@@ -87,7 +87,7 @@ def test_a_root_that_is_a_link_is_its_target(root: Path, tmp_path: Path) -> None
     assert reader.root == os.path.realpath(root)
 
 
-def test_a_root_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_root_that_is_none_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         FileReader(str(tmp_path / "nowhere"))
 

@@ -24,7 +24,7 @@ def test_a_short_line_is_whole_without_its_end() -> None:
     assert window(b"\tx = 1\r\n", 1) == "\tx = 1"
 
 
-def test_bytes_that_are_no_text_and_signs_for_terminals_are_replaced() -> None:
+def test_bytes_that_are_not_text_and_signs_for_terminals_are_replaced() -> None:
     assert window(b"a\xffb\x1b[31m", 0) == "a\ufffdb\ufffd[31m"
     assert clean("a\ud800b\u2028c") == "a\ufffdb\ufffdc"
 

@@ -115,7 +115,7 @@ def test_a_file_that_was_handed_over_is_what_is_meant() -> None:
     [("a.py", True), ("src/", True), ("*.x", True), ("README", True), ("..", True),
      ("a.py:3", True), ("os.path.join", False), ("Session", False), ("Session.run", False)],
 )  # fmt: skip
-def test_paths_are_told_from_names(word: str, expected: bool) -> None:
+def test_paths_are_distinguished_from_names(word: str, expected: bool) -> None:
     assert looks_like_path(word) is expected
 
 
@@ -144,5 +144,5 @@ def test_the_input_of_a_command_is_read(name: str, words: str, intent: Intent) -
     ("name", "words"),
     [("find", ""), ("find", "two words"), ("uses", "("), ("text", " "), ("read", ""), ("save", "")],
 )
-def test_an_input_that_is_none_is_told(name: str, words: str) -> None:
+def test_an_input_that_is_none_is_reported(name: str, words: str) -> None:
     assert of_command(name, words) is None

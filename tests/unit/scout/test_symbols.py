@@ -30,7 +30,7 @@ def test_tests_are_known_by_their_names(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["src/testing/a.py", "latest.py", "contest/a.py"])
-def test_other_files_are_no_tests(path: str) -> None:
+def test_other_files_are_not_tests(path: str) -> None:
     assert not is_test(path)
 
 
@@ -41,7 +41,7 @@ def gather(name: str, *hits: tuple[str, int, str]) -> Sightings:
     return seen
 
 
-def test_definitions_uses_and_calls_are_told_apart() -> None:
+def test_definitions_uses_and_calls_are_distinguished() -> None:
     seen = gather(
         "foo",
         ("b.py", 1, "def foo():"),
@@ -80,7 +80,7 @@ def test_a_name_that_stands_nowhere_is_not_known() -> None:
     assert not gather("foo", ("a.py", 1, "food")).known
 
 
-def test_what_stands_around_a_line_is_told_from_the_inside_out() -> None:
+def test_what_stands_around_a_line_is_reported_from_the_inside_out() -> None:
     lines = [
         "class A:",
         "    x = 1",

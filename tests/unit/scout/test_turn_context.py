@@ -51,7 +51,7 @@ async def test_a_tool_call_says_what_it_does_where_and_what_came_of_it(tmp_path:
 
 
 @aio
-async def test_a_path_that_is_no_text_is_no_place_to_follow(tmp_path: Path) -> None:
+async def test_a_path_that_is_not_text_is_not_a_place_to_follow(tmp_path: Path) -> None:
     (tmp_path / "a\nb.py").write_text("def foo():\n    pass\n")
     reply = await answer(tmp_path, tmp_path / ".state", "where is foo defined?")
     assert "`a\\nb.py:1`" in reply.text

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.catalogue.card import Card
-from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.card import Card, MeasuredFacts
+from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError, WrongLaunch
 from dragoman.runs.context import RunContext
 from dragoman.setup.add_peer import (
@@ -18,10 +18,13 @@ from dragoman.setup.add_peer import (
     enable,
     in_dialect,
     measure,
+    note_verified,
     prepare,
     settled_command,
+    verify_known,
 )
 from dragoman.setup.descriptor_draft import PeerDraft
+from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in
 
@@ -188,7 +191,7 @@ def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: RunCont
     add_peer(wish("a-b", "c"), LaunchSpec(command=("x",)), card_of("a-b"), place)
     agent_file(place, "one", "a-b-c")
     before = files(place)
-    with pytest.raises(UsageError, match=r"undone.*one\.md:2.*two readings"):
+    with pytest.raises(UsageError, match=r"undone.*one\.md:2.*ambiguous"):
         add_peer(
             wish("a", "b-c", python=True), LaunchSpec(command=("x",)), card_of("a"), place.again()
         )
@@ -217,7 +220,7 @@ def test_enabling_and_disabling_edit_the_configuration_and_show_it(place: RunCon
     assert not place.again().is_enabled("codex")
 
 
-def test_what_was_so_already_is_told(place: RunContext) -> None:
+def test_what_was_so_already_is_reported(place: RunContext) -> None:
     assert disable(["codex"], place).notes == ("codex was already disabled.",)
     assert enable(["scout"], place).notes == ("scout was already enabled.",)
     assert not place.again().config.settings.enabled_peers
@@ -234,7 +237,7 @@ def test_a_peer_that_does_not_exist_cannot_be_enabled_but_let_go_of(place: RunCo
 
 
 def test_scout_cannot_be_disabled(place: RunContext) -> None:
-    with pytest.raises(UsageError, match="comes with dragoman"):
+    with pytest.raises(UsageError, match="ships with dragoman"):
         disable(["scout"], place)
 
 
@@ -266,3 +269,25 @@ def test_a_change_of_settings_that_breaks_something_is_taken_back(
     with pytest.raises(UsageError, match="undone.*nonsense"):
         enable(["gemini"], fresh)
     assert place.paths.config_file.read_bytes() == before
+
+
+@aio
+async def test_a_known_peer_is_measured_and_its_card_stored(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    steps: list[str] = []
+    card = await verify_known(
+        "scout", place, turns=False, on_rung=lambda result: steps.append(result.rung)
+    )
+    assert card.usable and [each.rung for each in card.rungs] == steps
+    assert place.cards().latest("scout") == card
+
+
+def test_a_peer_whose_turn_worked_is_unparked(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    way = way_to("scout", catalogue=place.catalogue, settings=place.config.settings)
+    with Ledger.open(ledger_path(place.paths.state)) as ledger:
+        ledger.park("scout", 9e9, "it requires a login")
+        for echo, parked in ((None, True), (True, False)):
+            card = card_of("scout", facts=MeasuredFacts(echo=echo))
+            note_verified(card, way, place)
+            assert (ledger.health("scout").parked_until is not None) is parked

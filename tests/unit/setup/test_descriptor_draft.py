@@ -63,7 +63,7 @@ def test_what_was_seen_becomes_a_quirk_and_what_was_not_does_not() -> None:
     assert "quirks" not in made(WISH, facts=MeasuredFacts(clean_exit=True))
 
 
-def test_a_login_that_was_told_is_kept() -> None:
+def test_a_login_that_was_reported_is_kept() -> None:
     facts = MeasuredFacts(dialect="acp", login="run `my-agent login`")
     assert made(WISH, facts=facts)["credentials"] == {"login": "run `my-agent login`"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dragoman.catalogue.card import CardStore
 from dragoman.config.secrets import report_redactor
 from dragoman.runs.context import RunContext
+from dragoman.setup import doctor
 from dragoman.setup.doctor import (
     MAX_SHOWN,
     CheckState,
@@ -87,7 +89,7 @@ async def test_broken_settings_and_unknown_peers_are_bad(tmp_path: Path) -> None
 
 
 @aio
-async def test_a_project_that_is_not_trusted_is_told_with_what_it_lost(tmp_path: Path) -> None:
+async def test_a_project_that_is_not_trusted_is_reported_with_what_it_lost(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     file = place.cwd / "dragoman.toml"
     file.write_text('permissions = "approve-all"\n')
@@ -151,7 +153,7 @@ async def test_an_enabled_peer_that_is_not_installed_is_bad(tmp_path: Path) -> N
 
 
 @aio
-async def test_a_described_launch_that_is_known_to_be_wrong_is_told_with_the_right_one(
+async def test_a_described_launch_that_is_known_to_be_wrong_is_reported_with_the_right_one(
     tmp_path: Path,
 ) -> None:
     program(tmp_path, "npx")
@@ -232,7 +234,20 @@ async def test_processes_that_were_left_behind_are_named_with_the_way_to_end_the
 
 
 @aio
-async def test_damaged_stores_are_bad_and_what_was_set_aside_is_told(tmp_path: Path) -> None:
+async def test_a_disk_that_does_not_answer_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(doctor, "STORES_TIMEOUT", 0.01)
+    monkeypatch.setattr(doctor, "find_damage", lambda _: [str(answered.wait(10))])
+    (finding,) = await of("stores", place_in(tmp_path))
+    answered.set()
+    assert finding.state is CheckState.BAD
+    assert "did not answer within" in finding.text
+
+
+@aio
+async def test_damaged_stores_are_bad_and_what_was_set_aside_is_reported(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     place.paths.state.mkdir(parents=True, exist_ok=True)
     store, ledger = place.paths.state / "sessions.db", place.paths.state / "ledger.db"
@@ -246,7 +261,9 @@ async def test_damaged_stores_are_bad_and_what_was_set_aside_is_told(tmp_path: P
 
 
 @aio
-async def test_a_store_of_a_newer_dragoman_is_told_and_not_called_damaged(tmp_path: Path) -> None:
+async def test_a_store_of_a_newer_dragoman_is_reported_and_not_called_damaged(
+    tmp_path: Path,
+) -> None:
     place = place_in(tmp_path)
     store = place.paths.state / "sessions.db"
     Store.open(store).close()
@@ -259,7 +276,7 @@ async def test_a_store_of_a_newer_dragoman_is_told_and_not_called_damaged(tmp_pa
         later.execute("PRAGMA user_version = 99")
     later.close()
     (finding,) = await of("stores", place)
-    assert finding.state is CheckState.WARN and "a newer dragoman" in finding.text
+    assert finding.state is CheckState.WARN and "a newer version of dragoman" in finding.text
     assert "mv " not in finding.cure
     (place.paths.state / "ledger.db").write_bytes(b"garbage " * 1000)
     (place.paths.state / "ledger.db-wal").write_bytes(b"a log")
@@ -332,7 +349,7 @@ def test_variables_are_shown_by_an_allow_list() -> None:
     assert shown_variables(environ) == {"PATH": "/bin", "LANG": "C"}
 
 
-def test_values_are_told_by_the_names_of_their_variables() -> None:
+def test_values_are_recognised_by_the_names_of_their_variables() -> None:
     environ = {"MY_TOKEN": "hunter2hunter2", "X": "oddly-named", "PLAIN": "visible", "A_KEY": "no"}
     redact = report_redactor(environ, names=("X",))
     assert redact("a hunter2hunter2 b visible oddly-named no") == (

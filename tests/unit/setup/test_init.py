@@ -42,7 +42,7 @@ def keep(place: RunContext, card: Card) -> None:
 # -- looking
 
 
-def test_what_is_installed_is_told_apart_and_scout_is_no_news(tmp_path: Path) -> None:
+def test_what_is_installed_is_distinguished_and_scout_is_no_news(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     found = init.look(place_in(tmp_path))
     assert [row.descriptor.name for row in found.installed] == ["codex"]
@@ -142,11 +142,28 @@ async def test_each_peer_is_measured_once_and_what_is_known_not_at_all(tmp_path:
     assert sorted(climbed) == [("codex", True), ("gemini", True), ("qwen", True)]
 
 
+@aio
+async def test_a_callback_that_fails_ends_the_measuring_with_its_own_error(tmp_path: Path) -> None:
+    for name in ("codex", "gemini"):
+        program(tmp_path, name)
+    place = place_in(tmp_path)
+    rows = init.look(place, ["codex", "gemini"]).installed
+
+    async def climb(way: Any, *, peer: str, **more: Any) -> Card:
+        return here(card_of(peer))
+
+    def tell(proof: VerifiedPeer) -> None:
+        raise BrokenPipeError("the terminal is closed")
+
+    with pytest.raises(BrokenPipeError):
+        await init.prove(rows, place, on_rung=lambda *_: None, on_proof=tell, climb=climb)
+
+
 def test_trouble_comes_with_its_cure(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     row = row_of(place_in(tmp_path), "codex")
     login = init.judged(row, card_of("codex", facts=MeasuredFacts(authenticated=False)))
-    assert (login.trouble, login.cure) == ("it wants a login", "run `codex login`")
+    assert (login.trouble, login.cure) == ("it requires a login", "run `codex login`")
     own = init.judged(
         row, card_of("codex", facts=MeasuredFacts(authenticated=False, login="knock"))
     )

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from dragoman.store import JobRecord, Redactor, SessionRecord, Store
 from dragoman.store.records import new_job_id, new_session_key
+from dragoman.store.writer import StoreWriter
 
 SECRET = "sk-" + "a1B2" * 6
+
+
+PATIENCE = 20.0
+"""Seconds for a thread to write a few lines, on a machine that is busy."""
+
+
+class WrittenBatches:
+    """Waits for what the threads of writers write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+        write = StoreWriter._write
+
+        def tell(writer: StoreWriter, *args: Any, **options: Any) -> Any:
+            rest = write(writer, *args, **options)
+            loop.call_soon_threadsafe(written.set)
+            return rest
+
+        monkeypatch.setattr(StoreWriter, "_write", tell)
+        self._written = written
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds, which is checked after each batch."""
+        async with asyncio.timeout(PATIENCE):
+            self._written.clear()
+            while not condition():
+                await self._written.wait()
+                self._written.clear()
 
 
 def open_store(folder: Path, *values: str) -> Store:

@@ -60,7 +60,7 @@ def test_what_was_closed_or_imported_today_stays_however_old_its_words_are(
     assert kept(tmp_path) == {"s-old", "s-open", "s-busy"}
 
 
-def test_it_is_done_once_a_day_however_the_clock_jumps(tmp_path: Path) -> None:
+def test_retention_runs_once_a_day_however_the_clock_jumps(tmp_path: Path) -> None:
     assert not retain(tmp_path, tmp_path, environ={}, now=NOW), "there is nothing"
     assert list(tmp_path.iterdir()) == []
     filled(tmp_path)

@@ -87,7 +87,7 @@ def test_a_store_whose_file_is_garbage_begins_anew_and_says_so(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("by", [b"say \xff\xfe\xfdlo", None])
-def test_damage_that_shows_itself_later_is_told_once_and_work_goes_on(
+def test_damage_that_shows_itself_later_is_reported_once_and_work_goes_on(
     tmp_path: Path, by: bytes | None
 ) -> None:
     path = store_in(tmp_path)

@@ -262,7 +262,7 @@ def test_every_error_of_the_database_has_its_own_kind(
     assert str(tmp_path) in str(explained)
 
 
-def test_a_write_that_fails_on_a_full_disk_is_told_as_that(
+def test_a_write_that_fails_on_a_full_disk_is_reported_as_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = sqlite3.OperationalError("disk I/O error")
@@ -273,7 +273,7 @@ def test_a_write_that_fails_on_a_full_disk_is_told_as_that(
     assert type(gone) is StoreError
 
 
-def test_no_space_for_the_folder_is_told_as_that(
+def test_no_space_for_the_folder_is_reported_as_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
@@ -297,3 +297,8 @@ def test_a_second_connection_of_a_process_takes_no_locks_away_from_the_first(
         first.create_session(session(key="s-two", peer_session_id="two"))
         with Store.open(path, read_only=True) as reader:
             assert {one.key for one in reader.sessions()} == {"s-one", "s-two"}
+
+
+def test_only_columns_with_a_value_are_compared() -> None:
+    assert database.equal(peer="codex", root=None) == ("TRUE AND peer = ?", ["codex"])
+    assert database.equal(peer=None) == ("TRUE", [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from dragoman.errors import UnknownSession, UsageError
 from dragoman.store import Store
-from dragoman.store.records import EVENT_SPAN
+from dragoman.store.records import CHECK, EVENT_SPAN
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session
 
 
@@ -129,7 +130,7 @@ def test_a_file_with_a_line_missing_is_refused_whole(tmp_path: Path, left_out: i
 
 
 @pytest.mark.parametrize("lines", [[], [b"hello"], [b"{}"], [b"\xff"], [b'{"session":{}}']])
-def test_what_is_no_exported_session_is_refused(tmp_path: Path, lines: list[bytes]) -> None:
+def test_what_is_not_an_exported_session_is_refused(tmp_path: Path, lines: list[bytes]) -> None:
     with open_store(tmp_path) as store, pytest.raises(UsageError, match="line 1"):
         store.import_(lines)
 
@@ -145,3 +146,21 @@ def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
 def test_a_session_that_is_not_there_cannot_leave(tmp_path: Path) -> None:
     with open_store(tmp_path) as store, pytest.raises(UnknownSession):
         list(store.export("s-gone"))
+
+
+def test_notes_that_name_files_and_commands_of_a_machine_neither_leave_nor_come_in(
+    tmp_path: Path,
+) -> None:
+    command = {"result": {"command": "rm -rf /", "ok": True}}
+    with open_store(tmp_path / "a") as store, open_store(tmp_path / "b") as other:
+        key = filled(store)
+        store.note(key, 1, CHECK, command)
+        lines = list(store.export(key))
+        assert b"rm -rf" not in b"".join(lines)
+        # A file that another program has made.
+        foreign = {"note": {"atEvent": 1, "kind": CHECK, "data": command, "at": 1.0}}
+        end = json.loads(lines[-1])
+        end["end"]["notes"] += 1
+        lines[-1:] = [json.dumps(foreign).encode(), json.dumps(end).encode()]
+        taken = other.import_(lines)
+        assert [note.kind for note in other.notes(taken.key)] == ["permission"]

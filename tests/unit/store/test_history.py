@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.errors import UnknownSession
 from dragoman.events import model
@@ -91,7 +92,7 @@ def test_events_that_are_missing_are_told_where_they_would_be(tmp_path: Path) ->
     assert told.detail == "no room"
 
 
-def test_it_folds_to_what_was_said(tmp_path: Path) -> None:
+def test_a_stored_history_folds_to_what_was_said(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         view = fold(history(store, talk(store)[0]))
     assert [(message.role, str(message.said)) for message in view.messages] == [
@@ -131,6 +132,15 @@ def test_a_turn_without_events_has_its_beginning_and_its_end(tmp_path: Path) -> 
     assert isinstance(ended, model.TurnEnded) and ended.failure is not None
     assert (ended.outcome, ended.failure.kind) == (Outcome.UNKNOWN, ErrorKind.QUOTA)
     assert ended.usage is None
+
+
+def test_a_delegated_job_and_its_attempt_are_one_turn(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        key, first, _ = talk(store)
+        store.create_job(structs.replace(first, id=f"{first.id}-1"))
+        started = [each for each in history(store, key) if isinstance(each, model.TurnStarted)]
+    assert [each.turn for each in started][:1] == [f"{first.id}-1"]
+    assert len(started) == 2
 
 
 def test_what_was_said_so_far_is_the_text_of_a_job_that_has_none(tmp_path: Path) -> None:

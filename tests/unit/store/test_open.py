@@ -13,7 +13,7 @@ from tests.unit.runs.stored import job, paths_in, session
 SECRET = "correct-horse-battery-staple"
 
 
-def test_reading_makes_no_file(tmp_path: Path) -> None:
+def test_opening_for_reading_creates_no_file(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     with open_store(read_only=True, paths=paths) as store:
         assert store.sessions() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +15,15 @@ from dragoman.store import Redactor, Store, StoreRecorder, recorder, writer
 from dragoman.store.jobs import TEXT_SIZE
 from dragoman.store.recorder import JobAnswer, SessionLines, permission_note, said_in
 from tests.aio import aio
-from tests.unit.store.stores import SECRET, chunk, job, open_store, session, update
-
-PATIENCE = 20.0
-"""Seconds for a thread to write a few lines, on a machine that is busy."""
+from tests.unit.store.stores import (
+    SECRET,
+    WrittenBatches,
+    chunk,
+    job,
+    open_store,
+    session,
+    update,
+)
 
 
 @asynccontextmanager
@@ -188,6 +192,7 @@ async def test_what_is_marked_is_stored_without_anybody_waiting_for_it(
 ) -> None:
     # So long that nothing but hurry can bring it to the disk.
     monkeypatch.setattr(writer, "BATCH_INTERVAL", 1000.0)
+    batches = WrittenBatches(monkeypatch)
     one = session()
     with open_store(tmp_path) as store:
         waiting = [chunk("soon"), update("tool_call", toolCallId="t")]
@@ -198,7 +203,5 @@ async def test_what_is_marked_is_stored_without_anybody_waiting_for_it(
         async with recording(store, on_beat=beat) as kept:
             kept.create(one)
             kept.mark()
-            async with asyncio.timeout(PATIENCE):
-                while not store.session(one.key) or not list(store.lines(one.key)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await batches.until(lambda: store.session(one.key) and list(store.lines(one.key)))
         assert [line for _, line in store.lines(one.key)] == waiting

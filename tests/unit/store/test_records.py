@@ -18,6 +18,14 @@ def test_ids_say_what_they_name_and_have_twelve_digits() -> None:
     assert re.fullmatch(r"s-[0-9a-hjkmnp-tv-z]{12}", new_session_key())
 
 
+@pytest.mark.parametrize(
+    ("id", "job"),
+    [("j-1rh4ch9y3deg-1", "j-1rh4ch9y3deg"), ("j-123456789012", ""), ("j-1-x", ""), ("", "")],
+)
+def test_an_attempt_says_which_job_it_belongs_to(id: str, job: str) -> None:
+    assert records.delegated_job(id) == job
+
+
 def test_a_thousand_ids_of_one_second_are_a_thousand() -> None:
     assert len({new_job_id() for _ in range(5000)}) == 5000
 

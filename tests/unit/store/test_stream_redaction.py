@@ -99,7 +99,7 @@ def test_another_text_before_the_text_is_not_taken_for_it() -> None:
     assert texts(out) == ["same", " [redacted]", ""]
 
 
-def test_a_chunk_that_is_no_text_is_passed_on_in_order() -> None:
+def test_a_chunk_that_is_not_text_is_passed_on_in_order() -> None:
     image = update("agent_message_chunk", content={"type": "image", "data": "AAAA"})
     lines = [chunk("a"), image, chunk("b")]
     assert through(lines) == lines
@@ -120,7 +120,7 @@ def test_spaces_and_escapes_that_others_write_make_no_difference() -> None:
 
 
 @pytest.mark.parametrize("line", [b"no json", b"{}", b'{"update":5}', b"\xff", b""])
-def test_lines_that_are_no_updates_are_passed_on(line: bytes) -> None:
+def test_lines_that_are_not_updates_are_passed_on(line: bytes) -> None:
     runs = LineRedactor(Redactor())
     assert len(runs.feed(line)) == 1
 

@@ -26,7 +26,7 @@ def test_arms_of_equal_fields_are_one_key_and_the_role_size_peer_and_tier_all_co
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -3.0, 1e300])
-def test_a_record_that_is_no_distribution_is_not_sound(bad: float) -> None:
+def test_a_record_that_is_not_a_distribution_is_not_sound(bad: float) -> None:
     assert Posterior().sound
     assert not Posterior(alpha=bad).sound
     assert not Posterior(beta=bad).sound

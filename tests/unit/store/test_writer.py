@@ -118,7 +118,7 @@ async def test_trouble_with_one_session_is_told_once_and_spares_the_others(
 
 
 @aio
-async def test_a_disk_that_fails_is_told_once_and_what_can_be_read_is(
+async def test_a_disk_that_fails_is_reported_once_and_what_can_be_read_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[DragomanError] = []
@@ -381,7 +381,7 @@ async def test_who_puts_faster_than_the_disk_takes_is_told_and_then_cut_off(
 
 
 @aio
-async def test_a_caller_that_gives_up_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_caller_that_gives_up_does_not_affect_others(tmp_path: Path) -> None:
     go_on = threading.Event()
     with open_store(tmp_path) as store:
         async with StoreWriter(store) as writer:

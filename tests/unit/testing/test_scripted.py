@@ -133,7 +133,7 @@ def test_something_unexpected_ends_the_peer_with_a_complaint(step: Step, message
     assert err.startswith(b"expected ")
 
 
-def test_it_can_ask_and_wait_for_the_answer() -> None:
+def test_a_scripted_agent_can_ask_and_wait_for_the_answer() -> None:
     with playing(Send({"id": "q", "method": "ask"}), ExpectAnswer("q"), Exit(3)) as child:
         assert child.hear() == {"id": "q", "method": "ask"}
         child.say({"id": "q", "result": True})
@@ -245,7 +245,7 @@ def test_a_peer_whose_other_side_has_gone_ends_in_peace(steps: list[Step]) -> No
         assert stderr.read() == b""
 
 
-def test_it_runs_as_a_module_and_reads_its_script_from_a_file(tmp_path: Path) -> None:
+def test_a_scripted_agent_runs_as_a_module_and_reads_its_script_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(dumps([Notify("hello"), Exit(5)]))
     source = Path(scripted.__file__).parents[2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,18 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
 
-from dragoman.errors import AddressInUse, UsageError
+from dragoman.errors import AddressInUse
+from dragoman.transports import http_server
+from dragoman.transports.http_guard import ADMIT
 from dragoman.transports.http_server import (
     LOOPBACK,
     ConnectionLimits,
     ConnectionTerms,
     HttpServer,
     LimitedConnection,
-    TlsFiles,
     http_config,
 )
+from dragoman.transports.tls import TlsFiles
 from tests.aio import aio
 from tests.certificates import make_certificate
 
@@ -68,13 +72,16 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 @aio
 async def test_a_web_socket_outlives_the_timeouts_for_requests() -> None:
-    terms = ConnectionTerms(head_timeout=0.05, max_strangers=1)
+    terms = ConnectionTerms(head_timeout=0.5, max_strangers=1)
     server = HttpServer(app, terms, websockets=True)
     port = await server.listen(LOOPBACK, 0)
     async with connect(f"ws://{LOOPBACK}:{port}/", ping_interval=None) as socket:
-        # Both would end a connection without a request: the time, and the next stranger.
-        await asyncio.sleep(0.2)
-        assert (await get(port)).endswith(b"here")
+        # Both would end a connection without a request: the next stranger, and then the time, which
+        # ends this stranger too.
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        async with asyncio.timeout(10):
+            await reader.read()
+        writer.close()
         await socket.send("again")
         assert await socket.recv() == "AGAIN"
     await server.aclose()
@@ -90,13 +97,6 @@ async def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path)
     assert answer.endswith(b"here")
     assert b"here" not in await get(port)
     await server.aclose()
-
-
-def test_files_that_are_not_a_certificate_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "cert.pem"
-    path.write_text("no certificate")
-    with pytest.raises(UsageError, match=r"cert\.pem"):
-        TlsFiles(certificate=path, key=path).context()
 
 
 class Narrow(asyncio.Transport):
@@ -129,3 +129,59 @@ async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
         await transport.aborted.wait()
     assert transport.waiting == []
     connection.connection_lost(None)
+
+
+@aio
+async def test_a_websocket_whose_client_does_not_read_is_aborted_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "SEND_TIMEOUT", 0.05)
+
+    async def flood(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(20_000_000)})
+
+    server = HttpServer(flood, websockets=True)
+    port = await server.listen(LOOPBACK, 0)
+    try:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=1)
+        head = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        writer.write((head + key).encode())
+        assert await reader.read(12) == b"HTTP/1.1 101"
+        size = 0
+        async with asyncio.timeout(10):
+            # Slowly, and longer than the server waits.
+            while part := await reader.read(1_000_000):
+                size += len(part)
+                await asyncio.to_thread(threading.Event().wait, 0.2)
+        assert size < 20_000_000
+        writer.close()
+        await writer.wait_closed()
+    finally:
+        await server.aclose()
+
+
+@aio
+async def test_open_websockets_are_not_closed_to_make_room_for_connections() -> None:
+    async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
+        admit = scope.get("state", {}).get(ADMIT)
+        if admit is not None and not admit():
+            await PlainTextResponse("full", 503)(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    server = HttpServer(admitted, ConnectionTerms(max_connections=1), websockets=True)
+    port = await server.listen(LOOPBACK, 0)
+    url = f"ws://{LOOPBACK}:{port}/"
+    try:
+        async with asyncio.timeout(10), AsyncExitStack() as opened:
+            sockets = [await opened.enter_async_context(connect(url, proxy=None)) for _ in range(3)]
+            for _ in range(3):
+                assert (await get(port)).endswith(b"here")
+            for socket in sockets:
+                await socket.send("still here")
+                assert await socket.recv() == "STILL HERE"
+    finally:
+        await server.aclose()

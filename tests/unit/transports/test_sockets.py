@@ -165,7 +165,7 @@ async def test_a_folder_that_stays_locked_is_an_error_and_not_a_hang(
 
 
 @aio
-async def test_a_file_that_is_no_socket_is_never_replaced(folder: Path) -> None:
+async def test_a_file_that_is_not_a_socket_is_never_replaced(folder: Path) -> None:
     path = folder / "s"
     path.write_text("precious")
     with pytest.raises(UsageError, match="not a socket"):
@@ -182,7 +182,7 @@ async def test_a_missing_folder_is_a_clear_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["", "a\0b"])
 @aio
-async def test_what_is_no_path_is_refused(bad: str) -> None:
+async def test_what_is_not_a_path_is_refused(bad: str) -> None:
     with pytest.raises(UsageError, match="not a path"):
         await connect_unix(bad)
 
@@ -190,9 +190,9 @@ async def test_what_is_no_path_is_refused(bad: str) -> None:
 @aio
 async def test_a_path_that_is_too_long_says_the_limit(folder: Path) -> None:
     path = folder / ("x" * PATH_LIMIT)
-    with pytest.raises(UsageError, match=f"allows {PATH_LIMIT}"):
+    with pytest.raises(UsageError, match=f"limit is {PATH_LIMIT}"):
         await listen_unix(path, greet)
-    with pytest.raises(UsageError, match=f"allows {PATH_LIMIT}"):
+    with pytest.raises(UsageError, match=f"limit is {PATH_LIMIT}"):
         await connect_unix(path)
 
 

@@ -114,7 +114,7 @@ subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)"""
         assert done.stderr.count(text) == 1
 
 
-def test_nobody_else_finds_input() -> None:
+def test_no_other_reader_finds_input() -> None:
     during = """\
 assert os.read(0, 10) == b""
 assert sys.stdin.read() == ""

@@ -15,13 +15,13 @@ def talk(mark: Path, *messages: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
-def test_it_leaves_a_mark_when_it_is_started_and_when_it_is_used(tmp_path: Path) -> None:
+def test_the_canary_leaves_a_mark_when_it_is_started_and_when_it_is_used(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     talk(mark, {"id": 1, "method": "initialize"}, {"method": "notifications/initialized"})
     assert mark.read_text().split() == ["started", "initialize", "notifications/initialized"]
 
 
-def test_it_agrees_on_the_version_that_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_canary_agrees_on_the_requested_version(tmp_path: Path) -> None:
     asked = {"id": 1, "method": "initialize", "params": {"protocolVersion": "2099-01-01"}}
     [named] = talk(tmp_path / "mark", asked)
     assert named["result"]["protocolVersion"] == "2099-01-01"
@@ -29,7 +29,7 @@ def test_it_agrees_on_the_version_that_it_is_asked_for(tmp_path: Path) -> None:
     assert unnamed["result"]["protocolVersion"] == canary_mcp_server.VERSION
 
 
-def test_its_one_tool_can_be_listed_and_called(tmp_path: Path) -> None:
+def test_the_one_tool_of_the_canary_can_be_listed_and_called(tmp_path: Path) -> None:
     tools, song = talk(
         tmp_path / "mark",
         {"id": 1, "method": "tools/list"},

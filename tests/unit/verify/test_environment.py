@@ -66,7 +66,7 @@ def test_what_may_say_who_pays_or_where_a_model_is_counts_as_secret(name: str) -
 
 
 @pytest.mark.parametrize("name", ["PATH", "NO_RELAUNCH", "LANG", "PYTHONPATH"])
-def test_what_makes_a_program_behave_is_no_secret(name: str) -> None:
+def test_what_makes_a_program_behave_is_not_a_secret(name: str) -> None:
     assert not is_secret(name, WAY)
     assert not is_secret(name, LaunchSpec(command=("x",)))
 

@@ -185,7 +185,7 @@ async def test_a_climb_without_turns_keeps_what_turns_have_shown_of_the_same_ver
         kept = CardStore(paths.data / "cards").latest("x")
         assert kept is not None and kept.turns
         assert (kept.facts.echo, kept.facts.asks_permission) == (True, False)
-        assert kept.facts.cancel is None, "what failed is not held against it for ever"
+        assert kept.facts.cancel is None, "what failed is not held against it forever"
         by_name = {one.rung: one for one in kept.rungs}
         assert by_name["echo"].evidence == f"on {kept.measured_at[:10]}: it spoke"
         assert by_name["cancel"].verdict is RungVerdict.SKIPPED

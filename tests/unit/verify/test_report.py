@@ -49,7 +49,7 @@ def test_the_names_of_all_rungs_fit_into_their_column() -> None:
         ),
         (
             MeasuredFacts(dialect="acp", authenticated=False),
-            "starts, speaks acp; no turn was tried; it wants a login",
+            "starts, speaks acp; no turn was tried; it requires a login",
         ),
         (
             MeasuredFacts(dialect="acp", sessions=True, authenticated=True, echo=True),

@@ -15,7 +15,7 @@ def unknown(line: bytes, native: str = "") -> model.Unknown:
     return model.Unknown(SOURCE, 1, None, None, native, line, False, "")
 
 
-def test_lines_that_are_no_messages_are_counted_and_the_first_is_kept() -> None:
+def test_lines_that_are_not_messages_are_counted_and_the_first_is_kept() -> None:
     witness = TrafficCounts()
     witness.hear(unknown(b"Welcome!"))
     witness.hear(unknown(b"[1, 2]"))
@@ -24,7 +24,7 @@ def test_lines_that_are_no_messages_are_counted_and_the_first_is_kept() -> None:
     assert witness.stray_answers == 0
 
 
-def test_answers_to_nothing_are_counted_and_are_no_noise() -> None:
+def test_answers_to_nothing_are_counted_and_are_not_noise() -> None:
     witness = TrafficCounts()
     witness.hear(unknown(b'{"jsonrpc":"2.0","id":99,"result":{}}'))
     witness.hear(unknown(b'{"id":98,"error":{"code":-1,"message":"x"}}'))
@@ -32,7 +32,7 @@ def test_answers_to_nothing_are_counted_and_are_no_noise() -> None:
     assert witness.noise_lines == 0
 
 
-def test_a_notification_that_nobody_knows_is_neither() -> None:
+def test_an_unknown_notification_is_neither() -> None:
     witness = TrafficCounts()
     witness.hear(unknown(b'{"method":"qwen/notify","params":{}}', "qwen/notify"))
     assert (witness.noise_lines, witness.stray_answers) == (0, 0)
@@ -140,7 +140,7 @@ def test_the_id_of_a_turn_is_found_where_agents_put_it(line: bytes) -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_id_of_a_turn_is_not_taken_for_one(line: bytes) -> None:
+def test_what_is_not_an_id_of_a_turn_is_not_taken_for_one(line: bytes) -> None:
     assert not has_turn_id(line)
 
 

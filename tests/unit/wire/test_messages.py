@@ -29,7 +29,7 @@ from dragoman.wire.messages import (
     mend,
 )
 
-NO_MESSAGE = "an error without a message"
+NO_MESSAGE = "an error object without a message"
 
 
 def malformed(line: bytes) -> Malformed:
@@ -184,10 +184,10 @@ def test_an_error_without_an_id_is_a_failure_of_nobody(id: bytes) -> None:
 
 
 @pytest.mark.parametrize("id", [b"", b'"id":null,'])
-def test_a_result_without_an_id_is_no_answer_and_gets_none(id: bytes) -> None:
+def test_a_result_without_an_id_is_not_an_answer_and_gets_none(id: bytes) -> None:
     message = malformed(b"{" + id + b'"result":1}')
     assert message.code is None
-    assert message.reason == "an answer needs an id"
+    assert message.reason == "a response needs an id"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_an_object_with_neither_a_method_nor_an_answer_is_invalid_and_keeps_its_
 ) -> None:
     message = malformed(line)
     assert message.code == codes.INVALID_REQUEST
-    assert message.reason == "neither a method nor an answer"
+    assert message.reason == "neither a method nor a response"
     assert message.id == id
 
 
@@ -315,13 +315,13 @@ def test_a_line_that_is_not_json_is_a_parse_error(line: bytes) -> None:
         (b"1", "not an object"),
         (b"null", "not an object"),
         (b'"method"', "not an object"),
-        (b'{"method":5}', "the id or the method is not valid"),
-        (b'{"id":1,"method":{}}', "the id or the method is not valid"),
-        (b'{"id":true}', "the id or the method is not valid"),
-        (b'{"id":true,"method":"\\ud83d"}', "the id or the method is not valid"),
+        (b'{"method":5}', "the id or the method is invalid"),
+        (b'{"id":1,"method":{}}', "the id or the method is invalid"),
+        (b'{"id":true}', "the id or the method is invalid"),
+        (b'{"id":true,"method":"\\ud83d"}', "the id or the method is invalid"),
     ],
 )
-def test_json_that_is_no_message_is_an_invalid_request(line: bytes, reason: str) -> None:
+def test_json_that_is_not_a_message_is_an_invalid_request(line: bytes, reason: str) -> None:
     message = malformed(line)
     assert message.code == codes.INVALID_REQUEST
     assert message.reason == reason

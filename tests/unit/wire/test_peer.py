@@ -116,7 +116,7 @@ def test_an_error_beside_a_result_is_an_error(result: bytes) -> None:
 def test_an_answer_that_is_none_settles_its_request_as_invalid(line: bytes) -> None:
     peer = agent()
     peer.request("a", "slot")
-    assert only(peer, line) == Invalid("slot", 0, "neither a method nor an answer", line)
+    assert only(peer, line) == Invalid("slot", 0, "neither a method nor a response", line)
     assert peer.unanswered == []
 
 
@@ -376,7 +376,7 @@ def test_an_agent_answers_what_is_not_json_with_a_parse_error() -> None:
         b'{"id":1,"method":5}',
     ],
 )
-def test_an_agent_answers_json_that_is_no_message_as_an_invalid_request(line: bytes) -> None:
+def test_an_agent_answers_json_that_is_not_a_message_as_an_invalid_request(line: bytes) -> None:
     peer = agent(jsonrpc=False)
     assert reply_to(peer, line) == {
         "id": None,
@@ -517,7 +517,7 @@ def test_a_line_over_the_limit_is_an_overrun_once_and_nothing_comes_after_it() -
     assert peer.receive_end() == []
 
 
-def test_an_overrun_is_told_before_the_newline_comes() -> None:
+def test_an_overrun_is_reported_before_the_newline_comes() -> None:
     peer = client(max_line_size=20)
     assert peer.receive(b"x" * 20) == []
     assert overrun(peer.receive(b"x"), 20)

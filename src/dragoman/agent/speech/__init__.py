@@ -1,4 +1,4 @@
-"""How an agent's output is put on the wire: ACP v1, or a legacy dialect.
+"""Put an agent's output on the wire in ACP v1 or a legacy dialect.
 
 Defines the interface and chooses the dialect: a client's first request shows it, unless the agent
 names one. Each dialect is a module here, loaded for the first client that speaks it.

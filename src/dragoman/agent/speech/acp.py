@@ -27,13 +27,13 @@ class Speech(Protocol):
     """Sends an agent's updates and questions in one dialect."""
 
     def new_id(self) -> str:
-        """The id of a new session."""
+        """Return the id of a new session."""
 
     def update(
         self, session_id: str, update: acp.SessionUpdate
     ) -> Coroutine[Any, Any, None] | None:
-        """Send an update. Await the result: it waits for a client that reads too slowly.
-        Usually there is nothing to wait for, and the update was sent."""
+        """Send an update. Await the result, if any, which waits for a client that reads too slowly.
+        Usually there is nothing to wait for."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Send a request to the client."""

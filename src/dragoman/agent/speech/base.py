@@ -1,4 +1,4 @@
-"""The engine of the legacy dialects on the agent's side, driven by a table of requests for each.
+"""Shared engine of the legacy dialects on the agent's side, driven by a table of requests for each.
 
 Decodes requests, opens sessions, begins turns, and sends an update as a dialect's own messages.
 `dragoman.agent.server` runs the agent's handlers with ACP types, whatever the client speaks.
@@ -50,7 +50,7 @@ class DocumentSpeech:
 
     dialect: ClassVar[str]
     requests: ClassVar[Mapping[str, tuple[Any, Handler]]]
-    """The shape and the handler for each request name."""
+    """The schema and the handler for each request name."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -113,7 +113,7 @@ class DocumentSpeech:
         version: str = "",
         title: str | None = None,
     ) -> None:
-        """Record that the client is known now."""
+        """Record the client's introduction."""
         info = acp.Implementation(name=name, version=version, title=title) if name else None
         self.server.greet(
             acp.InitializeRequest(
@@ -134,7 +134,7 @@ class DocumentSpeech:
         return await self.server.perform(acp.SESSION_NEW, request)
 
     def folder(self, cwd: str | None) -> str:
-        """The directory that a client names, or the agent's own."""
+        """Return the directory that a client names, or the agent's own."""
         return cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
 
     async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:
@@ -156,7 +156,7 @@ class DocumentSpeech:
     def prompt(
         self, session_id: str, blocks: Sequence[Block]
     ) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn now; the returned awaitable ends with it."""
+        """Begin a turn now. The returned awaitable ends with the turn."""
         wire = [translate.to_block(block) for block in blocks]
         return self.server.perform(
             acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
@@ -181,7 +181,8 @@ class ReplayedMessages:
 async def outcome_of(
     work: Coroutine[Any, Any, acp.PromptResponse],
 ) -> acp.PromptResponse | RemoteError:
-    """How a turn ended, including errors: for dialects where that is part of the result."""
+    """Return how a turn ended, with errors as values, for dialects in which they are part of the
+    result."""
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - handler to wire
@@ -189,7 +190,7 @@ async def outcome_of(
 
 
 def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
-    """The tokens that a turn used, if the agent reported them."""
+    """Return the tokens that a turn used, if the agent reported them."""
     source = Source("", "")
     usage = translate.of_answer(
         response, EventEnvelope(source, itertools.count(), None), None
@@ -198,7 +199,7 @@ def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
 
 
 def usage_of(response: acp.PromptResponse) -> TokenUsage | None:
-    """The tokens that a turn used, as a part of its result; None if the agent did not report
-    them."""
+    """Return the tokens that a turn used, as a part of its result, or None if the agent did not
+    report them."""
     used = TokenUsage(*tokens_of(response))
     return None if used == TokenUsage() else used

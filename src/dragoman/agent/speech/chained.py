@@ -1,9 +1,9 @@
 """The chained dialect on the agent's side.
 
-Responds to any of the method names, in the client's family of names. Turns continue after the
+Responds to any of the method names, using the client's family of names. Turns continue after the
 response to their prompt: a notification ends them. An earlier session is opened by the first prompt
-for it, since the dialect has no other way. A list has the messages of the sessions that this client
-has used. The shapes are in `dragoman.dialects.legacy.chained`.
+for it, because the dialect has no other means. A list contains the messages of the sessions that
+this client has used. The schemas are in `dragoman.dialects.legacy.chained`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ sessions."""
 
 
 class ChainedSpeech(DocumentSpeech):
-    """One client of the chained dialect."""
+    """One `chained` client."""
 
     dialect = chained.DIALECT
 

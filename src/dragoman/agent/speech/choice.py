@@ -1,7 +1,8 @@
 """Choose a client's dialect, from its first request or from the agent's setting.
 
-Has the table of dialects besides ACP. The rules are in `dragoman.dialects.discovery`. A dialect is
-loaded for the first client that speaks it, so that it does not slow down the start of an ACP agent.
+Has the table of dialects other than ACP. The rules are in `dragoman.dialects.discovery`. A dialect
+is loaded for the first client that speaks it, so that it does not slow down the start of an ACP
+agent.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ SPEECHES: Final = {
 
 
 def choose(server: Server, request: Request) -> DocumentSpeech | None:
-    """The speech for a client with this first request; None for ACP or an unknown dialect."""
+    """Return the speech for a client with this first request, or None for ACP or an unknown
+    dialect."""
     dialect = discovery.of_request(request.method, _params(request))
     return speech_of(server, dialect) if dialect in SPEECHES else None
 
@@ -42,8 +44,11 @@ def choose(server: Server, request: Request) -> DocumentSpeech | None:
 def recognise(
     server: Server, request: Request, session_ids: Iterable[str]
 ) -> DocumentSpeech | None:
-    """The keyed dialect, for a client whose handshake looked like ACP but whose request does
-    not; None if the request proves nothing. The client keeps its sessions."""
+    """Return the keyed dialect for a client whose handshake looked like ACP but whose request does
+    not; None if the request proves nothing.
+
+    The client keeps its sessions.
+    """
     if server.agent.dialect is not None:
         return None
     if not discovery.is_keyed(request.method, _params(request)):
@@ -54,8 +59,8 @@ def recognise(
 
 
 def decode_new(params: Raw) -> acp.NewSessionRequest:
-    """Decode the params of `session/new` in ACP. Those of the keyed dialect are refused: they
-    could be decoded, but without their model, mode or servers."""
+    """Decode the params of `session/new` in ACP. Those of the keyed dialect are refused: they could
+    be decoded, but would lose their model, mode or servers."""
     request = _decode_new(params)
     if discovery.is_keyed(acp.SESSION_NEW.name, msgspec.json.decode(params)):
         raise msgspec.ValidationError("Object has fields of another dialect")
@@ -66,8 +71,11 @@ _decode_new: Final = decoder(acp.NewSessionRequest)
 
 
 def refutes(speech: DocumentSpeech, request: Request) -> bool:
-    """Whether a client that seemed to speak the keyed dialect when it opened a session turns
-    out to speak ACP: its prompt decides."""
+    """Return whether a client that seemed to speak the keyed dialect when it opened a session turns
+    out to speak ACP.
+
+    Its prompt decides.
+    """
     if request.method != acp.SESSION_PROMPT.name:
         return False
     speech.presumed = False
@@ -75,14 +83,14 @@ def refutes(speech: DocumentSpeech, request: Request) -> bool:
 
 
 def speech_of(server: Server, dialect: str) -> DocumentSpeech:
-    """The speech of a dialect besides ACP."""
+    """Return the speech of a dialect other than ACP."""
     home = importlib.import_module(f"dragoman.agent.speech.{dialect}")
     speech: DocumentSpeech = getattr(home, SPEECHES[dialect])(server)
     return speech
 
 
 def served_dialect(word: str) -> str:
-    """The dialect that a user names for clients. Raises `UsageError` if clients cannot be
+    """Return the dialect that a user names for clients. Raises `UsageError` if clients cannot be
     served in it."""
     served = [discovery.ACP, *SPEECHES]
     if word == discovery.CODEX:

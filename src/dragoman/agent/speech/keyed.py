@@ -1,7 +1,7 @@
 """The keyed dialect on the agent's side.
 
 Handles its handshake, sessions, modes and prompts, and translates the agent's requests to its
-client: permissions, files, terminals. The shapes are in `dragoman.dialects.legacy.keyed.shapes`.
+client: permissions, files, terminals. The schemas are in `dragoman.dialects.legacy.keyed.shapes`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Login(str):
 
 
 class KeyedSpeech(DocumentSpeech):
-    """One client of the keyed dialect."""
+    """One `keyed` client."""
 
     dialect = keyed_translate.DIALECT
 
@@ -104,8 +104,8 @@ class KeyedSpeech(DocumentSpeech):
         return _opened(session_id, modes, current)
 
     async def _set_model(self, session_id: str, model: str) -> None:
-        """The model is set as an option if the agent offers it as one; otherwise the author
-        finds it in the session's metadata."""
+        """Set the model as an option if the agent offers it as one; otherwise the author finds it
+        in the session's metadata."""
         choices = self.server.agent.choices
         for option in choices.options:
             if option.category == "model" and choices.allows(option.id, model):
@@ -145,7 +145,7 @@ class KeyedSpeech(DocumentSpeech):
         self.server.stop(params.session_id)
 
     def notification(self, notification: Notification) -> None:
-        # The document does not say whether a cancel is a request, so both forms are accepted.
+        # The specification does not say whether a cancel is a request, so both forms are accepted.
         if notification.method == shapes.CANCEL:
             try:
                 params = msgspec.json.decode(notification.params, type=shapes.Cancel)

@@ -1,7 +1,7 @@
 """The oneshot dialect on the agent's side.
 
 Handles its only session, which opens with the first prompt, and the result that ends a turn: its
-text, its stop reason, its usage. The shapes are in `dragoman.dialects.legacy.oneshot`.
+text, its stop reason, its usage. The schemas are in `dragoman.dialects.legacy.oneshot`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OneshotSpeech(DocumentSpeech):
-    """One client of the oneshot dialect."""
+    """One `oneshot` client."""
 
     dialect = oneshot.DIALECT
 

@@ -1,9 +1,9 @@
 """The tagged dialect on the agent's side.
 
-Handles its handshake, its numbered sessions and its prompts. A handler that fails, and a command
-that does not exist, end a turn with the stop reason ``error``; a cancel is a request with an
-immediate response. The document has a capability for loading a session but no method: it is served
-as `session/load`. The shapes are in `dragoman.dialects.legacy.tagged`.
+Handles its handshake, its numbered sessions and its prompts. A failed handler and an unknown
+command end a turn with the stop reason ``error``; a cancel is a request with an immediate response.
+The specification has a capability for loading a session but no method, so `session/load` is served.
+The schemas are in `dragoman.dialects.legacy.tagged`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TaggedSpeech(DocumentSpeech):
-    """One client of the tagged dialect."""
+    """One `tagged` client."""
 
     dialect = tagged.DIALECT
 
@@ -93,12 +93,19 @@ class TaggedSpeech(DocumentSpeech):
         return self._stopped(self.prompt(params.session_id, blocks))
 
     def _is_command(self, command: tagged.CommandInput) -> bool:
-        """An agent without commands leaves them to its prompt handler."""
+        """Return whether a prompt is a command.
+
+        An agent without commands handles them in its prompt handler.
+        """
         known = self.server.agent.handlers.commands
         return not known or command.name in known
 
     def _is_sentence(self, command: tagged.CommandInput) -> bool:
-        """A client that knows no commands takes a sentence for one if it begins with a path."""
+        """Return whether a command is really a sentence, such as ``/etc is broken``.
+
+        A client without a list of the commands sends every prompt that begins with a slash as a
+        command.
+        """
         typed = commands.Command(command.name, command.input)
         return not commands.is_meant(typed, self.server.agent.handlers.commands)
 

@@ -1,8 +1,8 @@
 """The agent's side of the threads dialect.
 
-Keeps the threads of one client and their history, which is the response to a resumed thread. The
-response to a failed turn is a result that says so. `dialects.legacy.threads` has the message
-shapes.
+Keeps the threads of one client and their history, which is part of the response to a resumed
+thread. A failed turn is answered with a result that says so. `dialects.legacy.threads` has the
+message schemas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ThreadsSpeech(DocumentSpeech):
-    """One client of the threads dialect."""
+    """One `threads` client."""
 
     dialect = threads.DIALECT
 
@@ -81,7 +81,7 @@ class ThreadsSpeech(DocumentSpeech):
             error = threads.Error(threads.error_code(ended.code), ended.message)
             result = replace(result, status="error", error=error)
         elif outcome_of_stop(ended.stop_reason) is not Outcome.OK:
-            # This dialect has two kinds of end: complete, and an error with a code.
+            # A turn in this dialect ends in one of two ways: complete, or an error with a code.
             error = threads.Error(ended.stop_reason, f"the turn ended: {ended.stop_reason}")
             result = replace(result, status="error", error=error, content=writer.text or None)
         else:
@@ -99,7 +99,7 @@ class ThreadsSpeech(DocumentSpeech):
 
 
 def _turns(thread_id: str, messages: list[tuple[Role, str]]) -> list[threads.Result]:
-    """A replayed history, split into turns: each begins with a prompt."""
+    """Return a replayed history, split into turns: each begins with a prompt."""
     turns: list[threads.Result] = []
     for role, text in messages:
         if role is Role.USER or not turns:

@@ -1,15 +1,16 @@
 """Connect our stdin and stdout to a broker, for `dragoman broker attach`.
 
 Starts the broker if none runs and sends it the policy; then bytes are copied in both directions
-without parsing, with back-pressure: reading pauses while the other side does not read. A hung
-broker ends the copying.
+without parsing, with back-pressure: reading pauses while the other side does not read. If the
+broker hangs, copying stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from typing import Final
 
 import msgspec
 
@@ -28,6 +29,16 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.base import HIGH_WATER_SIZE, Stream
 from dragoman.transports.stdio import open_stdio
 
+PINGED: Final = "DRAGOMAN_HOST_PINGS"
+"""The variable by which the other side says that it sends empty lines as a sign of life."""
+
+PING_INTERVAL: Final = 10.0
+"""Seconds between two of these lines."""
+
+SILENCE_TIMEOUT: Final = 600.0
+"""Seconds without any of them after which stdin counts as dead: the link is down, and sshd may not
+notice for hours. A program that connects from Python may block its event loop for a while."""
+
 
 async def attach(
     way: LaunchSpec,
@@ -40,7 +51,7 @@ async def attach(
 ) -> None:
     """Copy between stdio and the broker of a peer until stdin or the broker ends.
 
-    `policy` decides what the peer may do while no caller can be asked. Raises `BrokerError` if the
+    `policy` decides what the peer may do while no caller can answer. Raises `BrokerError` if the
     broker no longer answers.
     """
 
@@ -49,37 +60,47 @@ async def attach(
 
     spec = spec_of(way, options, workspace=workspace, ttl=ttl, max_idle=max_idle)
     reached = await ensure(spec, prepare=prepare, ttl=ttl)
-    # A separate stream: messages of the attached program are not parsed here.
-    stream = await open_stream(reached.endpoint.address)
-    await reached.connection.aclose()
-    # Sent before any message of the attached program, which does not know about it.
-    terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
-    stream.write(msgspec.json.encode(terms) + b"\n")
     endpoint, hung = reached.endpoint, False
+    async with AsyncExitStack() as opened:
+        try:
+            # A separate stream: messages of the attached program are not parsed here.
+            stream = await open_stream(endpoint.address)
+            opened.push_async_callback(stream.aclose)
+        finally:
+            await reached.connection.aclose()
+        # Sent before any message from the attached program, which does not know about terms.
+        terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
+        stream.write(msgspec.json.encode(terms) + b"\n")
 
-    async def close_if_hung() -> None:
-        nonlocal hung
-        await hello.wait_hung(endpoint.address)
-        hung = True
-        await stream.aclose()
+        async def close_if_hung() -> None:
+            nonlocal hung
+            await hello.wait_hung(endpoint.address)
+            hung = True
+            await stream.aclose()
 
-    tasks = TaskOwner("broker attach")
-    tasks.start(close_if_hung(), "watch the broker")
-    try:
-        await join(await open_stdio(), stream)
-    finally:
-        await tasks.aclose()
+        tasks = TaskOwner("broker attach")
+        opened.push_async_callback(tasks.aclose)
+        tasks.start(close_if_hung(), "watch the broker")
+        await join(await open_stdio(), stream, silence=SILENCE_TIMEOUT if _is_pinged() else None)
     if hung:
         raise BrokerError(hello.unanswered(endpoint.name, hello.PROBE_TIMEOUT))
 
 
-async def join(near: Stream, far: Stream) -> None:
-    """Copy in both directions until one side ends; then close both."""
+def _is_pinged() -> bool:
+    return bool(os.environ.get(PINGED))
+
+
+async def join(near: Stream, far: Stream, *, silence: float | None = None) -> None:
+    """Copy in both directions until one side ends, or nothing arrives from `near` for `silence`
+    seconds; then close both."""
     over = asyncio.Event()
     tasks = TaskOwner("copy between two streams")
     try:
         far.start(_Copy(far, near, tasks, over))
-        near.start(_Copy(near, far, tasks, over))
+        copy = _Copy(near, far, tasks, over)
+        near.start(copy)
+        if silence is not None:
+            tasks.start(copy.end_if_silent(silence), "end a connection without a sign of life")
         await over.wait()
     finally:
         try:
@@ -102,8 +123,18 @@ class _Copy:
         self._tasks = tasks
         self._over = over
         self._waiting = False
+        self._received = 0
+
+    async def end_if_silent(self, seconds: float) -> None:
+        while True:
+            received = self._received
+            await asyncio.sleep(seconds)
+            # Nothing arrives while nothing is read.
+            if self._received == received and not self._waiting:
+                self._over.set()
 
     def data_received(self, data: bytes) -> None:
+        self._received += 1
         try:
             self._target.write(data)
         except ConnectionLost:

@@ -17,6 +17,7 @@ from dragoman.broker.protocol import STATUS, STOP
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectError, ConnectionLost
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import in_thread
 from dragoman.transports.process.identity import ProcessState, kill, state_of
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ STOP_TIMEOUT: Final = 15.0
 before it is killed."""
 
 LOOK_INTERVAL: Final = 0.02
-"""Seconds between two checks whether a process is gone."""
+"""Seconds between two checks of whether a process has ended."""
 
 
 def list_brokers(paths: Paths) -> list[BrokerRecord]:
-    """The running brokers, including those that are draining; the oldest first."""
+    """Return the running brokers, oldest first, including those that are draining."""
     found = [
         record
         for _, record in read_records(brokers_folder(paths.runtime))
@@ -44,7 +45,7 @@ def list_brokers(paths: Paths) -> list[BrokerRecord]:
 
 
 async def status_of(record: BrokerRecord) -> dict[str, Any] | None:
-    """A broker's status; None if it does not answer, or no longer accepts callers."""
+    """Return a broker's status, or None if it does not answer, or no longer accepts callers."""
     if record.draining:
         return None
     try:
@@ -61,9 +62,10 @@ async def stop_broker(
     if_idle: bool = False,
     timeout: float = STOP_TIMEOUT,
 ) -> bool:
-    """Stop a broker and wait until it has ended, unless it drains. False if it refuses.
+    """Stop a broker and wait until it has ended, unless it drains.
 
-    A broker that does not answer is ended by signals, if its process is proved to be the broker.
+    Returns False if it refuses. A broker that does not answer is ended with signals, if its process
+    is proved to be the broker.
     """
     if not record.draining:
         try:
@@ -97,11 +99,12 @@ async def reap(paths: Paths) -> list[Reaped]:
     """Remove the files of dead brokers."""
     from dragoman.broker.client.reap import sweep
 
-    return await asyncio.to_thread(sweep, brokers_folder(paths.runtime))
+    folder = brokers_folder(paths.runtime)
+    return await in_thread(str(folder), lambda _: sweep(folder), changes_disk=True)
 
 
 def log_of(record: BrokerRecord) -> Path:
-    """The log file of a broker."""
+    """Return the log file of a broker."""
     return Path(record.log)
 
 
@@ -116,10 +119,11 @@ async def _gone(record: BrokerRecord, timeout: float) -> bool:
 
 
 def differences(record: BrokerRecord, other: BrokerRecord) -> tuple[str, ...]:
-    """How two brokers of a peer differ: variables by name, other terms in words."""
+    """Return how two brokers of a peer differ: the names of variables, and other conditions in
+    words."""
     mine, theirs = record.terms, other.terms
     if not mine or not theirs:
-        # Older versions do not report it.
+        # Older versions do not report their terms.
         return ()
     names = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
     return tuple(name if name.startswith("the ") else f"the variable {name}" for name in names)

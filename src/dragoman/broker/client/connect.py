@@ -1,8 +1,8 @@
 """Connect to a peer through its broker, or start the peer directly if no broker is available.
 
-Builds the `BrokerSpec` from the caller's options and opens an ACP client on the broker's socket.
-The fallback to a direct child happens only while connecting, so never after a prompt was sent.
-Client-side quirks are applied here, as `catalogue.open` does for a direct child.
+Builds the `BrokerSpec` from the caller's options and opens an ACP client on the broker's socket. It
+falls back to a direct child only while connecting, never after a prompt was sent. Client-side
+quirks are applied here, as `catalogue.open` does for a direct child.
 """
 
 from __future__ import annotations
@@ -62,17 +62,18 @@ if TYPE_CHECKING:
     from dragoman.rpc.trace import Trace
 
 READ_ONLY: Final = {"writeFiles": False}
-"""Terms of a caller that writes no files."""
+"""Terms for a caller that does not allow file writes."""
 
 MAX_ATTEMPTS: Final = 3
-"""Brokers that may die during one caller's handshake before it continues without one."""
+"""How many brokers may die during one caller's handshake before it continues without one."""
 
 BROKER_MARGIN: Final = 5.0
-"""Seconds that a caller waits longer than the broker, so that the broker, which knows the
-reason, reports the timeout."""
+"""Extra seconds that a caller waits after the broker's own timeout, so that the broker, which knows
+the reason, reports it."""
 
 EXPIRED_MARGIN: Final = 0.5
-"""The same for a turn that timed out. The reason is known here too, and the limit is kept."""
+"""The same margin for a turn that timed out. Here the caller knows the reason too, and keeps to its
+time limit."""
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ class WarmClient(AcpClient):
                 self._trace = None
 
     def _told(self, method: str, params: Raw) -> bool:
-        """Traffic between the broker and the agent: stderr and trace lines."""
+        """Handle traffic between the broker and the agent: stderr and trace lines."""
         if method == TRACE and self._trace is not None:
             try:
                 traced = msgspec.json.decode(params, type=_Traced)
@@ -155,7 +156,7 @@ class WarmClient(AcpClient):
         return True
 
     def _answered_elsewhere(self, params: Raw) -> None:
-        """Another surface has answered the question that is open here: withdraw it."""
+        """Withdraw an open question that another surface has answered."""
         from dragoman.broker.protocol import AnsweredElsewhere
         from dragoman.client.permissions import Answer
         from dragoman.policy.approver import Approver
@@ -171,14 +172,17 @@ class WarmClient(AcpClient):
             permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """Cancel with the reason: the broker records how a turn ended, so it must know about a
-        timeout."""
+        """Return the reason for a cancel: the broker records how a turn ended, so it must know
+        about a timeout."""
         if not isinstance(why, BudgetExceeded):
             return None
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error for the caller: an error in the broker is raised as if it happened here."""
+        """Return the error for the caller.
+
+        An error in the broker is raised as if it had happened here.
+        """
         if isinstance(error, RemoteError):
             # Imported here: most calls do not fail.
             from dragoman.broker.error_codec import revive
@@ -225,7 +229,7 @@ def spec_of(
     ttl: float | None = None,
     max_idle: int | None = None,
 ) -> BrokerSpec:
-    """The broker spec for these options; the same options give the same broker.
+    """Return the broker spec for these options; the same options give the same broker.
 
     Raises `BrokerUnavailable` if an option cannot be sent to another process.
     """
@@ -239,7 +243,7 @@ def spec_of(
     )
     chosen = {**options_of(way, spoken, options.permit), **(options.details or {})}
     if spoken == ACP:
-        # Options that only the caller's own client can use (callbacks, for example) stay with it.
+        # Options that only the caller's own client can use, such as callbacks, are not sent.
         chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
     elif not _is_plain(chosen):
         raise BrokerUnavailable("the options for this peer cannot be sent to a broker")
@@ -287,13 +291,14 @@ async def open_warm(
     max_idle: int | None = None,
     on_fallback: Callable[[BrokerUnavailable], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """`catalogue.open.open_peer` through a broker, which is started if none runs and keeps running.
+    """Like `catalogue.open.open_peer`, through a broker, which is started if none runs and keeps
+    running.
 
     `ttl` is its idle timeout in seconds. If no broker is available, the peer is started directly
     and `on_fallback` is called with the reason; without it the reason is logged.
     """
     options = options or ConnectOptions()
-    # Read twice if the peer is started directly after all.
+    # Iterated twice if the peer is started directly after all.
     options = structs.replace(options, inherit=tuple(options.inherit))
     peer: AcpPeer | None = None
     try:
@@ -317,8 +322,8 @@ async def open_warm(
 def _near_options(
     launch: LaunchSpec, spec: BrokerSpec, workspace: Path, options: ConnectOptions
 ) -> ClientOptions:
-    """Options of the client between this process and the broker. Raises `Unsupported` if ACP
-    has no such detail."""
+    """Return the options of the client between this process and the broker. Raises `Unsupported` if
+    ACP has no such detail."""
     usual = launch.budgets()
     budgets = options.budgets or usual
     permit, guard = file_guard.guarded(options.permit, options.guard, workspace)
@@ -352,7 +357,7 @@ async def _reach(
     options: ConnectOptions,
     ttl: float | None,
 ) -> AcpPeer:
-    """A peer behind its broker, after the handshake."""
+    """Return a peer behind its broker, after the handshake."""
     ours = _near_options(way, spec, workspace, options)
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
@@ -401,8 +406,11 @@ async def _reach(
 
 
 def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
-    """The error for a peer that did not answer the handshake in the caller's time, as a direct
-    start raises it. The broker may wait longer, for other callers."""
+    """Return the error for a peer that did not answer the handshake within the caller's timeout, as
+    a direct start would raise it.
+
+    The broker may wait longer, for other callers.
+    """
     from dragoman.client import handshake_errors
 
     late = CallTimeout(acp.INITIALIZE.name, (options.budgets or way.budgets()).initialize)
@@ -411,7 +419,7 @@ def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
 
 
 async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str]) -> BrokerSpec:
-    """The spec with the fields that only a start needs: secret values and the card's facts.
+    """Return the spec with the fields that only a start needs: secret values and the card's facts.
 
     `inherit` names the variables that the caller passes on. Raises `NotInstalled` if the peer
     cannot run here.
@@ -432,9 +440,9 @@ async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str])
 
 
 def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
-    """The budgets of a broker. It also serves other callers, which must not time out because
-    the first one set a short limit: that caller watches its own turn, and sends the budgets
-    that apply after it disconnects."""
+    """Return the budgets of a broker. It also serves other callers, which must not time out because
+    the first one set a short limit: that caller enforces its own limit, and sends the budgets that
+    apply after it disconnects."""
     if budgets is None:
         return usual
     longest: dict[str, float | None] = {}
@@ -445,7 +453,7 @@ def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value can be sent to another process."""
+    """Return whether a value can be sent to another process."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

@@ -1,6 +1,6 @@
-"""Find the running broker of a spec, or have one started; replace a broker that is outdated.
+"""Find the running broker for a spec or start one, and replace an outdated broker.
 
-`broker.client.launch` starts one where none answers. It is loaded only then.
+`broker.client.launch` starts a broker if none answers, and is loaded only then.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class StartTimes(Struct, frozen=True, kw_only=True):
     answer: float = ANSWER_TIMEOUT
     """For the response to hello, before a broker counts as hung."""
     name: float = 10.0
-    """For a name that is held while nothing listens: a broker that is starting or releasing the
-    name does so within a second."""
+    """For a name that is held while nothing listens. A broker that is starting, or releasing the
+    name, needs less than a second."""
     start: float = 30.0
     """From the start of a broker's program until it listens, with Python on a cold disk."""
     death: float = 5.0
@@ -77,9 +77,9 @@ async def ensure(
 ) -> FoundBroker:
     """Connect to the broker of this spec, and start one if none runs.
 
-    `prepare` is awaited before a start: it adds what is not needed to find a broker, and its
-    exceptions propagate. A running broker is sent a new `ttl`. Raises `BrokerUnavailable` if no
-    broker is available; nothing was prompted then.
+    `prepare` is awaited before a start, to add what is not needed to find a broker; its exceptions
+    propagate. A running broker is sent a new `ttl`. Raises `BrokerUnavailable` if no broker is
+    available; no prompt was sent then.
     """
     endpoint = endpoint_of(endpoint_name(spec), spec.paths)
     endpoint.make_safe()
@@ -95,12 +95,12 @@ async def ensure(
             return found
     except TimeoutError:
         raise BrokerUnavailable(
-            f"no broker for {spec.peer} could be had within {times.total:g} s; its log: "
+            f"could not start or reach a broker for {spec.peer} within {times.total:g} s; its log: "
             f"{endpoint.log}"
         ) from None
     except OSError as error:
         raise BrokerUnavailable(
-            f"no broker for {spec.peer} can be had: {error.strerror or error}"
+            f"cannot start a broker for {spec.peer}: {error.strerror or error}"
         ) from error
 
 
@@ -121,7 +121,7 @@ class BrokerSearch:
         self.endpoint = endpoint
         self.times = times
         self.hung: bytes | None = None
-        """The lock's text of a broker that did not answer."""
+        """The text in the lock of a broker that did not answer."""
 
     async def call(self, *, started: bool) -> FoundBroker | None:
         """Connect and send hello; None if there is no usable broker."""
@@ -151,7 +151,7 @@ class BrokerSearch:
             self.hung = read_text(self.endpoint.lock)
             return None
         except ConnectionLost:
-            # It is just ending.
+            # The broker is just ending.
             return None
         except CallError as error:
             raise BrokerUnavailable(
@@ -173,7 +173,7 @@ class BrokerSearch:
 
 
 def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
-    """Why a broker has to be replaced; None if it can be used.
+    """Return why a broker has to be replaced, or None if it can be used.
 
     An older dragoman uses a newer broker if both understand each other: two installations must not
     keep replacing each other's brokers.
@@ -191,7 +191,8 @@ def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
 
 
 def _version(text: str) -> tuple[tuple[int, str], ...]:
-    """A version as a sort key: numbers as numbers, and before any words in the same place."""
+    """Return a version as a sort key: numbers as numbers, and before any words in the same
+    place."""
     parts: list[tuple[int, str]] = []
     for word in text.split("+")[0].split("."):
         digits = word[: len(word) - len(word.lstrip("0123456789"))]

@@ -3,10 +3,10 @@
 Sends hello, status, stop and other requests that need no ACP handshake, each with a timeout.
 
 Ends the wait for a broker that hangs, for example one stopped by a signal. A turn or a job may take
-hours, so a call for it has no timeout. What is bounded instead is the time in which a silent broker
-must answer a ping, sent on a connection of its own: on the caller's connection the answer could
-wait behind events that the caller is slow to read. `broker.server.liveness` does the same for the
-peer behind a broker.
+hours, so a call for it has no timeout. Instead, a silent broker must answer a ping within a limit.
+The ping uses its own connection: on the caller's connection the answer could wait behind events
+that the caller is slow to read. `broker.server.liveness` does the same for the peer behind a
+broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.broker.protocol import HELLO, PING, STATUS, STOP
+from dragoman.broker.protocol import HELLO, PING, STATUS, STOP, decode_as
 from dragoman.errors import (
     BrokerError,
     CallError,
@@ -33,7 +33,6 @@ from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
 from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
-from dragoman.wire.messages import UNDECODABLE
 from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0
@@ -42,12 +41,12 @@ ten seconds are possible on a machine that swaps, and a broker that times out is
 turns."""
 
 MAX_ANSWER_SIZE: Final = 4 * 1024 * 1024
-"""Maximum bytes of such a response. The status of a broker with thousands of sessions is
+"""Maximum size of such a response, in bytes. The status of a broker with thousands of sessions is
 smaller."""
 
 PROBE_INTERVAL: Final = 10.0
-"""Seconds without a message from a broker before it is probed. A working agent is rarely silent
-for longer, so most turns are never probed."""
+"""Seconds without a message from a broker before it is probed. A working agent is rarely silent for
+that long, so most turns are never probed."""
 
 PROBE_TIMEOUT: Final = ANSWER_TIMEOUT
 """Timeout in seconds for the response to a probe. A ping needs no peer, so it is answered like
@@ -72,7 +71,8 @@ class BrokerHello(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Greeting(Ignore):
-    """Rejects messages before the response: a broker sends none, so this is not a broker."""
+    """Rejects messages before the response: a broker sends none, so the other side is not a
+    broker."""
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
@@ -95,13 +95,13 @@ async def open_stream(address: str, *, timeout: float = ANSWER_TIMEOUT) -> Strea
 
 
 def started(stream: Stream, *, settings: ConnectionSettings | None = None) -> Connection:
-    """A connection on which requests can be sent at once, and that a client can take over."""
+    """Return a connection that can send requests immediately and that a client can take over."""
     connection = Connection(
         stream,
         End.CLIENT,
         _Greeting(),
         settings=settings or ConnectionSettings(max_line_size=MAX_ANSWER_SIZE),
-        # A trace shows the peer's traffic, see `connect.WarmClient`.
+        # A trace shows the peer's traffic; see `connect.WarmClient`.
         trace=False,
     )
     connection.start()
@@ -114,10 +114,7 @@ async def ask(
     """Send a request and wait for the response. Raises `CallTimeout`, `ConnectionLost`,
     `RemoteError` or `InvalidAnswer`."""
     raw = await connection.call(method, params, timeout=timeout)
-    try:
-        return msgspec.json.decode(raw)
-    except UNDECODABLE as error:
-        raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+    return decode_as(raw, object, f"response to {method}")
 
 
 async def say_hello(
@@ -136,7 +133,7 @@ async def say_hello(
     try:
         return msgspec.convert(answer, BrokerHello)
     except msgspec.ValidationError as error:
-        raise InvalidAnswer(f"the broker's greeting is malformed: {error}") from error
+        raise InvalidAnswer(f"invalid greeting from the broker: {error}") from error
 
 
 async def ask_broker(
@@ -159,7 +156,8 @@ async def ask_broker(
 def watch(connection: Connection, address: str, name: str, *, always: bool = False) -> None:
     """Fail a connection to the broker `name` when the broker no longer answers a probe.
 
-    It is probed while a call is pending, or `always`, for a connection that only listens.
+    It is probed while a call is pending; with `always`, all the time, for a connection that only
+    listens.
     """
     connection.tasks.start(_watch(connection, address, name, always), "watch the broker")
 
@@ -183,7 +181,10 @@ async def wait_hung(address: str) -> None:
 
 
 async def is_hung(address: str) -> bool:
-    """Whether a broker accepts connections but does not answer. One that has ended is not hung."""
+    """Return whether a broker accepts connections but does not answer.
+
+    A broker that has ended is not hung.
+    """
     try:
         await ask_broker(address, PING, {}, timeout=PROBE_TIMEOUT)
     except CallTimeout:
@@ -200,7 +201,7 @@ async def require_answer(address: str, name: str) -> None:
 
 
 def unanswered(name: str, timeout: float) -> str:
-    """Error text for a broker that does not answer, with the remedy."""
+    """Return the error text for a broker that does not answer, with the remedy."""
     return (
         f"the broker {name} does not answer within {timeout:g} s; "
         f"`dragoman broker stop {name}` ends it, `dragoman broker logs {name}` shows what it did"

@@ -30,12 +30,15 @@ from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, Usage
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
 from dragoman.transports.process.identity import ProcessState, kill, state_of
 from dragoman.transports.process.stream import end_detached, reap_detached, start_detached
+from dragoman.wire.framing import Framer
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.client.find_or_start import BrokerSearch, FoundBroker, Prepare
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.broker")
-"""Without the working directory on the import path: a checkout must not bring its own dragoman."""
+"""The command line of a broker. The working directory is not on the import path: a checkout must
+not bring its own dragoman."""
 
 ROOT: Final = os.path.abspath(os.sep)
 
@@ -43,10 +46,10 @@ LOOK_INTERVAL: Final = 0.02
 """Seconds between two checks of another process that starts, drains or ends."""
 
 MAX_STARTS: Final = 3
-"""Maximum starts per caller: a broker that dies at once this often will not recover."""
+"""Maximum number of starts per caller. A broker that dies at once this often will not recover."""
 
 REAP_TIMEOUT: Final = 1.0
-"""Seconds to wait for the end of the first process, which has ended when the second one reports."""
+"""Seconds to wait for the first process, which has already ended when the second one reports."""
 
 REAP_INTERVAL: Final = 0.005
 
@@ -54,10 +57,10 @@ MAX_LOG_SIZE: Final = 1024 * 1024
 """Size in bytes at which the next start rotates the log."""
 
 TAIL_SIZE: Final = 4 * 1024
-"""Bytes of the end of a log that are shown with an error."""
+"""Number of bytes at the end of a log to show with an error."""
 
 MAX_WORD_SIZE: Final = 256 * 1024
-"""Maximum bytes of the line in which a new broker reports its start."""
+"""Maximum length of the line with which a new broker reports its start."""
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ async def start_until_found(
     while True:
         mine = try_lock(endpoint.starting)
         if mine is None:
-            # Another caller is starting it; it will listen in a moment.
+            # Another caller is starting the broker; it will listen in a moment.
             await asyncio.sleep(LOOK_INTERVAL)
         else:
             with mine:
@@ -97,7 +100,7 @@ async def start_until_found(
 async def _clear(search: BrokerSearch) -> bool:
     """Ensure that the name is free, while no other caller may start a broker.
 
-    True if a broker answers after all. A holder that neither answers nor ends is killed.
+    Returns True if a broker answers after all. A holder that neither answers nor ends is killed.
     """
     lock = search.endpoint.lock
     if search.hung is not None and search.hung == read_text(lock) and is_held(lock):
@@ -126,7 +129,7 @@ async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
             return
         raise BrokerUnavailable(
             f"{lock} is held by an unknown process that does not answer; "
-            "remove the file if you know that no broker runs"
+            "remove the file if you are sure that no broker is running"
         )
     log.warning("the broker %s does not answer; killing process %d", lock.stem, holder.pid)
     kill(holder, signal.SIGKILL)
@@ -181,7 +184,7 @@ async def start(
         reader.start()
         try:
             async with asyncio.timeout(timeout):
-                # If it dies before it has read everything, the reason is on stderr.
+                # If the process dies before it has read everything, the reason is on stderr.
                 with contextlib.suppress(ConnectionLost):
                     writer.write(spec.encode() + b"\n")
                     await writer.aclose(timeout)
@@ -198,7 +201,7 @@ async def start(
 
 
 async def _reap(pid: int) -> None:
-    """The started program continues in another process; the first one has ended."""
+    """Reap the first process, which has ended: the program continues in another one."""
     give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
     while pid in reap_detached():
         if asyncio.get_running_loop().time() >= give_up_at:
@@ -207,7 +210,7 @@ async def _reap(pid: int) -> None:
 
 
 def _ignore(error: OSError) -> None:
-    """The new process stopped reading: its status line or its log has the reason."""
+    """Ignore that the new process stopped reading: its status line or its log has the reason."""
 
 
 class _Word:
@@ -215,26 +218,24 @@ class _Word:
 
     def __init__(self, told: asyncio.Future[bytes]) -> None:
         self._told = told
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._framer = Framer(MAX_WORD_SIZE)
 
     def heard(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
-        if b"\n" in data or self._size > MAX_WORD_SIZE:
-            self._settle()
+        lines = self._framer.feed(data)
+        if lines or self._framer.overflowed:
+            self._settle(lines[0] if lines else b"")
 
     def ended(self, error: OSError | None) -> None:
-        self._settle()
+        self._settle(self._framer.end() or b"")
 
-    def _settle(self) -> None:
+    def _settle(self, line: bytes) -> None:
         if not self._told.done():
-            self._told.set_result(b"".join(self._parts))
+            self._told.set_result(line)
 
 
 def _judge(answer: bytes, spec: BrokerSpec, endpoint: Endpoint, log_size: int) -> None:
     word: Any = None
-    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    with contextlib.suppress(*UNDECODABLE):
         word = msgspec.json.decode(answer)
     if isinstance(word, dict) and word.get("ready"):
         return
@@ -259,7 +260,7 @@ def _shown(tail: str) -> str:
 
 
 def open_log(path: Path) -> tuple[int, int]:
-    """A descriptor of the log file, and its current size.
+    """Return a descriptor of the log file, and its current size.
 
     If the directory is not writable, the broker runs without a log.
     """
@@ -276,7 +277,7 @@ def open_log(path: Path) -> tuple[int, int]:
 
 
 def log_tail(path: Path, start: int = 0) -> str:
-    """The end of a log, of what was written after `start`."""
+    """Return the end of a log, considering only what was written after offset `start`."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -287,7 +288,8 @@ def log_tail(path: Path, start: int = 0) -> str:
 
 
 def _own_python() -> dict[str, str]:
-    """Environment by which the new program finds this dragoman if it is not installed."""
+    """Return the environment that lets the new program find this dragoman if it is not
+    installed."""
     home = Path(version.__file__).resolve().parents[1]
     installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
     return {} if installed else {"PYTHONPATH": str(home)}

@@ -21,24 +21,31 @@ from dragoman.broker.protocol import (
     QuestionAnswer,
     Settled,
     ShownQuestion,
+    decode_as,
 )
 from dragoman.errors import InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
-from dragoman.wire.messages import UNDECODABLE, Notification
+from dragoman.wire.messages import Notification
 
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_LINE_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of one question: a permission may carry the whole text of a file."""
+"""Maximum size of one question, in bytes: a permission request may contain the whole text of a
+file."""
 
 
-class _Watched(Struct):
+class Watched(Struct):
+    """The response to `WATCH`."""
+
     questions: list[ShownQuestion] = []
+    peer: str = ""
+    workspace: str = ""
+    """The workspace of a run without a broker. A broker has its own in its record."""
 
 
 class _Notices(Ignore):
-    """Hands the notifications of a broker over."""
+    """Passes on the notifications of a broker."""
 
     def __init__(
         self, on_question: Callable[[ShownQuestion], None], on_settled: Callable[[Settled], None]
@@ -47,13 +54,14 @@ class _Notices(Ignore):
         self._on_settled = on_settled
 
     def notification(self, notification: Notification) -> None:
+        method, params = notification.method, notification.params
         try:
-            if notification.method == QUESTION:
-                self._on_question(msgspec.json.decode(notification.params, type=ShownQuestion))
-            elif notification.method == SETTLED:
-                self._on_settled(msgspec.json.decode(notification.params, type=Settled))
-        except UNDECODABLE as error:
-            log.warning("%s of a broker cannot be read: %s", notification.method, error)
+            if method == QUESTION:
+                self._on_question(decode_as(params, ShownQuestion, method))
+            elif method == SETTLED:
+                self._on_settled(decode_as(params, Settled, method))
+        except InvalidAnswer as error:
+            log.warning("from a broker: %s", error)
 
 
 async def watch_questions(
@@ -61,14 +69,15 @@ async def watch_questions(
     name: str,
     *,
     answers: bool,
+    job: str | None = None,
     on_question: Callable[[ShownQuestion], None],
     on_settled: Callable[[Settled], None],
-    on_connected: Callable[[], None],
+    on_connected: Callable[[Watched], None],
 ) -> None:
-    """Follow the questions of a broker until it ends or does not answer any more.
+    """Follow the questions of a broker, or of one job, until it ends or no longer answers.
 
-    The questions that are open come right behind `on_connected`. Raises `DragomanError` if the
-    broker cannot be reached or is of a version without this.
+    The open questions follow right after `on_connected`. Raises `DragomanError` if the broker
+    cannot be reached or its version does not support this.
     """
     notices = _Notices(on_question, on_settled)
     connection = Connection(
@@ -80,12 +89,9 @@ async def watch_questions(
     )
     connection.start()
     try:
-        raw = await connection.call(WATCH, {"answers": answers}, timeout=ANSWER_TIMEOUT)
-        try:
-            found = msgspec.json.decode(raw, type=_Watched)
-        except UNDECODABLE as error:
-            raise InvalidAnswer(f"the answer to {WATCH} is malformed: {error}") from error
-        on_connected()
+        raw = await connection.call(WATCH, {"answers": answers, "job": job}, timeout=ANSWER_TIMEOUT)
+        found = decode_as(raw, Watched, f"response to {WATCH}")
+        on_connected(found)
         for question in found.questions:
             on_question(question)
         watch(connection, address, name, always=True)
@@ -95,8 +101,8 @@ async def watch_questions(
 
 
 async def answer_question(address: str, id: str, digest: str, result: Any) -> bool:
-    """Answer a question. False if it does not wait for an answer any more. Raises `RemoteError` if
-    the answer does not fit it."""
+    """Answer a question. Returns False if it no longer waits for an answer. Raises `RemoteError` if
+    the answer is invalid."""
     told = await ask_broker(
         address, ANSWER, QuestionAnswer(id, digest, Raw(msgspec.json.encode(result)))
     )

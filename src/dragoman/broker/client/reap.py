@@ -40,7 +40,7 @@ class Reaped:
 def sweep(folder: Path) -> list[Reaped]:
     """Clean up after every dead broker. Blocks for a moment if there are processes to kill.
 
-    Safe to run concurrently, also while brokers start: live ones are not touched.
+    Safe to run concurrently and while brokers start: live ones are not touched.
     """
     found = [*_sweep_records(folder), *_sweep_files(folder)]
     return [one for one in found if one.processes or one.files]
@@ -70,7 +70,8 @@ def _end_processes(record: BrokerRecord) -> int:
         return 0
     for child in record.children:
         if state_of(child) is ProcessState.ALIVE:
-            # It leads the group of its number and was alive a moment ago, so this is its group.
+            # It is the leader of the group with its pid and was alive a moment ago, so this is its
+            # group.
             warden.kill_group(child.pid)
             kill(child, signal.SIGKILL)
     if record.owner:
@@ -84,7 +85,7 @@ def _remove_address(folder: Path, record: BrokerRecord) -> list[str]:
     removed: list[str] = []
     if not (folder / f"{record.name}{LOCK}").exists() and not os.path.lexists(record.address):
         return removed
-    # Held while the files are removed, so that no broker starts to listen there meanwhile.
+    # Held while the files are removed, so that no broker starts listening there in the meantime.
     lock = try_lock(folder / f"{record.name}{LOCK}")
     if lock is None:
         return removed
@@ -109,7 +110,7 @@ def _sweep_files(folder: Path) -> list[Reaped]:
             continue
         path = folder / (name if kind == STARTING else f"{endpoint}{LOCK}")
         if is_held(path) or not (folder / name).exists():
-            # It is in use, or was just released in order.
+            # The lock is in use, or was just released in an orderly way.
             continue
         lock = try_lock(path)
         if lock is None:

@@ -1,7 +1,7 @@
-"""Ask running brokers about stored sessions: which broker has one open; release or close it.
+"""Ask running brokers which one has a stored session open, and release or close it.
 
-Starts no broker and sends no prompt. `take_over` raises `TurnInProgress` while another process
-uses the session. `runs.job_events` follows the events of a session.
+Starts no broker and sends no prompt. `take_over` raises `TurnInProgress` while another process uses
+the session. `runs.job_events` follows the events of a session.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dragoman.errors import (
     RemoteError,
     TurnInProgress,
 )
+from dragoman.rpc.tasks import together
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 
@@ -41,16 +42,16 @@ CLOSE_TIMEOUT: Final = 10.0
 
 
 async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | None]]:
-    """Every running broker with its status; None if it does not answer."""
+    """Return every running broker with its status, or None if it does not answer."""
     brokers = list_brokers(paths)
-    told = await asyncio.gather(*(status_of(record) for record in brokers))
+    told = await together(*(status_of(record) for record in brokers))
     return list(zip(brokers, told, strict=True))
 
 
 async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | None:
-    """The broker that has a stored session open, if any."""
+    """Return the broker that has a stored session open, if any."""
     candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
-    told = await asyncio.gather(*(status_of(record) for record in candidates))
+    told = await together(*(status_of(record) for record in candidates))
     for record, status in zip(candidates, told, strict=True):
         open_there = (status or {}).get("sessions")
         if isinstance(open_there, list) and any(
@@ -61,14 +62,14 @@ async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | No
 
 
 async def silent_brokers(peer: str, paths: Paths) -> list[BrokerRecord]:
-    """The running brokers of a peer that do not report their open sessions."""
+    """Return the running brokers of a peer that do not report their open sessions."""
     candidates = [each for each in list_brokers(paths) if each.peer == peer and not each.draining]
-    told = await asyncio.gather(*(status_of(record) for record in candidates))
+    told = await together(*(status_of(record) for record in candidates))
     return [record for record, status in zip(candidates, told, strict=True) if status is None]
 
 
 async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
-    """The sessions of the broker of this name; none if it does not answer."""
+    """Return the sessions of the broker with this name, or none if it does not answer."""
     for record in list_brokers(paths):
         if record.name == broker and (status := await status_of(record)) is not None:
             told = status.get("sessions")
@@ -77,9 +78,12 @@ async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
 
 
 async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
-    """Ensure that no other process has a stored session open that is to continue here: in
-    `broker`, or in the process `pid`, which runs its turns itself. Two processes with one
-    session would not see each other's turns. Raises `TurnInProgress` if it is in use."""
+    """Ensure that no other process has a stored session open that is to continue in `broker`, or in
+    the process `pid`, which runs its turns itself.
+
+    Two processes with one session would not see each other's turns. Raises `TurnInProgress` if it
+    is in use.
+    """
     others = [
         record
         for record in list_brokers(paths)
@@ -89,7 +93,7 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         try:
             told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
             if told.get("released") and not told.get("closed"):
-                # Its peer keeps the session for as long as it runs.
+                # That process's peer keeps the session for as long as it runs.
                 await stop_broker(record, if_idle=True)
         except RemoteError as error:
             refused = revive(error.data, error.message)
@@ -98,7 +102,7 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
             log.debug("the broker %s cannot release a session: %s", record.name, error)
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s does not answer: %s", record.name, error)
-    # What is left runs outside a broker, or in one that no longer accepts callers.
+    # Any remaining job runs outside a broker, or in one that no longer accepts callers.
     require_idle(session.key, session.name or session.key, besides=pid, paths=paths)
 
 
@@ -112,7 +116,7 @@ def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
 
 
 def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
-    """A job of a session that is run by a process other than `besides`."""
+    """Return a job of a session that is run by a process other than `besides`."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=key),

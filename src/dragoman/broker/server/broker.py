@@ -42,7 +42,7 @@ from dragoman.errors import (
     DragomanError,
     UnknownJob,
 )
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, all_ended, finish
 from dragoman.transports.base import Stream
 from dragoman.transports.process.identity import own_identity, resident_size, resident_tree
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 LAST_WORDS_TIMEOUT: Final = 2.0
-"""How long sending the last responses may take when the broker ends."""
+"""Seconds that sending the last responses may take when the broker ends."""
 
 
 SWITCH_INTERVAL: Final = 0.0005
@@ -87,7 +87,7 @@ class Broker:
         self.sessions = Sessions(self, self.recording)
         self.turns = Turns(self, parallel=spec.parallel is True)
         self._callers: dict[Caller, None] = {}
-        """In order of arrival."""
+        """The callers, in order of arrival."""
         self._crowded = False
         """Whether a connection was dropped because of the limit; logged once."""
         self._far: PeerLink | None = None
@@ -108,7 +108,7 @@ class Broker:
         caller = Caller(self, stream)
         self._callers[caller] = None
         if (leaving := connection_limit.one_too_many(self._callers)) is not None:
-            # No longer counted, while its connection is being closed.
+            # Not counted any more while its connection is being closed.
             del self._callers[leaving]
             level = logging.DEBUG if self._crowded else logging.WARNING
             log.log(level, "too many connections; closing one that has sent nothing")
@@ -149,15 +149,15 @@ class Broker:
         self._life.happens(BrokerEvent.STOP)
         self.turns.fail_waiting(ConnectionClosed("the broker was stopped"))
         self.turns.close()
-        # The peer goes first: that fails the turns that still run, so they are answered.
+        # The peer is ended first, which fails the turns that still run, so that they are answered.
         await self.tasks.aclose()
         await self.recording.ends_stored()
         # All at once, so that the timeouts of callers that do not read do not add up.
-        await asyncio.gather(*map(self._part, list(self._callers)))
+        await all_ended(*map(self._part, list(self._callers)))
         await self.recording.close()
 
     async def _part(self, caller: Caller) -> None:
-        """Close a connection after its last responses were sent."""
+        """Close a connection once its last responses were sent."""
         try:
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
                 await caller.connection.drain()
@@ -197,7 +197,7 @@ class Broker:
         return far if far is not None and far.failure is None else None
 
     async def ready(self) -> PeerLink:
-        """The peer, as soon as it is running. Raises the reason if it cannot run."""
+        """Wait until the peer is running and return it. Raises the reason if it cannot run."""
         far = self.far
         if far is not None:
             return far
@@ -262,7 +262,8 @@ class Broker:
         return self.recording.trouble
 
     def take_notice(self) -> str:
-        """A notice for the user, returned once; empty if there is none."""
+        """Return a pending notice for the user, each only once; an empty string if there is
+        none."""
         notice, self.recording.notice = self.recording.notice, ""
         return notice
 
@@ -311,8 +312,10 @@ class Broker:
                     caller.connection.post(protocol.STDERR, said)
 
     def trace_wanted(self) -> None:
-        """Send the peer's wire traffic to the callers that trace it; without any, nothing is
-        recorded."""
+        """Send the peer's wire traffic to the callers that trace it.
+
+        Nothing is recorded if there are none.
+        """
         if (far := self.far) is None:
             return
         wanting = [caller.connection for caller in self._callers if caller.terms.trace]
@@ -321,17 +324,17 @@ class Broker:
     # -- called by callers
 
     def check_room(self) -> None:
-        """Refuse a caller if the limit is reached."""
+        """Raise if the limit of callers is reached."""
         if connection_limit.is_full(self._callers):
             raise BrokerBusy("this broker has reached its limit of callers; try again later")
 
     def check_work(self) -> None:
-        """Refuse new work while the broker is shutting down."""
+        """Raise if the broker is shutting down and takes no new work."""
         if not self._life.takes_work:
             raise BrokerBusy("this broker is shutting down; connect again to get a new one")
 
     async def greet(self) -> Raw:
-        """The response to `initialize`: the peer's own, plus what the broker adds."""
+        """Return the response to `initialize`: the peer's own, plus what the broker adds."""
         far = await self.ready()
         body = protocol.members(far.client.hello)
         body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)
@@ -374,7 +377,7 @@ class Broker:
         }
 
     def status(self, caller: Caller) -> dict[str, Any]:
-        """The status of the broker. The requesting caller is not counted."""
+        """Return the status of the broker. The requesting caller is not counted."""
         pid = None if self.far is None else self.far.pid
         return {
             **self._hello(),
@@ -414,7 +417,7 @@ class Broker:
         return True
 
     async def result(self, params: Raw) -> Any:
-        """The current state of a job, or its end if the caller waits for that."""
+        """Return the current state of a job, or wait until it ends if the caller asks for that."""
         asked = protocol.read(params, protocol.JobWanted)
         job = self.turns.jobs.get(asked.job)
         if job is None:
@@ -437,5 +440,5 @@ class Broker:
         return told | {"sessionId": job.session.id, "context": job.context}
 
     def timeout_of(self, method: str) -> float | None:
-        """Timeout for a request to the peer. A login takes as long as the user needs."""
+        """Return the timeout for a request to the peer. A login takes as long as the user needs."""
         return None if method == acp.AUTHENTICATE.name else self.budgets.request

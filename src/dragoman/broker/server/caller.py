@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_FORWARDED: Final = 100
-"""Maximum of one caller's requests, besides prompts, that may be open at the peer."""
+"""Maximum number of requests of one caller, besides prompts, that may be open at the peer."""
 
 MAX_PROMPTS: Final = 256
-"""Number of a caller's prompts kept by id before finished ones are forgotten."""
+"""How many prompts of a caller are kept by id before finished ones are forgotten."""
 
 ADDED_SIZE: Final = 4096
-"""Bytes by which a line of the peer may grow on its way to a caller: another session id, or the
-broker's additions to a response."""
+"""How many bytes a line from the peer may grow on its way to a caller, through another session id
+or the broker's additions to a response."""
 
 LEGACY: Final = frozenset(discovery.DIALECTS) - {discovery.ACP, discovery.CODEX}
 
@@ -115,7 +115,7 @@ class Caller:
             await self.connection.wait_ended()
 
     def offers(self, method: str) -> bool:
-        """Whether it can answer this request of the peer."""
+        """Return whether the caller can answer this request from the peer."""
         if not self.greeted or self.connection.failure is not None:
             return False
         if method == PERMISSION:
@@ -172,7 +172,8 @@ class Caller:
         if self._translation is None:
             self._translation = asyncio.get_running_loop().create_future()
             serving = serve_legacy(self._broker, self.connection, self._translation)
-            # Not a task of the connection: its sessions are closed after the connection has ended.
+            # Not a task of the connection, because its sessions are closed after the connection has
+            # ended.
             self._broker.tasks.start(serving, "serve a caller of a legacy dialect")
         handlers = await asyncio.shield(self._translation)
         answer = handlers.request(request)
@@ -235,6 +236,7 @@ class Caller:
             params,
             policy=asked.policy or self.terms.policy,
             asks=asked.asks,
+            wait=asked.wait,
             fresh=asked.fresh,
             budgets=asked.budgets,
         )
@@ -282,10 +284,17 @@ class Caller:
         self, request: Request, asked: protocol.Attach, session: LiveSession
     ) -> None:
         first = await self._broker.recording.first_event(session)
+        if not self._broker.sessions.is_open(session):
+            # The session has ended in the meantime: no more events will follow, and the store has
+            # them all.
+            self.connection.refuse(
+                request, codes.NOT_FOUND, f"the session {asked.session_id} is no longer open"
+            )
+            return
         next = session.log.next
         start = next if asked.start is None else max(asked.start, 0)
         if not first <= start <= next:
-            # The caller counts from there; from any other start its numbers would be wrong.
+            # The caller counts from this number; with any other start its numbers would be wrong.
             gone = f"event {start} is no longer kept; the oldest is {first}"
             to_come = f"there is no event {start} yet; the next is {next}"
             self.connection.refuse(
@@ -325,7 +334,7 @@ class Caller:
 
     def _watch(self, request: Request) -> Any:
         asked = protocol.read(request.params, protocol.Watch)
-        return {"questions": self._broker.watchers.add(self, answers=asked.answers)}
+        return {"questions": self._broker.watchers.add(self, asked)}
 
     def _answer_question(self, request: Request) -> Any:
         answer = protocol.read(request.params, protocol.QuestionAnswer)
@@ -368,7 +377,7 @@ class Caller:
         return LATER
 
     async def _forward_later(self, request: Request, session: LiveSession | None) -> Any:
-        """The same, once the peer is running and has the session."""
+        """Forward a request once the peer is running and has the session."""
         far = await self._broker.ready()
         if session is not None:
             await self._broker.restore(session, far, fresh=False)
@@ -380,7 +389,7 @@ class Caller:
         return result
 
     def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
-        """Params with the session id replaced by the peer's own."""
+        """Return the params with the session id replaced by the peer's, and the session."""
         try:
             name = protocol.read(params, protocol.SessionParams).session_id
         except RemoteError:
@@ -417,7 +426,7 @@ class Caller:
 
 
 def _is_legacy(request: Request) -> bool:
-    """Whether the first request of a caller is in a legacy dialect."""
+    """Return whether the first request of a caller is in a legacy dialect."""
     if request.method.startswith("_"):
         return False
     try:

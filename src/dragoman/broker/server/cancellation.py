@@ -1,7 +1,7 @@
 """State machine for cancelling a turn: send cancel, wait for the grace period, settle, quarantine.
 
-Pure: no clock and no I/O; `turns` carries out the moves. A peer that ignores a cancel blocks only
-its own session: after the grace period the turn ends without it and the session is quarantined.
+Pure: no clock and no I/O; `turns` executes the moves. A peer that ignores a cancel blocks only its
+own session: after the grace period the turn ends without it and the session is quarantined.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Cancelling:
         self.phase = Phase.NONE
 
     def on(self, trigger: Trigger) -> Move:
-        """Record an event and return the action. Events that do not fit do nothing: a second
-        cancel, or one after the end, is not an error."""
+        """Record an event and return the action. Events that do not apply are ignored: a second
+        cancel, or a cancel after the end, is not an error."""
         self.phase, move = _TABLE.get((self.phase, trigger), (self.phase, Move.NOTHING))
         return move

@@ -18,7 +18,7 @@ MAX_CALLERS: Final = 1000
 """Maximum number of callers, if there are enough descriptors: each costs memory as well."""
 
 MIN_CALLERS: Final = 32
-"""Callers always allowed, however few descriptors there are."""
+"""Number of callers that are always allowed, however few descriptors there are."""
 
 RESERVED: Final = 64
 """Descriptors reserved for everything else: the peer, the store, files and terminals."""
@@ -27,11 +27,11 @@ PER_CALLER: Final = 2
 """Descriptors per caller."""
 
 SPARE: Final = 16
-"""Slots kept for new connections, so that each hello is answered."""
+"""Number of slots kept free for new connections, so that each hello is answered."""
 
 
 def most_connections() -> int:
-    """Maximum number of connections."""
+    """Return the maximum number of connections."""
     if sys.platform == "win32":
         return MAX_CALLERS
     import resource
@@ -43,7 +43,7 @@ def most_connections() -> int:
 
 
 def is_full(callers: Iterable[Caller]) -> bool:
-    """Whether there are too many callers to greet one more."""
+    """Return whether there are too many callers to greet one more."""
     return sum(1 for each in callers if each.greeted) >= most_connections() - SPARE
 
 

@@ -13,14 +13,14 @@ from typing import Final
 from dragoman.wire.messages import Notification
 
 MAX_LOG_SIZE: Final = 16 * 1024 * 1024
-"""Maximum bytes in memory per session: enough for a reader that is slower than the peer, so
-that only returning callers read from the disk."""
+"""Maximum number of bytes in memory per session: enough for a reader that is slower than the peer,
+so that only returning callers read from the disk."""
 
 MAX_ROOM_SIZE: Final = 64 * 1024 * 1024
-"""Maximum bytes in memory for all sessions of a broker."""
+"""Maximum number of bytes in memory for all sessions of a broker together."""
 
 LINE_OVERHEAD: Final = 240
-"""Memory overhead of a line besides its bytes: the objects around it."""
+"""Memory overhead per line, in bytes, for the objects around it."""
 
 
 class LogLimits:
@@ -34,7 +34,8 @@ class LogLimits:
         self.logs: list[EventLog] = []
 
     def tidy(self) -> None:
-        """Free memory if over the limit: drop stored lines, of the oldest sessions first."""
+        """If over the limit, free memory by dropping stored lines, starting with the oldest
+        sessions."""
         if self.size > self.limit:
             for log in self.logs:
                 log.trim(keep=0)
@@ -58,8 +59,8 @@ class EventLog:
         self._limit = limit
         self._size = 0
         self.began = next
-        """The number of the first line since this broker has the session. Numbers between the
-        last line of the previous process and this one are not used."""
+        """The number of the first line since this broker opened the session. Numbers between it and
+        the last line of the previous process are not used."""
         self.first = next
         """The number of the oldest line in memory."""
         self.next = next
@@ -72,11 +73,11 @@ class EventLog:
 
     @property
     def size(self) -> int:
-        """Bytes of the lines that were taken and are still in memory."""
+        """Size in bytes of the lines that were taken and are still in memory."""
         return self._size
 
     def append(self, event: Notification) -> None:
-        """Append one event. Called for every update, so the other work is done in `take`."""
+        """Append one event. Called for every update, so all other work is done in `take`."""
         self._lines.append(event)
         self.next += 1
         self.untaken_size += len(event.line)
@@ -88,7 +89,7 @@ class EventLog:
         self.untaken_size += size
 
     def take(self) -> tuple[int, list[Notification]]:
-        """The lines still to be stored, and the number of the first."""
+        """Return the lines still to be stored, and the number of the first."""
         first = self.taken
         count = self.next - first
         lines = self._lines[first - self.first :]
@@ -100,8 +101,11 @@ class EventLog:
         return first, lines
 
     def lines(self, start: int, stop: int | None = None, *, max_size: int) -> list[Notification]:
-        """Lines from memory, starting at `start`: as many as fit into `max_size`, but at least
-        one if there is any. `start` must not be before `first`."""
+        """Return lines from memory, starting at `start`: as many as fit into `max_size`, but at
+        least one if there are any.
+
+        `start` must not be before `first`.
+        """
         end = self.next if stop is None else min(stop, self.next)
         first = self.first
         assert start >= first
@@ -132,7 +136,7 @@ class EventLog:
         self._room.size -= size
 
     def tidy(self) -> None:
-        """More is stored: drop what need not be in memory."""
+        """Drop lines that need not be in memory, after more were stored."""
         self.trim()
         self._room.tidy()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dragoman.broker.server.live_session import LiveSession
 
 BATCH_SIZE: Final = 128 * 1024
-"""Bytes sent to a caller that catches up before checking that it keeps up."""
+"""How many bytes to send to a caller that catches up before checking that it keeps up."""
 
 
 class EventReader:
@@ -64,8 +64,8 @@ class EventReader:
             unannounced = Unannounced(capabilities, envelope)
             self._instead = unannounced.instead if unannounced.strange else None
         self.takes_all = self._instead is None
-        """Whether it announced every kind of update, as our own clients do: nothing is
-        inspected then."""
+        """Whether it announced every kind of update, as our own clients do. Then nothing is
+        inspected."""
         self.connection = connection
         self.session_id = session_id
         self.opened = False
@@ -73,8 +73,8 @@ class EventReader:
         self.attached = False
         """Whether it follows all events."""
         self._scopes: deque[list[int | None]] = deque()
-        """Ranges of event numbers still to be sent; the last may be open-ended. Empty while it
-        keeps up."""
+        """Ranges of event numbers still to be sent; the last may be open-ended. Empty while the
+        caller keeps up."""
         self._behind: deque[tuple[int, Callable[[], None]]] = deque()
         self._catching_up: asyncio.Task[None] | None = None
 
@@ -143,20 +143,21 @@ class EventReader:
         return said is not None
 
     def fall_behind(self, number: int) -> None:
-        """The caller does not keep up: the update with this number is the first pending one."""
+        """Record that the caller does not keep up: the update with this number is the first pending
+        one."""
         self._session.live.remove(self)
         self._scopes.append([number, None])
         self._catch_up()
 
     def behind(self, action: Callable[[], None]) -> None:
-        """Call back once everything up to now was sent."""
+        """Call `action` once everything so far was sent."""
         if self._scopes:
             self._behind.append((self._session.log.next, action))
         else:
             action()
 
     def leave(self) -> None:
-        """The caller has disconnected."""
+        """Called when the caller has disconnected."""
         if self in self._session.live:
             self._session.live.remove(self)
         self._scopes.clear()
@@ -182,7 +183,7 @@ class EventReader:
             self._catching_up = None
 
     async def _send_some(self) -> bool:
-        """Send the next batch. False if the rest can never be sent."""
+        """Send the next batch. Returns False if the rest can never be sent."""
         log = self._session.log
         start, stop = self._scopes[0]
         assert start is not None
@@ -190,7 +191,7 @@ class EventReader:
             until = log.first if stop is None else min(stop, log.first)
             first, stored = await self._session.fetch(start, until)
             if not self._scopes or self._scopes[0][0] != start:
-                # The requested range has changed meanwhile.
+                # The requested range has changed in the meantime.
                 return True
             if first != start:
                 if start >= log.began:
@@ -229,14 +230,15 @@ class EventReader:
             self._behind.popleft()[1]()
 
     async def _cut_off(self) -> None:
-        """Pending events no longer exist anywhere: close the connection rather than leave a gap."""
+        """Close the connection because pending events no longer exist anywhere: better than leaving
+        a gap."""
         self._scopes.clear()
         self._behind.clear()
         await self.connection.aclose()
 
 
 def renamed(params: Raw, session_id: str) -> Raw:
-    """Params with another session id."""
+    """Return the params with another session id."""
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))

@@ -1,7 +1,7 @@
 """Note files about events that a broker could not store, for the next broker.
 
-Written to the runtime directory, which is usually on another disk than the store. The next broker
-that opens the same store records the gap there.
+Written to the runtime directory, which is usually not on the same disk as the store. The next
+broker that opens the same store records the gap there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.store.store import Store
+from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -27,7 +28,7 @@ FOLDER: Final = "gaps"
 """Directory of the notes, below the runtime directory."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""Maximum bytes read of a note: a broker has a few hundred sessions at most."""
+"""Maximum number of bytes read from a note: a broker has a few hundred sessions at most."""
 
 
 class UnstoredNote(Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class UnstoredNote(Struct, frozen=True, kw_only=True):
     """The store file in which they are missing."""
     why: str
     lost: dict[str, int]
-    """By session key."""
+    """Number of lost events, by session key."""
 
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
@@ -61,7 +62,7 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
             try:
                 with path.open("rb") as file:
                     gap = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (OSError, *UNDECODABLE) as error:
                 log.warning("%s: cannot read the note of lost events: %s", path, error)
                 continue
             if gap.store == str(store):
@@ -72,7 +73,7 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
 
 
 def note(store: Store, slip: UnstoredNote) -> None:
-    """Store the gaps of a note, after what is stored of each session so far."""
+    """Store the gaps from a note, after the events stored so far of each session."""
     for key, count in slip.lost.items():
         session = store.session(key)
         if session is not None and count > 0:

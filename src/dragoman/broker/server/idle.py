@@ -17,10 +17,11 @@ from dragoman.broker.client.hello import ask_broker
 from dragoman.broker.protocol import STATUS, STOP
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, CallError, ConnectError, ConnectionLost
+from dragoman.rpc.tasks import together
 from dragoman.transports.process.identity import ProcessState, state_of
 
 LOOK_TIMEOUT: Final = 2.0
-"""Timeout in seconds for the status of another broker. A slow one is busy, and so not idle."""
+"""Timeout in seconds for the status of another broker. A slow broker is busy, so it is not idle."""
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class IdleClock:
 
     def __init__(self, ttl: float, over: Callable[[], None]) -> None:
         self.ttl = ttl
-        """Seconds."""
+        """The idle timeout in seconds."""
         self._over = over
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
@@ -42,13 +43,13 @@ class IdleClock:
         return None if self._since is None else self._loop.time() - self._since
 
     def start(self) -> None:
-        """The broker is idle. No effect if the timer runs already."""
+        """Start the timer, because the broker is idle. No effect if it already runs."""
         if self._since is None:
             self._since = self._loop.time()
             self._wind()
 
     def stop(self) -> None:
-        """The broker works, or ends."""
+        """Stop the timer, because the broker works or ends."""
         self._since = None
         self._wind()
 
@@ -68,11 +69,12 @@ class IdleClock:
 class _Idle:
     record: BrokerRecord
     since: float
-    """In time of our loop's clock, because each broker is asked at a different moment."""
+    """When the other broker became idle, by our loop's clock, because each broker is asked at a
+    different moment."""
 
 
 async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
-    """Ask the brokers idle longest to stop, if too many are idle.
+    """If too many brokers are idle, ask those idle longest to stop.
 
     Called by a broker that has just become idle. Returns the names of those that stop.
     """
@@ -86,10 +88,10 @@ async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
     ]
     if len(others) < max_idle:
         return []
-    looked = await asyncio.gather(*(_look(record) for record in others))
+    looked = await together(*(_look(record) for record in others))
     idle = sorted((one for one in looked if one is not None), key=lambda one: -one.since)
     stopped: list[str] = []
-    # We are the most recent one, whatever the others report.
+    # This broker is the most recent one, whatever the others report.
     for one in idle[max(0, max_idle - 1) :]:
         answer = await _ask(one.record, STOP, {"drain": True, "ifIdle": True})
         if isinstance(answer, dict) and answer.get("stopping"):

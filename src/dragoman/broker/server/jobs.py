@@ -19,6 +19,7 @@ from dragoman.client.results import outcome_with
 from dragoman.errors import BudgetExceeded, UsageError
 from dragoman.events.words import Outcome
 from dragoman.store.recorder import JobAnswer
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from dragoman.wire.messages import Request
 
 MAX_ENDED: Final = 256
-"""Number of finished jobs kept in memory; older ones are in the store."""
+"""Maximum number of finished jobs in memory; older ones are in the store."""
 
 MAX_PROMPT_SIZE: Final = 4096
-"""Characters of a prompt shown to callers, and kept after its end."""
+"""Maximum number of characters of a prompt to show to callers, and to keep after its end."""
 
 _BLOCK_NAMES: Final = {"resource_link": "link"}
-"""Prompt blocks whose name in a text differs from their type: as in a run without a broker."""
+"""Prompt block types whose name in a text differs, as in a run without a broker."""
 
 
 class Job:
@@ -48,6 +49,7 @@ class Job:
         request: Request | None = None,
         policy: PolicyTerms | None = None,
         asks: bool = False,
+        wait: float = 0.0,
         fresh: bool = False,
         budgets: TurnBudgets | None = None,
     ) -> None:
@@ -56,22 +58,26 @@ class Job:
         self.params = params
         """The parameters of the prompt, without the broker's own."""
         self.prompt_text = _text_of(params.get("prompt"))
-        """The prompt as text: whole while it runs, because the store redacts it before it
-        shortens it."""
+        """The prompt as text. It is complete while the job runs, because the store redacts it
+        before shortening it."""
         self.caller = caller
-        """The caller that sent it; None if no caller waits for it any more."""
+        """The caller that sent it; None if no caller waits for it."""
         self.request = request
         """The caller's request; None if it was submitted."""
         self.policy = policy
         self.asks = asks
-        """Whether a watching person is asked where only the policy's preset would refuse."""
+        """Whether to ask a watching person if only the policy's preset would refuse."""
+        self.wait = wait
+        """Seconds that a question waits while no person can answer it."""
         self.fresh = fresh
         self.budgets = budgets
         """Its budget, if the caller set one."""
+        self.notice = ""
+        """A notice for its caller, sent with the end of the turn."""
         self.expired: BudgetExceeded | None = None
-        """The budget that ran out, for which it is cancelled."""
+        """The budget that ran out, because of which it is cancelled."""
         self.stderr_before = 0
-        """Bytes the peer had written to stderr when the prompt was sent."""
+        """How many bytes the peer had written to stderr when the prompt was sent."""
         self.state = "queued"
         self.context = "live"
         self.outcome: Outcome | None = None
@@ -96,7 +102,7 @@ class Job:
         self._waiting: list[Callable[[], object]] = []
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Call back when its end is stored; at once if it is."""
+        """Call `action` when the job's end is stored, or at once if it already is."""
         if self.state == "ended":
             action()
         else:
@@ -116,7 +122,10 @@ class Job:
         failure: dict[str, Any] | None = None,
         usage: dict[str, Any] | None = None,
     ) -> None:
-        """The turn has ended. Waiting callers are notified by `settled`, once all is stored."""
+        """Record that the turn has ended.
+
+        Waiting callers are notified by `settled`, once everything is stored.
+        """
         self.outcome = outcome
         self.stop = stop
         self.failure = failure
@@ -125,7 +134,7 @@ class Job:
         self.next_event = next_event
 
     def conclude(self) -> None:
-        """Its text is known now: check again whether an apparent success is an error."""
+        """Check again whether an apparent success is an error, now that the text is complete."""
         if self.outcome is not None:
             self.outcome = outcome_with(
                 self.outcome,
@@ -148,7 +157,7 @@ class Job:
             self.denials += 1
 
     def settled(self) -> None:
-        """The end is final and stored."""
+        """Called when the end is final and stored."""
         self.state = "ended"
         waiting, self._waiting = self._waiting, []
         for action in waiting:
@@ -162,7 +171,7 @@ class Job:
 def _text_of(prompt: Raw | None) -> str:
     try:
         blocks = [] if prompt is None else msgspec.json.decode(prompt)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ""
     texts = []
     for block in blocks if isinstance(blocks, list) else ():

@@ -1,4 +1,4 @@
-"""One open session of the peer, shared by callers: pass updates on to its readers and the log.
+"""An open session of the peer, shared by callers. Passes updates on to its readers and the log.
 
 Keeps the settings as last reported, and every session id that callers use: a restarted peer may
 give the session a new id. `turns` runs its turns, `peer_requests` answers the peer's requests,
@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.jobs import Job
     from dragoman.broker.server.peer import PeerLink
+    from dragoman.broker.server.recorder import BrokerRecorder
 
 log: Final = logging.getLogger("dragoman.broker")
 
 FLUSH_SIZE: Final = 256 * 1024
-"""Bytes of updates that are stored without waiting for the next flush interval."""
+"""Size of pending updates, in bytes, above which they are stored without waiting for the next
+flush."""
 
 _decode_update: Final = decoder(acp.SessionNotification)
 _SETTINGS: Final = (
@@ -50,26 +52,11 @@ _SETTINGS: Final = (
 )
 
 _ANY_SETTING: Final = b'_update"'
-"""The common suffix of all of them: agent text does not contain it, so one search is enough."""
+"""The common suffix of all these updates. It does not occur in agent text, so one search is
+enough."""
 
 NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a new session, in any currency."""
-
-
-class Keeping(Protocol):
-    """Stores the events of sessions."""
-
-    def mark(self, session: LiveSession) -> None:
-        """There is something to store, soon."""
-
-    def save(self, session: LiveSession) -> None:
-        """Hand over everything that is to be stored, now."""
-
-    def hasten(self, session: LiveSession) -> None:
-        """The same, and write it to the disk at once."""
-
-    def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None: ...
-    async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]: ...
 
 
 class LiveSession:
@@ -77,7 +64,7 @@ class LiveSession:
 
     def __init__(
         self,
-        keeping: Keeping,
+        recorder: BrokerRecorder,
         far: PeerLink,
         id: str,
         *,
@@ -89,7 +76,7 @@ class LiveSession:
         next_event: int = 0,
         room: LogLimits | None = None,
     ) -> None:
-        self._keeping = keeping
+        self._recorder = recorder
         self.far = self._before = far
         self.id = id
         """The peer's session id."""
@@ -99,7 +86,7 @@ class LiveSession:
         self.name = name
         self.cwd = cwd
         self.root = str(root_of(cwd))
-        """The directory by which it is found."""
+        """The directory under which it is found."""
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.log = EventLog(next_event, room=room)
@@ -169,12 +156,12 @@ class LiveSession:
                     reader.fall_behind(number)
         if not self.marked:
             self.marked = True
-            self._keeping.mark(self)
+            self._recorder.mark(self)
         elif log_.untaken_size >= FLUSH_SIZE:
-            self._keeping.save(self)
+            self._recorder.save(self)
 
     def update_all(self, notifications: Sequence[Notification]) -> None:
-        """Updates that arrived together. Each costs half as much as by itself."""
+        """Handle updates that arrived together. Each takes half the time of a single one."""
         if self.replaying or self._holding or len(self.names) > 1:
             for notification in notifications:
                 self.update(notification)
@@ -192,7 +179,7 @@ class LiveSession:
                     reader.connection.pass_all_on(lines)
                     continue
             except DragomanError:
-                # An update that is too long is left out, but not the others.
+                # Skip an update that is too long, but not the others.
                 pass
             for notification in notifications:
                 try:
@@ -201,13 +188,13 @@ class LiveSession:
                     _log_untold(error)
         if not self.marked:
             self.marked = True
-            self._keeping.mark(self)
+            self._recorder.mark(self)
         if log_.untaken_size >= FLUSH_SIZE:
-            self._keeping.save(self)
+            self._recorder.save(self)
 
     @property
     def renamed(self) -> bool:
-        """Whether some callers use another session id than the peer."""
+        """Whether some callers use a session id that differs from the peer's."""
         return len(self.names) > 1
 
     def _tell_renamed(self, number: int, event: Notification) -> None:
@@ -221,14 +208,14 @@ class LiveSession:
                 _log_untold(error)
 
     def request(self, request: Request) -> Any:
-        """A request of the peer."""
+        """Handle a request from the peer."""
         if self._holding:
             # A question must not overtake earlier updates.
             self.pass_held_updates()
         if request.method == PERMISSION:
-            # Stored first: the request stays known whatever is decided, and whatever crashes
+            # Stored first, so that the request is known whatever is decided and whatever crashes
             # because of it.
-            self._keeping.hasten(self)
+            self._recorder.hasten(self)
         return self.questions.request(request)
 
     def answer(self, request: Request, result: Any) -> None:
@@ -253,7 +240,7 @@ class LiveSession:
     # -- replayed history
 
     def begin_replay(self, caller: Caller | None) -> None:
-        """Incoming updates are history: they go only to the caller that requested it."""
+        """Treat incoming updates as history, which goes only to the caller that requested it."""
         self.replaying = True
         self.loaded_at = math.inf
         self._replay_for = caller
@@ -274,7 +261,7 @@ class LiveSession:
     # -- readers
 
     def reader(self, caller: Caller) -> EventReader:
-        """A caller's reader, created on first use."""
+        """Return a caller's reader, created on first use."""
         reader = self.readers.get(caller)
         if reader is None:
             # A caller without a handshake announced nothing: it is ours, and accepts every update.
@@ -283,12 +270,12 @@ class LiveSession:
         return reader
 
     def name_for(self, caller: Caller) -> str:
-        """The session id that a caller uses."""
+        """Return the session id that a caller uses."""
         reader = self.readers.get(caller)
         return self.id if reader is None else reader.session_id
 
     def open_for(self, caller: Caller, name: str) -> None:
-        """A caller opens the session under this id."""
+        """Called when a caller opens the session under this id."""
         reader = self.reader(caller)
         reader.session_id = name
         reader.opened = True
@@ -297,7 +284,7 @@ class LiveSession:
             reader.want()
 
     def close_for(self, caller: Caller) -> None:
-        """A caller no longer uses the session."""
+        """Called when a caller no longer uses the session."""
         reader = self.readers.pop(caller, None)
         if reader is not None:
             reader.leave()
@@ -305,8 +292,10 @@ class LiveSession:
             del caller.sessions[name]
 
     def turn_began(self, caller: Caller | None) -> None:
-        """Updates now belong to a turn: they go to the caller that prompted and to those that
-        follow everything."""
+        """Called when a turn begins.
+
+        Updates now go to the caller that prompted and to those that follow everything.
+        """
         for each, reader in self.readers.items():
             if each is not caller and not reader.attached:
                 reader.unwant()
@@ -314,7 +303,7 @@ class LiveSession:
             self.reader(caller).want()
 
     def turn_ended(self) -> None:
-        """Updates now belong to no turn: they go to all callers that have the session open."""
+        """Called when a turn ends. Updates now go to all callers that have the session open."""
         for reader in self.readers.values():
             if reader.opened or reader.attached:
                 reader.want()
@@ -322,8 +311,8 @@ class LiveSession:
                 reader.unwant()
 
     async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Lines that are no longer in memory, and the number of the first."""
-        return await self._keeping.fetch(self.key, start, stop)
+        """Return lines that are no longer in memory, and the number of the first."""
+        return await self._recorder.fetch(self.key, start, stop)
 
     # -- settings and usage
 
@@ -336,7 +325,7 @@ class LiveSession:
         return self.cancelling.phase is Phase.QUARANTINED
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        self._keeping.note(self, kind, data)
+        self._recorder.note(self, kind, data)
 
     def look(self) -> None:
         """Update the settings from the updates since the last call."""
@@ -345,14 +334,14 @@ class LiveSession:
         self._look_over([bytes(event.params) for event in events])
 
     def look_through(self, first: int, lines: Sequence[bytes]) -> None:
-        """`look`, for lines taken from the log; the first has this number. Lines already
+        """Like `look`, for lines taken from the log, starting at number `first`. Lines already
         inspected are skipped."""
         seen = self._looked - first
         self._looked = max(self._looked, first + len(lines))
         self._look_over(lines[seen:] if seen > 0 else lines)
 
     def _look_over(self, lines: Sequence[bytes]) -> None:
-        # One search over all of them first: nearly always there is no match.
+        # Search all of them at once first: nearly always there is no match.
         text = b"\n".join(lines)
         if _ANY_SETTING in text and any(word in text for word in _SETTINGS):
             for line in lines:
@@ -370,8 +359,8 @@ class LiveSession:
             apply(self.sheltered, update)
 
     def settings(self) -> dict[str, Any]:
-        """Modes, models and options as last reported, in the form of the response that opens a
-        session."""
+        """Return the modes, models and options as last reported, in the form of the response that
+        opens a session."""
         self.look()
         kept = self.sheltered
         response = acp.ResumeSessionResponse(
@@ -381,8 +370,8 @@ class LiveSession:
         return settings
 
     def described(self) -> dict[str, str | None]:
-        """Title, mode and model as last reported, those that are known, if one of them may have
-        changed since the last call."""
+        """Return the known title, mode and model as last reported, if any of them may have changed
+        since the last call."""
         kept = self.sheltered
         now = (kept.modes, kept.models, kept.config_options, kept.info)
         if all(each is before for each, before in zip(now, self._described, strict=True)):
@@ -397,8 +386,8 @@ class LiveSession:
         return found
 
     def used(self) -> Usage | None:
-        """Context usage, and the session's cost since the last call; None if the peer has not
-        reported it since."""
+        """Return the context usage, and the session's cost since the last call, or None if the peer
+        has not reported it since."""
         self.look()
         told = self.sheltered.usage
         if told is None or told is self._counted:
@@ -407,7 +396,8 @@ class LiveSession:
         return Usage(context_used=told.used, context_size=told.size, cost=self._spent(told))
 
     def _spent(self, told: acp.UsageUpdate) -> Cost | None:
-        """Cost of a turn; None if unknown. Agents report the cost of the whole session."""
+        """Return the cost of a turn, or None if unknown. Agents report the cost of the whole
+        session."""
         before = self.cost
         if told.cost is None:
             return None
@@ -420,7 +410,7 @@ class LiveSession:
         return cost
 
     def was_set(self, method: str, params: Raw, result: Raw) -> None:
-        """A caller changed a setting: the next caller that opens the session gets it."""
+        """Record that a caller changed a setting, for the next caller that opens the session."""
         self.look()
         kept = self.sheltered
         try:
@@ -439,13 +429,13 @@ class LiveSession:
     # -- peer restarts
 
     def lost(self) -> None:
-        """The new process does not have the session either, so it still belongs to the previous
-        one."""
+        """Undo `moved`: the new process could not open the session, so it stays with the previous
+        process."""
         self.far = self._before
         self.end_replay()
 
     def moved(self, far: PeerLink, id: str) -> None:
-        """The session continues in a new process, perhaps under a new id there."""
+        """Continue the session in a new process of the peer, perhaps under a new id."""
         settings = self.sheltered
         if self.far is not far:
             self._before = self.far

@@ -1,7 +1,7 @@
 """Detect a hung peer: probe it when an answer is overdue, and kill it if it does not respond.
 
 A peer is killed only if nothing was received since a request, and either its process is stopped by
-a signal, or the answer is overdue and it ignores a ping, too. While a turn runs that was not
+a signal, or the answer is overdue and it ignores a ping as well. While a turn runs that was not
 cancelled, only a stopped process is killed. `supervisor` then starts it again, as after a crash.
 """
 
@@ -30,7 +30,7 @@ STOPPED_TIMEOUT: Final = 2.0
 stopped together with it, it continues as soon as we do."""
 
 FIRST_LOOK: Final = 1.0
-"""Seconds after a request until the first check whether the process is stopped."""
+"""Seconds after a request until the process is first checked for being stopped."""
 
 LOOK_INTERVAL: Final = 0.25
 """Seconds between two checks during a probe. Checks are counted, not seconds: if we are stopped
@@ -96,8 +96,8 @@ class Liveness:
         asyncio.get_running_loop().call_later(self._first_look, look)
 
     def doubt(self, far: PeerLink, what: str, *, heard: int, window: float = 0.0) -> None:
-        """Check whether the peer still answers, unless something was received since `heard`. It
-        has `window` seconds for any sign of life, and at least the time of a probe."""
+        """Check whether the peer still responds, unless something was received since `heard`. It
+        has `window` seconds to send anything, and at least the time of a probe."""
         if far.heard == heard and far.failure is None and far not in self._probes:
             window = max(window, self._probe_timeout)
             probe = self._probe(far, what, heard, window)
@@ -129,8 +129,8 @@ class Liveness:
                     break
                 if looks * self._look_interval >= window:
                     if not asked or self._is_working(far):
-                        # Its dialect has no ping, or it may be single-threaded, and killing it
-                        # would end the turn of another caller. That turn has its own budgets.
+                        # Its dialect has no ping, or it may be single-threaded. Killing it would
+                        # end the turn of another caller, which has its own budgets.
                         return
                     why = "it does not answer a ping either"
                     break

@@ -41,11 +41,11 @@ from dragoman.wire.peer import Event
 NAME: Final = "dragoman"
 
 MAX_TRACED_SIZE: Final = 256 * 1024
-"""Maximum bytes of a line sent to a caller for its trace. A longer one is only mentioned: it
-would delay the events behind it, and its copy has to fit into the caller's own limit."""
+"""Maximum size of a line sent to a caller for its trace, in bytes. A longer one is only mentioned:
+it would delay the events behind it, and its copy has to fit into the caller's own limit."""
 
 MAX_UNREAD_TRACE: Final = 16 * 1024 * 1024
-"""Bytes unread by a caller above which its trace skips lines."""
+"""Number of bytes that a caller may leave unread before its trace skips lines."""
 
 
 class PeerLink:
@@ -73,11 +73,11 @@ class PeerLink:
         self._unresponsive: PeerUnresponsive | None = None
         self._own_trace: TraceSink | None = peer.client.connection.trace
         self.outdated: set[str] = set()
-        """Sessions of which the process has a stale copy, because another process continued
+        """Sessions of which this process has a stale copy, because another process continued
         them."""
 
     def can(self, capability: str) -> bool:
-        """Whether the peer advertised a capability, by its dotted name on the wire."""
+        """Return whether the peer advertised a capability, by its dotted name on the wire."""
         return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
 
     @property
@@ -87,8 +87,10 @@ class PeerLink:
 
     @property
     def closes(self) -> bool:
-        """Whether the process releases a session that is closed, so that another one can open
-        it. One behind a gateway may only stop reporting on it."""
+        """Whether the process releases a closed session so that another process can open it.
+
+        A process behind a gateway may only stop reporting on it.
+        """
         return self._peer.client is self.client and self.can("sessionCapabilities.close")
 
     @property
@@ -103,7 +105,7 @@ class PeerLink:
         return stderr_size(self._peer.client.connection.stream)
 
     def stderr_tail(self, since: int) -> str:
-        """The end of the peer's stderr after this many bytes."""
+        """Return the end of the peer's stderr after this many bytes."""
         return stderr_since(self._peer.client.connection.stream, since)
 
     @property
@@ -116,7 +118,7 @@ class PeerLink:
 
     @property
     def heard(self) -> int:
-        """Grows with everything received from the peer itself, not from a gateway in front of
+        """A counter of everything received from the peer itself, not from a gateway in front of
         it."""
         received: int = self._peer.client.connection.received
         return received
@@ -149,7 +151,7 @@ class PeerLink:
         return getattr(self._peer.client, "secrets", ())
 
     def hurry(self) -> None:
-        """The peer does not answer: shorten its time to exit."""
+        """Shorten the peer's time to exit, because it does not answer."""
         self._peer.client.connection.stream.hurry()
 
     async def end(self, why: PeerUnresponsive) -> None:
@@ -157,13 +159,13 @@ class PeerLink:
         self._unresponsive = why
         connection = self._peer.client.connection
         if isinstance(connection.stream, ProcessStream):
-            # It would ignore anything else.
+            # The process would ignore anything else.
             connection.stream.kill()
         else:
             await connection.aclose()
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error for a caller: the reason for the kill, not the kill itself."""
+        """Return the error for a caller: if the peer was killed, the reason for that."""
         if self._unresponsive is not None and isinstance(error, ConnectionLost):
             return self._unresponsive.fresh()
         return self.client.explain(error)
@@ -199,7 +201,7 @@ class PeerTrace:
                 connection.post(TRACE, told)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 @asynccontextmanager
@@ -215,6 +217,7 @@ async def reach(
             **plain_of(spec),
             dialect=spec.protocol,
             permit=deny_all,
+            visits=True,
             # Requests that get this far were already checked (`permissions`).
             guard=approve_all,
             budgets=spec.budgets,
@@ -253,8 +256,8 @@ async def reach(
 
 
 def _details(spec: BrokerSpec) -> dict[str, Any]:
-    """Options of the dialect's client. They always announce that the user can be asked;
-    whether that is so depends on the current caller, and one that cannot ask declines."""
+    """Return the options of the dialect's client. They always announce that the user can be asked.
+    That depends on the current caller; one that cannot ask declines."""
     details = dict(spec.details)
     if spec.protocol == ACP:
         details["elicit"] = _decline
@@ -276,7 +279,7 @@ def _options(spec: BrokerSpec) -> ClientOptions:
 
 
 def _ignore(*_: object) -> None:
-    """Only the arrival counts, and the connection has noted it."""
+    """Do nothing: only the arrival of the message counts, and the connection has recorded that."""
 
 
 def _decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:

@@ -1,9 +1,9 @@
 """Answer the peer's requests in a session: permissions, questions, files, terminals.
 
-A request goes to the caller whose turn runs, if it can answer. What a person has to answer is also
-shown to those who watch (`question_watchers`), and the first answer counts. Otherwise the policy of
-the turn decides (`policy.approver`), questions are declined, and the broker serves files and
-terminals under that policy. Each request is answered exactly once.
+A request goes to the caller whose turn is running, if that caller can answer. Requests that a
+person has to answer are also shown to watchers (`question_watchers`), and the first answer counts.
+Otherwise the policy of the turn decides (`policy.approver`), questions are declined, and the broker
+serves files and terminals under that policy. Each request is answered exactly once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from msgspec.structs import replace
 from dragoman.broker.error_codec import refusal
 from dragoman.broker.protocol import ANSWERED, AnsweredElsewhere
 from dragoman.broker.server.event_reader import renamed
-from dragoman.broker.server.question_watchers import ANSWER_TIMEOUT, QuestionWatchers
+from dragoman.broker.server.question_watchers import (
+    ANSWER_TIMEOUT,
+    QuestionContent,
+    QuestionWatchers,
+)
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed, question_of
-from dragoman.client.permissions import Question, settled
+from dragoman.client.permissions import Answer, Question, choose, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
+from dragoman.errors.usage import shown
 from dragoman.gateway.relay import HERE
 from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
@@ -65,7 +70,7 @@ class _ToolCall(Struct):
 
 
 class _Asked(Struct):
-    """The part of a permission request that is noted with the decision of a caller."""
+    """The part of a permission request that is recorded with a caller's decision."""
 
     toolCall: _ToolCall
     options: list[_Option] = []
@@ -84,14 +89,15 @@ _decode_asked: Final = msgspec.json.Decoder(_Asked).decode
 _decode_decided: Final = msgspec.json.Decoder(_Decided).decode
 
 TOLD_TIMEOUT: Final = 10.0
-"""How long a question waits for a caller to take the events before it. A caller that does not read
-for so long answers no questions either."""
+"""Seconds that a question waits until the caller has received the events before it. A caller that
+does not read for this long does not answer questions either."""
 
 MAX_ALLOWED: Final = 256
-"""What callers allowed in a turn that is remembered for the time after them."""
+"""Maximum number of a caller's approvals in a turn that are remembered after the caller has
+disconnected."""
 
 LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
-"""What takes as long as it takes, and is no question."""
+"""Requests that may take any time and are not questions."""
 
 SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
     acp.FS_READ_TEXT_FILE.name: lambda asked: file_guard.reading(asked.session_id, asked.path),
@@ -100,7 +106,8 @@ SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
         asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
     ),
 }
-"""What this process does for the peer, as questions to the policy of a caller that has left."""
+"""Requests that this process serves for the peer, and how to turn them into permission questions
+for the policy of a caller that has disconnected."""
 
 _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,
@@ -110,7 +117,7 @@ _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
 
 
 class PendingQuestion:
-    """One question of the peer that a caller is to answer."""
+    """One question of the peer that waits for a caller's answer."""
 
     __slots__ = (
         "_call",
@@ -126,27 +133,54 @@ class PendingQuestion:
         self.questions = questions
         self.request = request
         self.caller = caller
-        """Who is asked; None if it waits for an answer of those who watch."""
+        """The caller that is asked; None if the question waits for an answer from a watcher."""
         self._upstream = questions.session.far.upstream
         self._call: Call | None = None
         self._over = False
         self._timer: asyncio.TimerHandle | None = None
         self._upstream.asked[request.id] = self
 
+    @property
+    def is_unattended(self) -> bool:
+        return self.caller is None
+
+    @property
+    def job_id(self) -> str | None:
+        job = self.questions.session.job
+        return None if job is None else job.id
+
+    @property
+    def longest_wait(self) -> float:
+        job = self.questions.session.job
+        return 0.0 if job is None else job.wait
+
+    def content(self) -> QuestionContent | None:
+        questions, request = self.questions, self.request
+        if not questions.is_for_person(request):
+            return None
+        session = questions.session
+        return QuestionContent(
+            session_id=session.id,
+            key=session.key,
+            job=None if session.job is None else session.job.id,
+            method=request.method,
+            params=questions.shown(request),
+        )
+
     def wait_told(self) -> None:
-        """Do not wait for ever for a caller that has yet to get what happened before."""
+        """Limit the wait for a caller that has not yet received the events before the question."""
         if self._call is None and not self._over:
             self.wait(TOLD_TIMEOUT)
 
     def wait(self, timeout: float) -> None:
-        """Decide without an answer if there is none in time."""
+        """Decide without an answer if none arrives in time."""
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout, self._not_told)
 
     def ask(self) -> None:
-        """The caller has got everything that happened before."""
+        """Ask the caller, which has received all events before the question."""
         if self._over or self.caller is None:
             return
         if self._timer is not None:
@@ -181,24 +215,29 @@ class PendingQuestion:
             PERMISSION,
             ELICITATION,
         ):
-            # The caller's own words are the peer's, too.
+            # The caller's response is passed to the peer unchanged.
             self.questions.refused(self.request, error)
         else:
             self.questions.unanswered(self.request)
 
     def answer(self, result: Raw, kind: str) -> bool:
-        """A watcher has answered, a permission with an option of this kind. False if it
-        was answered before."""
+        """Answer on behalf of the caller, as a watcher.
+
+        `kind` is the kind of the option chosen for a permission request. Returns False if the
+        question was already answered.
+        """
         if self._over:
             return False
         self._finish("watcher")
         caller, call = self.caller, self._call
         if caller is not None and call is not None:
             if self.request.method == PERMISSION and caller.terms.answered:
-                # It answers its own question by that, too late for us.
+                # The caller may still answer this request, but too late.
                 self._tell_answered(caller, kind)
             else:
                 call.give_up(DragomanError("the question was answered elsewhere"))
+        if kind.endswith("_always"):
+            result = self.questions.keep_always(self.request, result, kind)
         self.questions.answered(self.request, result, by="watcher")
         return True
 
@@ -214,16 +253,17 @@ class PendingQuestion:
             log.debug("could not notify a caller of an answer: %s", error)
 
     def call_off(self) -> Request | None:
-        """Stop asking; the request, if it is still to be answered."""
+        """Stop asking. Returns the request if it still needs a response."""
         if self._over:
             return None
         self._finish("cancelled")
         if self._call is not None:
-            self._call.give_up(DragomanError("the question was called off"))
+            self._call.give_up(DragomanError("the question was withdrawn"))
         return self.request
 
     def give_up(self, error: DragomanError) -> None:
-        """The peer wants no answer any more: the caller is told, and the peer that it was heard."""
+        """Withdraw the question because the peer cancelled its request. Notifies the caller and
+        answers the peer."""
         if self.call_off() is not None and isinstance(error, RemoteError):
             self.questions.refused(self.request, error)
 
@@ -237,32 +277,35 @@ class PendingQuestion:
 
 
 class PeerQuestions:
-    """The questions of the peer about one session."""
+    """The peer's questions in one session."""
 
     def __init__(self, session: LiveSession) -> None:
         self.session = session
         self.watchers: QuestionWatchers = QuestionWatchers()
-        """Of the whole broker, which sets it."""
+        """The watchers of the whole broker, which sets this."""
         self.open: set[PendingQuestion] = set()
         self._decides: tuple[Job | None, Approver] | None = None
+        self._always: dict[tuple[object, ...], bool] = {}
+        """Answers that watchers gave for the whole session."""
         self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
-        """Answer a request of the peer, now or later."""
+        """Answer a request from the peer, now or later."""
         job = self.session.job
         caller = None if job is None else job.caller
         method = request.method
         if method == PERMISSION and self.session.is_cancelling:
             return acp.cancelled()
-        if caller is not None and caller.offers(method):
+        if caller is not None and caller.offers(method) and not self._is_kept(request):
             asked = PendingQuestion(self, request, caller)
             self.open.add(asked)
             self.session.reader(caller).behind(asked.ask)
             asked.wait_told()
             self.watchers.opened(asked)
             return LATER
-        waits = self.watchers.answers or (job is not None and job.asks)
-        timeout = self.watchers.timeout if waits else 0.0
+        id, wait = (None, 0.0) if job is None else (job.id, job.wait)
+        waits = self.watchers.answers(id) or (job is not None and job.asks)
+        timeout = self.watchers.timeout(id, wait) if waits else 0.0
         if timeout and self.is_for_person(request):
             asked = PendingQuestion(self, request, None)
             self.open.add(asked)
@@ -272,13 +315,25 @@ class PeerQuestions:
         if method == PERMISSION:
             return self._by_policy(request)
         if method == ELICITATION:
-            return acp.ElicitationDeclined()
+            return self._declined(request)
         if method in SERVICES:
             self._guard(request)
         return HERE
 
+    def _is_kept(self, request: Request) -> bool:
+        """Return whether a watcher's answer for the whole session decides a permission request. The
+        caller does not know that answer if it was given before the caller was asked."""
+        job = self.session.job
+        if not self._always or request.method != PERMISSION or job is None or job.policy is None:
+            return False
+        try:
+            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+        except msgspec.ValidationError:
+            return False
+        return self._approver().remembers(self._question(asked))
+
     def call_off(self) -> None:
-        """The turn is being cancelled: whoever is asked need not answer any more."""
+        """Withdraw the open questions, because the turn is being cancelled."""
         for asked in list(self.open):
             request = asked.call_off()
             if request is None:
@@ -291,16 +346,30 @@ class PeerQuestions:
                 self.unanswered(request)
 
     def left(self, caller: Caller) -> None:
-        """A caller has gone: what it was asked is decided without it."""
+        """Decide the open questions of a caller that has disconnected."""
         for asked in list(self.open):
             if asked.caller is caller and (request := asked.call_off()) is not None:
                 self.unanswered(request)
 
+    def _declined(self, request: Request) -> acp.ElicitationDeclined:
+        """Decline a question that neither a caller nor a watcher answers, and report that at the
+        end of the turn."""
+        job = self.session.job
+        if job is not None:
+            try:
+                asked = acp.ELICITATION_CREATE.decode_params(request.params)
+            except msgspec.ValidationError:
+                pass
+            else:
+                told = shown(getattr(asked, "message", ""))
+                job.notice = f"the agent's question {told} was declined: no terminal to ask on"
+        return acp.ElicitationDeclined()
+
     # -- for those that were asked
 
     def is_for_person(self, request: Request) -> bool:
-        """Whether a request is a question that neither the policy of the turn nor an earlier answer
-        decides."""
+        """Return whether a request is a question that neither the policy of the turn nor an earlier
+        answer decides."""
         if request.method == ELICITATION:
             return True
         if request.method != PERMISSION:
@@ -311,17 +380,31 @@ class PeerQuestions:
             return False
         job = self.session.job
         if job is not None and job.policy is None and job.caller is not None:
-            # The caller has not said what it allows, so all of it is asked.
+            # The caller has sent no terms, so it is asked about everything.
             return True
         return self._approver().leaves_open(self._question(asked))
 
     def shown(self, request: Request) -> Raw:
-        """The parameters of a request, and for a permission with what is known of its tool call."""
+        """Return the parameters of a request. Those of a permission request include what is known
+        about its tool call."""
         if request.method != PERMISSION:
             return request.params
         asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
-        call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
-        return Raw(acp.encode(replace(asked, tool_call=call)))
+        question = self._question(asked)
+        shown = replace(asked, tool_call=question.tool_call)
+        if not self._approver().keeps_always(question):
+            kept = [each for each in asked.options if str(each.kind) != "allow_always"]
+            shown = replace(shown, options=kept or asked.options)
+        return Raw(acp.encode(shown))
+
+    def keep_always(self, request: Request, result: Raw, kind: str) -> Raw:
+        """Remember an answer for the rest of the session. Returns the answer for the peer: an agent
+        that gets "always" stops asking, and the rules would no longer be checked."""
+        asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+        allows = kind.startswith("allow")
+        self._approver().keep_always(self._question(asked), allows=allows)
+        option_id = choose(asked.options, Answer.ALLOW_ONCE if allows else Answer.REJECT_ONCE)
+        return result if option_id is None else Raw(acp.encode(acp.selected(option_id)))
 
     def answered(self, request: Request, result: Raw, *, by: str = "caller") -> None:
         self._answer(request, result)
@@ -336,25 +419,27 @@ class PeerQuestions:
         self.session.refuse(request, error.code, error.message, error.data)
 
     def unanswered(self, request: Request) -> None:
-        """The caller cannot answer."""
+        """Decide a request that the caller cannot answer."""
         if request.method == PERMISSION:
             try:
                 self._answer(request, self._by_policy(request))
             except RemoteError as error:
                 self.refused(request, error)
         elif request.method == ELICITATION:
-            self._answer(request, acp.ElicitationDeclined())
+            self._answer(request, self._declined(request))
         else:
-            gone = refusal(DragomanError("the caller that should have served this has gone"))
+            gone = refusal(
+                DragomanError("the caller that should have handled this has disconnected")
+            )
             self.refused(request, gone)
 
     def _note_decision(self, request: Request, result: Raw, by: str) -> None:
-        """Remember what a caller decided."""
+        """Record a caller's decision."""
         try:
             asked = _decode_asked(request.params)
             outcome = _decode_decided(result).outcome
         except UNDECODABLE:
-            # It went to the peer as it is, who will make of it what it can.
+            # It was passed to the peer unchanged, which has to interpret it.
             return
         option_id = outcome.optionId if outcome.outcome == "selected" else None
         kind = next((each.kind for each in asked.options if each.optionId == option_id), "")
@@ -363,8 +448,11 @@ class PeerQuestions:
             job.denied = False
             if kind.startswith(("allow", "reject")):
                 job.decided(allowed=kind.startswith("allow"))
+            elif by == "watcher":
+                # Refused, although the peer offers no option for it.
+                job.decided(allowed=False)
             if kind.startswith("allow"):
-                # Looked at only if the caller leaves before the peer has us do it.
+                # Used only if the caller disconnects before the peer asks the broker to do it.
                 self._allowed.append((job, request.params))
         call = asked.toolCall
         self._note(by, call.title, call.toolCallId, option_id)
@@ -389,8 +477,10 @@ class PeerQuestions:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
-        """Raise the refusal of what we must not do for the peer: what the policy of the turn does
-        not allow, and outside of turns, where there is no policy, all but reading."""
+        """Raise NotPermitted if the broker may not serve this request.
+
+        The policy of the turn decides; outside a turn only reads are allowed.
+        """
         job = self.session.job
         try:
             asked = _READ_PARAMS[request.method](request.params)
@@ -407,7 +497,7 @@ class PeerQuestions:
         while self._allowed:
             by_job, params = self._allowed.popleft()
             if by_job is job:
-                # What the caller allowed before it left is still to be done.
+                # The caller's approvals are still valid after it has disconnected.
                 with suppress(msgspec.ValidationError):
                     earlier = acp.SESSION_REQUEST_PERMISSION.decode_params(params)
                     approver.was_allowed(self._question(earlier))
@@ -418,7 +508,7 @@ class PeerQuestions:
         self._refuse(question, f"policy {_name(policy)}")
 
     def _refuse(self, question: Question, by: str) -> NoReturn:
-        """Refuse what the peer wants us to do, and count it."""
+        """Refuse a service request from the peer, and count the refusal."""
         if self.session.job is not None:
             self.session.job.decided(allowed=False)
         log.info("%r is refused by %s", question.title, by)
@@ -426,8 +516,8 @@ class PeerQuestions:
         raise _refused(NotPermitted(question.title))
 
     def _approver(self) -> Approver:
-        """The approver that decides in place of the caller: one for each turn."""
-        # Not at the top: most brokers are never asked anything that a caller does not answer.
+        """Return the approver that decides instead of the caller. Each turn has its own."""
+        # Imported here: most brokers never have to decide a request.
         from dragoman.policy.approver import Approver
 
         job, session = self.session.job, self.session
@@ -439,6 +529,7 @@ class PeerQuestions:
                 workspace=str(session.cwd),
                 ask_before_preset=job is not None and job.asks,
                 titled=far.command_titles,
+                always=self._always,
             )
             self._decides = (job, approver)
         return self._decides[1]
@@ -448,8 +539,10 @@ class PeerQuestions:
         return question_of(asked, call=call)
 
     def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
-        """What the peer told of a tool call, as far as it is in memory: nothing of a session is
-        decoded before somebody asks for it."""
+        """Yield what the peer reported about a tool call, if it is still in memory.
+
+        Lines of a session are decoded only when needed.
+        """
         job, log_ = self.session.job, self.session.log
         name = tool_call_id.encode()
         start = log_.next if job is None else max(job.first_event, log_.first)
@@ -476,11 +569,11 @@ def _is_refusal(error: RemoteError) -> bool:
 def _policy(terms: PolicyTerms | None) -> Policy:
     if isinstance(terms, Policy):
         return terms
-    # Where nobody said what to do, nothing is allowed.
+    # Without terms nothing is allowed.
     return PRESETS[terms or "deny-all"]
 
 
 def _name(terms: PolicyTerms | None) -> str:
-    """A policy in a word or two, for the record."""
+    """Return a short name of a policy, for the record."""
     policy = _policy(terms)
     return f"{policy.preset} with rules" if policy.rules or policy.limits else policy.preset

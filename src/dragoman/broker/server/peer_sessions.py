@@ -35,8 +35,10 @@ log: Final = logging.getLogger("dragoman.broker")
 
 
 class PeerSide:
-    """Opens and closes sessions at the peer. `is_known` returns whether this broker has a
-    session of that id."""
+    """Opens and closes sessions at the peer.
+
+    `is_known` tells whether this broker has a session with an id.
+    """
 
     def __init__(self, broker: Broker, *, is_known: Callable[[str], bool]) -> None:
         self._broker = broker
@@ -60,7 +62,7 @@ class PeerSide:
                 try:
                     opened(result)
                 except msgspec.ValidationError as invalid:
-                    error = InvalidAnswer(f"the answer to {method} is malformed: {invalid}")
+                    error = InvalidAnswer(f"invalid response to {method}: {invalid}")
                 except DragomanError as refused:
                     error = refused
             if error is not None:
@@ -84,7 +86,7 @@ class PeerSide:
             raise
 
     async def have_opened(self, session: LiveSession, far: PeerLink, caller: Caller | None) -> None:
-        """Resume or load. A caller that wants the history needs load."""
+        """Resume or load a session. A caller that wants the history needs load."""
         body = {"sessionId": session.id, **wanted(session)}
 
         def opened(result: Raw) -> None:
@@ -115,11 +117,11 @@ class PeerSide:
             if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
                 session.end_replay()
                 return
-            # Waits until nothing arrives for a while.
+            # This waits until nothing arrives for a while.
             await asyncio.sleep(left)
 
     def _orphaned(self, far: PeerLink, result: Raw) -> None:
-        """The peer opened a session that no caller waits for any more."""
+        """Close a session that the peer opened although no caller waits for it any more."""
         try:
             id = acp.SESSION_NEW.decode_result(result).session_id
         except msgspec.ValidationError as error:
@@ -147,7 +149,7 @@ class PeerSide:
 
 
 def wanted(session: LiveSession) -> dict[str, Any]:
-    """The parameters that open a session, apart from its id."""
+    """Return the parameters that open a session, apart from its id."""
     body: dict[str, Any] = {"cwd": str(session.cwd), "mcpServers": session.mcp_servers}
     if session.additional:
         body["additionalDirectories"] = [str(each) for each in session.additional]
@@ -155,18 +157,18 @@ def wanted(session: LiveSession) -> dict[str, Any]:
 
 
 def loads(far: PeerLink) -> bool:
-    """Whether the peer can replay the history of a session."""
+    """Return whether the peer can replay the history of a session."""
     return far.can("loadSession")
 
 
 def takes_up(far: PeerLink) -> bool:
-    """Whether the peer can open a session that it does not have open."""
+    """Return whether the peer can reopen a session that it does not have open."""
     return far.can("sessionCapabilities.resume") or loads(far)
 
 
 def _call_off(far: PeerLink, call: Call) -> None:
-    """Cancel a request at the peer. Its response is still needed: a session that it opens all
-    the same has to be closed."""
+    """Cancel a request at the peer. Its response is still needed: if it opens a session anyway,
+    that session has to be closed."""
     if call.id is not None:
         notice = acp.CancelRequestNotification(request_id=call.id)
         with contextlib.suppress(DragomanError):

@@ -1,7 +1,8 @@
-"""The broker process: read the spec from stdin, take the lock, listen, serve, shut down in order.
+"""The broker process: read the spec from stdin, take the lock, listen, serve, shut down cleanly.
 
-Also the record file, the idle timeout, signals and the redacted log. Writes one line to stdout for
-the process that started it: ready, name taken, or failed and why. `broker` serves the connections.
+Also handles the record file, the idle timeout, signals and the redacted log. Writes one line to
+stdout for the process that started it: ready, name taken, or failed and why. `broker` serves the
+connections.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from dragoman.broker.records import BrokerRecord, RecordFile
 from dragoman.broker.server import idle
 from dragoman.broker.spec import BrokerSpec, decode, endpoint_name, shared_terms
 from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread
 from dragoman.transports.listener import Listener, listen_unix
 from dragoman.transports.process import environment
 from dragoman.transports.process.identity import own_identity
 from dragoman.transports.process.subreaper import supervise
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
@@ -39,14 +41,14 @@ if TYPE_CHECKING:
 Make: TypeAlias = "Callable[[BrokerSpec, BrokerProcess], Broker]"
 
 SPEC_TIMEOUT: Final = 30
-"""Timeout in seconds to read the spec. It arrives at once, unless the starting process was
-stopped meanwhile; then it no longer waits for a broker."""
+"""Timeout in seconds to read the spec. It arrives at once, unless the starting process was stopped,
+and then that process no longer waits for a broker."""
 
 MAX_SPEC_SIZE: Final = 16 * 1024 * 1024
-"""Maximum bytes of a spec: far more than the largest environment that a system allows."""
+"""Maximum size of a spec, in bytes: far more than the largest environment that a system allows."""
 
 LOCK_TIMEOUT: Final = 2.0
-"""Seconds to retry for the name. Other processes take the lock for a moment while they look or
+"""Seconds to retry taking the name. Other processes hold the lock for a moment while they look or
 clean up."""
 
 LOCK_RETRY_INTERVAL: Final = 0.01
@@ -109,7 +111,8 @@ class BrokerProcess:
         try:
             self._listener = await listen_unix(self.endpoint.address, serving.serve)
         except AddressInUse as error:
-            # We hold the lock, so this is not a broker, or it is one that lost its lock file.
+            # We hold the lock, so whatever listens here is not a broker, or is one that lost its
+            # lock file.
             raise BrokerUnavailable(f"{error}, and it is not a broker with this name") from error
         except UsageError as error:
             raise BrokerUnavailable(str(error)) from error
@@ -131,7 +134,9 @@ class BrokerProcess:
         self._record.write()
 
     async def _clean_up(self) -> None:
-        for reaped in await asyncio.to_thread(reap.sweep, self.endpoint.runtime):
+        for reaped in await in_thread(
+            str(self.endpoint.runtime), lambda _: reap.sweep(self.endpoint.runtime)
+        ):
             log.info(
                 "cleaned up after %s: %d processes, %s",
                 reaped.name,
@@ -205,9 +210,15 @@ class BrokerProcess:
         folders = self.spec.paths
         if folders.config:
             # Imported here: rarely needed.
-            from dragoman.store.daily_retention import retain
+            from dragoman.store.daily_retention import RETENTION_TIMEOUT, retain
 
-            await asyncio.to_thread(retain, Path(folders.state), Path(folders.config))
+            state, config = Path(folders.state), Path(folders.config)
+            await in_thread(
+                folders.state,
+                lambda _: retain(state, config),
+                changes_disk=True,
+                timeout=RETENTION_TIMEOUT,
+            )
 
     def keep_for(self, ttl: float) -> None:
         if self._clock is not None:
@@ -215,7 +226,7 @@ class BrokerProcess:
 
 
 class _signals:
-    """Shuts the broker down in order when a signal arrives."""
+    """Context manager that shuts the broker down cleanly when a signal arrives."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
@@ -225,7 +236,7 @@ class _signals:
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._end)
-            # The terminal that started us does not matter.
+            # It does not matter whether the terminal that started us is closed.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __exit__(self, *_: object) -> None:
@@ -242,7 +253,7 @@ def main(make: Make | None = None) -> int:
     _begin_log(None)
     try:
         spec = decode(_read_spec())
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         log.error("cannot read a spec from standard input: %s", error)
         return 2
     _begin_log(spec)
@@ -280,16 +291,16 @@ def _read_spec() -> bytes:
 
 
 def _leave_parent() -> None:
-    """Continue in a detached process: the starting process need not reap it, and it cannot
-    acquire a terminal by accident, because it leads no session. On Linux a supervisor process
-    stays above it, which kills what is left below, however this process ends."""
+    """Continue in a detached process: the starting process need not reap it, and it cannot acquire
+    a terminal by accident, because it is not a session leader. On Linux a supervisor process
+    remains as its parent and kills any processes left behind, however this process ends."""
     if sys.platform != "win32" and os.fork():
         os._exit(0)
     supervise()
 
 
 class _Word:
-    """The one line for the starting process."""
+    """The status line for the starting process."""
 
     def __init__(self) -> None:
         self._open = True
@@ -328,7 +339,7 @@ def _begin_log(spec: BrokerSpec | None) -> None:
 
 
 class _Redacting(logging.Formatter):
-    """Redacts log lines like a bug report."""
+    """Redacts log lines as in a bug report."""
 
     def __init__(self, spec: BrokerSpec) -> None:
         super().__init__("%(asctime)s %(levelname)s %(process)d %(message)s")

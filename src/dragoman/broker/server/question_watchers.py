@@ -1,8 +1,10 @@
-"""Callers that follow the open questions of a broker and answer them in the place of others.
+"""Watchers: callers that follow the open questions of a broker and may answer them for other
+callers.
 
-A question is shown if a person has to decide it: the policy of its turn leaves it open. The first
-answer counts, from the caller whose turn it is or from a watcher. An answer names the question and
-the digest of what was shown. `peer_requests` asks and answers.
+A question is shown if a person has to decide it, because the policy of its turn does not decide it.
+The first answer counts, from the caller whose turn it is or from a watcher. An answer contains the
+id of the question and the digest of what was shown. `peer_requests` asks and answers in a broker,
+`runs.inbox` in a run without one.
 """
 
 from __future__ import annotations
@@ -12,12 +14,19 @@ import itertools
 import logging
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.broker.protocol import QUESTION, SETTLED, QuestionAnswer, Settled, ShownQuestion
+from dragoman.broker.protocol import (
+    QUESTION,
+    SETTLED,
+    QuestionAnswer,
+    Settled,
+    ShownQuestion,
+    Watch,
+)
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.rpc import boundary
@@ -25,24 +34,25 @@ from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
-    from dragoman.broker.server.caller import Caller
-    from dragoman.broker.server.peer_requests import PendingQuestion
+    from dragoman.rpc import Connection
 
 log: Final = logging.getLogger("dragoman.broker")
 
 ANSWER_TIMEOUT: Final = 30 * 60.0
-"""Seconds that a person may take to answer: then the question is decided without an answer, so that
-a forgotten one does not hold up those who wait behind the turn."""
+"""Timeout in seconds for a person's answer. After that the question is decided without one, so that
+a forgotten question does not block the turns that wait behind it."""
 
 GRACE: Final = 60.0
-"""Seconds that a question waits while no caller can answer it: a console that is started
-again is back by then."""
+"""Seconds that a question waits while no caller can answer it: enough for a console to restart."""
 
 ARRIVAL: Final = 5.0
-"""Seconds of a broker's life in which a question waits for those who watch all brokers: they find
-a new one within a moment, and its first question may come as soon."""
+"""Seconds after a broker's start during which questions wait for watchers. Programs that watch all
+brokers find a new one within a moment, but its first question may arrive before that."""
 
 _PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
+
+REJECT_ONCE: Final = "reject_once"
+"""The kind of an answer that refuses once."""
 
 
 class _Choice(Struct):
@@ -54,54 +64,108 @@ class _Permission(Struct):
     outcome: _Choice
 
 
+class Watcher(Protocol):
+    """The connection of a program that follows the questions."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+
+class QuestionContent(Struct):
+    """What is shown of a question."""
+
+    session_id: str
+    key: str
+    """Id of the session in the store."""
+    job: str | None
+    method: str
+    params: Raw
+
+
+class WatchedQuestion(Protocol):
+    """A question that waits for an answer."""
+
+    @property
+    def is_unattended(self) -> bool:
+        """Whether only watchers can answer it."""
+
+    @property
+    def job_id(self) -> str | None:
+        """The job that it belongs to."""
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that it waits while no one can answer it."""
+
+    def content(self) -> QuestionContent | None:
+        """Return what to show, or None if it is not for a person."""
+
+    def wait(self, timeout: float) -> None:
+        """Decide without an answer if none arrives in time."""
+
+    def answer(self, result: Raw, kind: str) -> bool:
+        """Answer as a watcher.
+
+        `kind` is the kind of the option chosen for a permission request. Returns False if the
+        question was already answered.
+        """
+
+
 class QuestionWatchers:
-    """Those who watch a broker, and the questions that they see."""
+    """The watchers of a broker, and the questions that they see."""
 
     def __init__(self) -> None:
-        self._watchers: dict[Caller, bool] = {}
-        """With whether it answers."""
-        self._shown: dict[str, tuple[PendingQuestion, ShownQuestion]] = {}
-        self._waiting: dict[PendingQuestion, None] = {}
-        """Every question that is open, as it may have to be shown to the next who watches."""
-        # Ids of another broker, or of an earlier process, must not mean anything here.
+        self._watchers: dict[Watcher, Watch] = {}
+        """The watchers, each with what it watches."""
+        self._shown: dict[str, tuple[WatchedQuestion, ShownQuestion]] = {}
+        self._waiting: dict[WatchedQuestion, None] = {}
+        """Every open question, for new watchers."""
+        # Ids of another broker or of an earlier process must not be valid here.
         self._prefix = secrets.token_hex(4)
         self._began_at = time.monotonic()
         self._numbers = itertools.count(1)
 
-    @property
-    def answers(self) -> bool:
-        """Whether a watcher can answer."""
-        return any(self._watchers.values())
+    def answers(self, job: str | None) -> bool:
+        """Return whether a watcher can answer the questions of a job."""
+        return any(watch.answers and _sees(watch, job) for watch in self._watchers.values())
 
-    @property
-    def timeout(self) -> float:
-        """Seconds that a question without a caller waits for an answer; 0 if there is none to wait
-        for."""
-        if self.answers:
-            return ANSWER_TIMEOUT
-        return max(0.0, self._began_at + ARRIVAL - time.monotonic())
+    def timeout(self, job: str | None, wait: float = 0.0) -> float:
+        """Return how many seconds a question of a job without a caller waits for an answer, or 0 if
+        no one could answer it.
+
+        `wait` is how long the job lets it wait for a watcher.
+        """
+        if self.answers(job):
+            return max(ANSWER_TIMEOUT, wait)
+        return max(0.0, self._began_at + ARRIVAL - time.monotonic(), wait)
 
     # -- for callers
 
-    def add(self, caller: Caller, *, answers: bool) -> list[ShownQuestion]:
-        """A caller watches from now on. Returns the questions that are open."""
-        self._watchers[caller] = answers
+    def add(self, caller: Watcher, watch: Watch) -> list[ShownQuestion]:
+        """Add a watcher. Returns the open questions that it sees."""
+        self._watchers[caller] = watch
         for question in list(self._waiting):
             self._show(question, tell=False)
-            if question.caller is None and answers:
-                question.wait(ANSWER_TIMEOUT)
-        return [shown for _, shown in self._shown.values()]
+            if question.is_unattended and watch.answers and _sees(watch, question.job_id):
+                question.wait(self.timeout(question.job_id, question.longest_wait))
+        return [shown for _, shown in self._shown.values() if _sees(watch, shown.job)]
 
-    def left(self, caller: Caller) -> None:
-        """A caller has gone: what only it could answer waits a little longer."""
-        if self._watchers.pop(caller, False) and not self.answers:
-            for question in self._waiting:
-                if question.caller is None:
-                    question.wait(GRACE)
+    def left(self, caller: Watcher) -> None:
+        """Called when a caller has disconnected.
+
+        Questions that only it could answer wait a little longer.
+        """
+        watch = self._watchers.pop(caller, None)
+        if watch is None or not watch.answers:
+            return
+        for question in self._waiting:
+            job = question.job_id
+            if question.is_unattended and _sees(watch, job) and not self.answers(job):
+                question.wait(max(GRACE, question.longest_wait))
 
     def answer(self, answer: QuestionAnswer) -> bool:
-        """Answer a question. False if it does not wait for an answer any more. Raises `RemoteError`
-        if the answer is about something else than was shown, or does not fit."""
+        """Answer a question. Returns False if it no longer waits for an answer. Raises
+        `RemoteError` if the answer is invalid or does not match the question that was shown."""
         found = self._shown.get(answer.id)
         if found is None:
             return False
@@ -117,49 +181,50 @@ class QuestionWatchers:
 
     # -- for questions
 
-    def opened(self, question: PendingQuestion) -> None:
-        """The peer asks something, of a caller or of those who watch."""
+    def opened(self, question: WatchedQuestion) -> None:
+        """Record a question from the peer to a caller or to the watchers."""
         self._waiting[question] = None
         if self._watchers:
             self._show(question, tell=True)
 
-    def settled(self, question: PendingQuestion, by: str) -> None:
-        """A question does not wait for an answer any more."""
+    def settled(self, question: WatchedQuestion, by: str) -> None:
+        """Record that a question no longer waits for an answer."""
         self._waiting.pop(question, None)
         for id, (each, _) in list(self._shown.items()):
             if each is question:
-                del self._shown[id]
-                self._tell(SETTLED, Settled(id, by))
+                _, shown = self._shown.pop(id)
+                self._tell(SETTLED, Settled(id, by), shown.job)
 
-    def _show(self, question: PendingQuestion, *, tell: bool) -> None:
+    def _show(self, question: WatchedQuestion, *, tell: bool) -> None:
         if any(each is question for each, _ in self._shown.values()):
             return
-        questions, request = question.questions, question.request
-        if not questions.is_for_person(request):
+        content = question.content()
+        if content is None:
             return
-        session = questions.session
-        params = questions.shown(request)
+        method, params = content.method, content.params
         shown = ShownQuestion(
             id=f"{self._prefix}-{next(self._numbers)}",
-            digest=hashlib.sha256(request.method.encode() + b"\n" + bytes(params)).hexdigest(),
-            session_id=session.id,
-            key=session.key,
-            job=None if session.job is None else session.job.id,
-            method=request.method,
+            digest=hashlib.sha256(method.encode() + b"\n" + bytes(params)).hexdigest(),
+            session_id=content.session_id,
+            key=content.key,
+            job=content.job,
+            method=method,
             params=params,
             asked_at=time.time(),
         )
         self._shown[shown.id] = (question, shown)
         if tell:
-            self._tell(QUESTION, shown)
+            self._tell(QUESTION, shown, shown.job)
 
-    def _tell(self, method: str, params: Any) -> None:
-        for caller in list(self._watchers):
+    def _tell(self, method: str, params: Any, job: str | None) -> None:
+        for caller, watch in list(self._watchers.items()):
+            if not _sees(watch, job):
+                continue
             connection = caller.connection
             if connection.failure is not None:
                 continue
             if connection.is_full:
-                # It would miss something. It connects again, and gets what there is then.
+                # This watcher would miss a message. It reconnects and gets the current questions.
                 connection.tasks.start(connection.aclose(), "end a watcher that does not read")
                 continue
             try:
@@ -168,22 +233,27 @@ class QuestionWatchers:
                 log.debug("could not notify a watcher of a question: %s", error)
 
 
+def _sees(watch: Watch, job: str | None) -> bool:
+    return watch.job is None or watch.job == job
+
+
 def _chosen_kind(params: Raw, result: Raw) -> str:
-    """The kind of the option that an answer chooses. Raises `RemoteError` if it chooses none that
-    was offered, or one that decides more than this question."""
+    """Return the kind of the option that an answer chooses. Raises `RemoteError` if it chooses none
+    that was shown."""
     try:
         chosen = msgspec.json.decode(result, type=_Permission).outcome
     except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
     options = acp.SESSION_REQUEST_PERMISSION.decode_params(params).options
     kinds = {option.option_id: str(option.kind) for option in options}
+    if chosen.outcome == "cancelled" and not any(
+        each.startswith("reject") for each in kinds.values()
+    ):
+        # The agent offers no way to refuse, and it has to be possible.
+        return REJECT_ONCE
     kind = kinds.get(chosen.optionId or "")
     if chosen.outcome != "selected" or kind is None:
-        raise RemoteError(codes.INVALID_PARAMS, "the answer is none of the options of the question")
-    once = kind.replace("_always", "_once")
-    if kind != once and once in kinds.values():
-        # An agent that gets "always" stops asking, and the rules would no longer be checked.
-        raise RemoteError(codes.INVALID_PARAMS, "a question of another caller is answered once")
+        raise RemoteError(codes.INVALID_PARAMS, "the answer is not one of the question's options")
     return kind
 
 

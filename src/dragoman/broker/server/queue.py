@@ -1,7 +1,8 @@
 """Queue of prompts, with a limit on how many may wait.
 
 Prompts of one session run one at a time, in order of arrival. Prompts of different sessions run in
-parallel if the peer supports that, otherwise also one at a time. `turns` runs what `ready` returns.
+parallel if the peer supports that, otherwise one at a time as well. `turns` runs what `ready`
+returns.
 """
 
 from __future__ import annotations
@@ -9,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
-from dragoman.errors import UsageError
+from dragoman.broker.error_codec import busy
 
 T = TypeVar("T")
 
 MAX_WAITING: Final = 100
-"""Maximum number of prompts that may wait in one broker. Beyond it an error is better than a
+"""Maximum number of prompts that may wait in one broker. Beyond that, an error is better than a
 longer wait."""
 
 
-class Full(UsageError):
-    """The queue has reached its limit."""
-
-
 class Queue(Generic[T]):
-    """Items, each with the key that only one running item may have (its session)."""
+    """A queue of items, each with a key (its session) that only one running item may have."""
 
     __slots__ = ("_key", "_limit", "_parallel", "_running", "_waiting")
 
@@ -37,7 +34,7 @@ class Queue(Generic[T]):
         self._waiting: list[T] = []
 
     def __len__(self) -> int:
-        """Number of waiting items."""
+        """Return the number of waiting items."""
         return len(self._waiting)
 
     @property
@@ -50,13 +47,13 @@ class Queue(Generic[T]):
         return list(self._running.values())
 
     def waiting(self, key: object | None = None) -> Iterator[T]:
-        """The waiting items, in order; with `key` only those with that key."""
+        """Return the waiting items, in order; with `key` only those with that key."""
         return (item for item in list(self._waiting) if key is None or self._key(item) == key)
 
     def put(self, item: T) -> None:
-        """Append an item. Raises `Full` if it would have to wait and the limit is reached."""
+        """Append an item. Raises `BrokerBusy` if it would have to wait and the limit is reached."""
         if len(self._waiting) >= self._limit and not self._may_run(item):
-            raise Full(f"{len(self._waiting)} prompts are waiting already")
+            raise busy(len(self._waiting))
         self._waiting.append(item)
 
     def _may_run(self, item: T) -> bool:
@@ -78,7 +75,7 @@ class Queue(Generic[T]):
         return None
 
     def done(self, item: T) -> None:
-        """An item has ended. No effect if it does not run."""
+        """Record that an item has ended. No effect if it is not running."""
         key = self._key(item)
         if self._running.get(key) is item:
             del self._running[key]

@@ -1,9 +1,9 @@
-"""Record what happens in a broker: hand its sessions, jobs and decisions to the store's recorder.
+"""Record a broker's sessions, jobs and decisions with the store's recorder.
 
-`store.recorder` redacts, numbers and writes. Here is what only a broker has: its log of events in
-memory, callers that wait for the end of a job, and reading back from the store. A failing disk
+`store.recorder` redacts, numbers and writes. This module adds what only a broker has: its event log
+in memory, callers that wait for the end of a job, and reading back from the store. A failing disk
 never delays a turn: the failure is reported once, and the broker works in memory until the store
-accepts writes again. `gap_notes` notes what was lost for the next broker.
+accepts writes again. `gap_notes` records what was lost for the next broker.
 """
 
 from __future__ import annotations
@@ -25,10 +25,17 @@ from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.spec import BrokerSpec, endpoint_name
 from dragoman.client.results import Result, failure_record
-from dragoman.errors import DragomanError, StoreCorrupt, StoreError, UnknownSession
+from dragoman.errors import (
+    DragomanError,
+    FileFailed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    UnknownSession,
+)
 from dragoman.events.words import Outcome
 from dragoman.redaction.redactor import Redactor
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.store.jobs import TEXT_SIZE
 from dragoman.store.peer_recovery import unpark_after_success
 from dragoman.store.recorder import STORED_TIMEOUT, StoreRecorder, said_in
@@ -40,8 +47,8 @@ log: Final = logging.getLogger("dragoman.broker")
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
-"""Maximum number of lines, and of their bytes, read from the disk at once for a reader that
-catches up."""
+"""Maximum number of lines, and of bytes, read from the disk at once for a reader that catches
+up."""
 
 
 class BrokerRecorder:
@@ -79,18 +86,28 @@ class BrokerRecorder:
         store: Store | Callable[[], Store] = opening
         trouble: StoreError | None = None
         try:
-            store = opened = await asyncio.to_thread(opening)
+            store = opened = await in_thread(str(path), lambda _: opening(), changes_disk=True)
             if opened.replaced:
                 self.notice = f"{path}: {opened.replaced}"
                 log.warning("%s", self.notice)
         except StoreError as error:
-            self._in_trouble(error)
             trouble = error
+        except FileFailed as error:
+            # The disk does not answer. The writer tries again later.
+            trouble = StoreBusy(str(path), str(error))
+        if trouble is not None:
+            self._in_trouble(trouble)
         self._recorder.start(
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
         assert self._writer is not None
-        for gap in await asyncio.to_thread(gap_notes.take, Path(self._spec.paths.runtime), path):
+        runtime = Path(self._spec.paths.runtime)
+        try:
+            gaps = await in_thread(str(runtime), lambda _: gap_notes.take(runtime, path))
+        except FileFailed as error:
+            log.warning("the notes of the last broker cannot be read: %s", error)
+            return
+        for gap in gaps:
             self._writer.put(functools.partial(gap_notes.note, slip=gap))
 
     async def close(self) -> None:
@@ -103,9 +120,15 @@ class BrokerRecorder:
         await self.ends_stored()
         writer = await self._recorder.close()
         if writer is not None and writer.is_open:
-            if writer.trouble is not None:
-                await asyncio.to_thread(self._leave_note, writer)
-            await asyncio.to_thread(writer.store.close)
+            try:
+                await in_thread(str(writer.store.path), lambda _: self._end(writer))
+            except FileFailed as error:
+                log.warning("the store is not closed: %s", error)
+
+    def _end(self, writer: StoreWriter) -> None:
+        if writer.trouble is not None:
+            self._leave_note(writer)
+        writer.store.close()
 
     def _leave_note(self, writer: StoreWriter) -> None:
         """Note for the next broker which events will never be stored."""
@@ -137,7 +160,7 @@ class BrokerRecorder:
             self.save(session)
 
     def hasten(self, session: LiveSession) -> None:
-        """Write soon: a decision about the next step is about to be made."""
+        """Write soon, because a decision about the next step is about to be made."""
         if session.log.taken != session.log.next:
             self.save(session)
             self._recorder.hasten()
@@ -157,7 +180,7 @@ class BrokerRecorder:
         key = session.key
         self._sessions.setdefault(key, session)
         first, events = session.log.take()
-        # The lines are views of longer ones, which should not be kept alive by them.
+        # The lines are views of longer buffers, which they should not keep alive.
         lines = [bytes(event.params) for event in events]
         session.look_through(first, lines)
         answer = None if job is None else job.answer
@@ -165,7 +188,7 @@ class BrokerRecorder:
         self._recorder.settings(key, **session.described())
         writer = self._recorder.works
         if writer is None:
-            # The disk may fail for any length of time; do not hold memory for that.
+            # The disk may fail for any length of time, so do not keep lines in memory for it.
             session.log.stored = session.log.taken
             session.log.tidy()
         elif begun:
@@ -177,8 +200,8 @@ class BrokerRecorder:
         session.log.tidy()
 
     async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Lines from the disk, from the first available one up to a gap, and its number; if
-        there are none, `stop`."""
+        """Return lines from the disk, from the first available one up to a gap, and the number of
+        the first; `stop` if there are none."""
         writer = self._writer
         if writer is None:
             return stop, []
@@ -204,7 +227,7 @@ class BrokerRecorder:
             return stop, []
 
     async def settle(self, session: LiveSession) -> None:
-        """Wait until everything so far is stored, or at least inspected."""
+        """Wait until everything so far is stored, or has at least been inspected."""
         self.save(session)
         await self.flush()
 
@@ -213,7 +236,7 @@ class BrokerRecorder:
         await self._recorder.flush()
 
     async def first_event(self, session: LiveSession) -> int:
-        """The number of the oldest event of a session that can still be read."""
+        """Return the number of the oldest event of a session that can still be read."""
         writer = self._writer
         if writer is None:
             return session.log.first
@@ -280,7 +303,7 @@ class BrokerRecorder:
         return True
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
-        """The stored session with this key, or with this id of the peer."""
+        """Return the stored session with this key, or with this id of the peer."""
         writer = self._writer
         if writer is None:
             return None
@@ -299,9 +322,9 @@ class BrokerRecorder:
     # -- jobs
 
     def job_changed(self, job: Job) -> None:
-        """Store a job, or that it now runs."""
+        """Store a new job, or the fact that it now runs."""
         if job.started_at is not None and job.session.key in self._known:
-            # Earlier output of the peer does not answer this prompt.
+            # Earlier output of the peer is not an answer to this prompt.
             self._save(job.session, None, end=True)
         self._recorder.job_changed(self.record(job))
 
@@ -322,7 +345,7 @@ class BrokerRecorder:
             job.settled()
             return
         if job.caller is None and job.outcome is not None and job.outcome.good:
-            # A waiting caller checks the result itself, and knows more about the peer.
+            # A waiting caller checks the result itself, knowing more about the peer.
             state, peer, here = (
                 Path(self._spec.paths.state),
                 self._spec.peer,
@@ -339,7 +362,7 @@ class BrokerRecorder:
             self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
-        """An error that the peer only reports as text is a failure, as it is for a caller."""
+        """Treat an error that the peer reports only as text as a failure, as a caller does."""
         from dragoman.catalogue.descriptor import Quirks
         from dragoman.catalogue.open import judge
 
@@ -368,8 +391,8 @@ class BrokerRecorder:
             await asyncio.wait([self._ending])
 
     def said_so_far(self, job: Job) -> str:
-        """The agent's text so far, including what is held back from the disk because it may be
-        the beginning of a secret."""
+        """Return the agent's text so far, including what is held back from the disk because it may
+        be the beginning of a secret."""
         log_ = job.session.log
         start = max(log_.first, job.first_event, self._recorder.next_line(job.session.key))
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
@@ -377,7 +400,7 @@ class BrokerRecorder:
         return (job.answer.text + rest)[:TEXT_SIZE]
 
     def record(self, job: Job) -> JobRecord:
-        """The job as it is stored, and as callers see it."""
+        """Return the job in the form that is stored and that callers see."""
         return JobRecord(
             id=job.id,
             session_key=job.session.key,
@@ -400,8 +423,8 @@ class BrokerRecorder:
         )
 
     async def find_job(self, id: str) -> JobRecord | None:
-        """A job that is no longer in memory. Raises `StoreError` if the store cannot be read:
-        the job may be there."""
+        """Return a job that is no longer in memory. Raises `StoreError` if the store cannot be
+        read, because the job may be there."""
         writer = self._writer
         if writer is None:
             return None
@@ -410,7 +433,7 @@ class BrokerRecorder:
     # -- store failures
 
     def _on_trouble(self, error: DragomanError) -> None:
-        """The store fails, rejects one write, or was replaced by another file."""
+        """Called when the store fails, rejects one write, or was replaced by another file."""
         if isinstance(error, StoreCorrupt) and error.replaced:
             self.notice = str(error)
         if self._writer is None or self._writer.trouble is None:
@@ -425,7 +448,7 @@ class BrokerRecorder:
             log.error("nothing is stored from now on: %s", error)
 
     def _on_recovery(self, left_out: int) -> None:
-        """Pending writes were stored, and the store accepts new ones."""
+        """Called when pending writes were stored and the store accepts new ones."""
         if self._writer is not None and self._writer.trouble is None:
             self.trouble = ""
             self._left.clear()

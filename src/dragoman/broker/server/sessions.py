@@ -1,8 +1,9 @@
 """The sessions of a broker: open, resume, load, restore after a peer restart, release, close.
 
-Finds a session by every id that callers use. A session the peer has open is answered at once; any
-other is resumed or loaded, and replaced by a new one only if the caller allows it. Replayed history
-is never stored. `peer_sessions` calls the peer, `live_session` is one open session.
+Finds a session by every id that callers use. A request for a session that the peer has open is
+answered at once. Any other session is resumed or loaded, and replaced by a new one only if the
+caller allows it. Replayed history is never stored. `peer_sessions` calls the peer, `live_session`
+is one open session.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -21,9 +22,9 @@ from msgspec import Raw
 from dragoman.broker import protocol
 from dragoman.broker.protocol import FOR_GATEWAY, NOTHING, Added, SessionMeta, pack, with_added
 from dragoman.broker.server.event_log import LogLimits
-from dragoman.broker.server.live_session import NOTHING_SPENT, Keeping, LiveSession
+from dragoman.broker.server.live_session import NOTHING_SPENT, LiveSession
 from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
-from dragoman.catalogue import session_load_delay
+from dragoman.catalogue import descriptor
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     DragomanError,
@@ -36,11 +37,13 @@ from dragoman.errors import (
     UnknownSession,
 )
 from dragoman.store.records import SessionRecord, new_session_key
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.peer import PeerLink
+    from dragoman.broker.server.recorder import BrokerRecorder
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -48,43 +51,26 @@ NO_SERVERS: Final = Raw(b"[]")
 
 LEAVE_LOOKS: Final = 20
 LEAVE_INTERVAL: Final = 0.02
-"""Number of checks, and seconds before each, whether a caller that has a session open has
-disconnected: a command that ended before the next one began has closed its connection by then."""
+"""Number of checks, and seconds before each, for whether a caller that has a session open has
+disconnected. A command that ended before the next one began has closed its connection by then."""
 
 MAX_SESSIONS: Final = 256
-"""Number of open sessions above which an unused one is closed for the next."""
-
-
-class SessionKeeping(Keeping, Protocol):
-    """Stores sessions."""
-
-    trouble: str
-    """Why nothing is stored; empty while the store works."""
-
-    def created(self, session: LiveSession) -> None: ...
-    def found(self, session: LiveSession) -> None: ...
-    def moved(self, session: LiveSession) -> None: ...
-    def closed(self, session: LiveSession) -> None: ...
-    async def released(self, session: LiveSession) -> None: ...
-    async def settle(self, session: LiveSession) -> None: ...
-    async def flush(self) -> None: ...
-    async def first_event(self, session: LiveSession) -> int: ...
-    async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
+"""Number of open sessions above which an unused one is closed to make room."""
 
 
 class Sessions:
     """The sessions of a broker."""
 
-    def __init__(self, broker: Broker, keeping: SessionKeeping) -> None:
+    def __init__(self, broker: Broker, recorder: BrokerRecorder) -> None:
         self._broker = broker
-        self._keeping = keeping
+        self._recorder = recorder
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._peer = PeerSide(broker, is_known=self._sessions.__contains__)
         self.room = LogLimits()
 
     def __iter__(self) -> Iterator[LiveSession]:
-        """Each session once."""
+        """Iterate over the sessions, each once."""
         return iter(list({id(each): each for each in self._sessions.values()}.values()))
 
     def get(self, name: str) -> LiveSession | None:
@@ -129,7 +115,9 @@ class Sessions:
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
             if response.session_id in self._sessions:
-                raise InvalidAnswer(f"the peer opened {response.session_id!r} a second time")
+                raise InvalidAnswer(
+                    f"the peer returned the session id {response.session_id!r} twice"
+                )
             session = self._make(far, response.session_id, body, meta, None)
             if source is None:
                 session.cost = NOTHING_SPENT
@@ -150,9 +138,9 @@ class Sessions:
                 self._forget(session)
                 self._peer.close_soon(far, session.id)
             raise
-        self._keeping.created(session)
+        self._recorder.created(session)
         # The next command looks for it in the store before it asks a broker.
-        await self._keeping.settle(session)
+        await self._recorder.settle(session)
         if changed:
             result = pack(protocol.members(result) | session.settings())
         return with_added(result, Added(key=session.key))
@@ -173,7 +161,7 @@ class Sessions:
                 far = await self._broker.ready()
                 context = await self._restore(session, far, fresh=False)
         session.open_for(caller, name)
-        # It was found by this id, so it may be looked up by it again.
+        # It was found under this id, so it may be looked up under it again.
         session.once = False
         return with_added(
             pack(session.settings()),
@@ -200,7 +188,7 @@ class Sessions:
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
-        """A caller no longer uses a session. It is closed when no other caller has it."""
+        """Record that a caller no longer uses a session, and close it if no other caller does."""
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
@@ -208,19 +196,34 @@ class Sessions:
             return Raw(b"{}")
         await self.give_up(session)
         # The caller may delete it from the store.
-        await self._keeping.flush()
+        await self._recorder.flush()
         return Raw(b"{}")
 
     def close_if_done(self, session: LiveSession) -> None:
-        """Close a session that was opened for its jobs only, when they have ended and no caller
-        has it; also if the callers disconnected before the end or were killed."""
-        if (
+        """Close a session that was opened only for its jobs, once they have ended and no caller has
+        it open.
+
+        This also covers callers that disconnected before the end or were killed.
+        """
+        if self._is_done(session):
+            self._broker.tasks.start(self._close_done(session), f"close {session.key}")
+
+    def _is_done(self, session: LiveSession) -> bool:
+        return (
             session.once
             and not session.readers
             and not self._broker.is_used(session)
-            and self._sessions.get(session.id) is session
-        ):
-            self._broker.tasks.start(self.give_up(session), f"close {session.key}")
+            and self.is_open(session)
+        )
+
+    async def _close_done(self, session: LiveSession) -> None:
+        # A caller that has attached since then still waits for its events.
+        if self._is_done(session):
+            await self.give_up(session)
+
+    def is_open(self, session: LiveSession) -> bool:
+        """Return whether a session has been neither closed nor released."""
+        return self._sessions.get(session.id) is session
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
         """Release a session so that another broker or process can continue it.
@@ -235,13 +238,17 @@ class Sessions:
             return {"released": False}
         named = session.name or session.key
         if self._broker.is_used(session):
-            raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
+            raise TurnInProgress(
+                f"a turn of the session {named} is running or queued in another broker"
+            )
         if not await self._left_by_others(session, caller):
-            raise TurnInProgress(f"the session {named} is open in another shell, with other terms")
-        if self._keeping.trouble:
+            raise TurnInProgress(
+                f"the session {named} is open in another shell with different options"
+            )
+        if self._recorder.trouble:
             raise TurnInProgress(
                 f"the session {named} cannot continue elsewhere before its last turns are stored: "
-                f"{self._keeping.trouble}"
+                f"{self._recorder.trouble}"
             )
         far = session.far
         closes = far.closes and far.failure is None
@@ -251,7 +258,8 @@ class Sessions:
         return {"released": True, "closed": closes}
 
     async def _left_by_others(self, session: LiveSession, caller: Caller) -> bool:
-        """Whether no other caller has the session open, or all that had have just disconnected."""
+        """Return whether no other caller has the session open, or all others have just
+        disconnected."""
         for _ in range(LEAVE_LOOKS):
             if not any(
                 each is not caller and reader.opened for each, reader in session.readers.items()
@@ -262,8 +270,10 @@ class Sessions:
         return False
 
     async def _make_room(self) -> None:
-        """Callers that die leave their sessions open. Above the limit the oldest are closed;
-        they can be reopened by id."""
+        """Close the oldest unused sessions above the limit; they can be reopened by id.
+
+        Callers that die leave their sessions open.
+        """
         if len(self._sessions) < MAX_SESSIONS:
             return
         for session in self:
@@ -272,8 +282,18 @@ class Sessions:
                 return
 
     async def _let_go(self, session: LiveSession) -> None:
+        followers = [
+            (reader.connection, reader.session_id)
+            for reader in session.readers.values()
+            if reader.attached
+        ]
         self._drop(session)
-        await self._keeping.released(session)
+        await self._recorder.released(session)
+        for connection, name in followers:
+            try:
+                connection.post(protocol.RELEASED, protocol.SessionParams(name))
+            except DragomanError as error:
+                log.debug("could not notify a follower of a released session: %s", error)
         session.log.close()
         await self._close_at_peer(session)
 
@@ -286,14 +306,14 @@ class Sessions:
         far = self._broker.far
         if far is None or session.far is not far:
             return
-        # If the peer refuses because it is about to forget it anyway, it is closed all the same.
+        # If the peer refuses because it is about to forget the session, it is closed anyway.
         await self._peer.close(far, session.id)
         await session.sheltered.release()
 
     # -- used by turns
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Ensure that the peer has a session. Returns the state of its context."""
+        """Ensure that the peer has a session open. Returns the state of its context."""
         async with self._lock(session.key):
             context = "live"
             if session.far is not far:
@@ -312,7 +332,7 @@ class Sessions:
         record: SessionRecord | None,
     ) -> LiveSession:
         session = LiveSession(
-            self._keeping,
+            self._recorder,
             far,
             id,
             key=record.key if record is not None else meta.key or new_session_key(),
@@ -330,7 +350,7 @@ class Sessions:
 
     def _forget(self, session: LiveSession) -> None:
         self._drop(session)
-        self._keeping.closed(session)
+        self._recorder.closed(session)
         session.log.close()
 
     def _drop(self, session: LiveSession) -> None:
@@ -352,20 +372,22 @@ class Sessions:
 
     def _check_folder(self, body: dict[str, Raw]) -> None:
         if _folder(body) is None:
-            raise RemoteError(-32602, "Invalid params", {"detail": "`cwd` is an absolute path"})
+            raise RemoteError(
+                -32602, "Invalid params", {"detail": "`cwd` must be an absolute path"}
+            )
 
     async def _take_up(
         self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None
     ) -> LiveSession:
-        """Have the peer open a session that this broker does not know. If a caller is given, it
-        gets the history that the peer replays."""
+        """Have the peer open a session that this broker does not know. A given caller gets the
+        history that the peer replays."""
         far = await self._broker.ready()
         if name in far.outdated:
             raise SessionUnusable(
                 f"the session {name!r} was continued in another process, and this peer process "
                 "has a stale copy: stop the broker to restart the peer"
             )
-        record = await self._keeping.find(name, meta.key)
+        record = await self._recorder.find(name, meta.key)
         if caller is None and not takes_up(far):
             raise UnknownSession(
                 f"the session {name!r} is no longer open, and the peer can neither resume nor "
@@ -383,10 +405,10 @@ class Sessions:
             self._forget(session)
             raise
         if record is None:
-            self._keeping.created(session)
+            self._recorder.created(session)
         else:
-            self._keeping.found(session)
-        await self._keeping.settle(session)
+            self._recorder.found(session)
+        await self._recorder.settle(session)
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
@@ -418,10 +440,10 @@ class Sessions:
         return "fresh"
 
     async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
-        """Delay the load of a session at a peer that would lose it if loaded too early."""
+        """Delay loading a session at a peer that would lose it if it were loaded too early."""
         if not self._broker.loads_next_minute:
             return
-        seconds = session_load_delay.remaining(session.created_at, time.time())
+        seconds = descriptor.load_delay(session.created_at, time.time())
         if seconds:
             log.info(
                 "session %s is loaded in %.0f s: the peer would lose it if loaded earlier",
@@ -439,7 +461,7 @@ class Sessions:
         session.lost()
 
     async def _begin_afresh(self, session: LiveSession, far: PeerLink) -> None:
-        """The session continues under its ids, but the peer has lost its context."""
+        """Continue a session under its ids although the peer has lost its context."""
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
@@ -450,13 +472,14 @@ class Sessions:
         await self._peer.open(far, NEW, pack(wanted(session)), opened)
         await self._prepare(session)
         session.note("fresh", {"peerSessionId": session.id})
-        self._keeping.moved(session)
+        self._recorder.moved(session)
 
     async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
-        """Send the whole history from here, so that the peer need not replay it."""
+        """Send the whole history from the log and the store, so that the peer need not replay
+        it."""
         reader = session.reader(caller)
         told = asyncio.Event()
-        reader.go_back(await self._keeping.first_event(session))
+        reader.go_back(await self._recorder.first_event(session))
         reader.behind(told.set)
         # Takes as long as the caller needs to read it; cancelled when the caller disconnects.
         await told.wait()
@@ -499,6 +522,6 @@ def _others(body: dict[str, Raw]) -> list[Path]:
     raw = body.get("additionalDirectories")
     try:
         found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return []
     return [Path(each) for each in found or []]

@@ -22,27 +22,27 @@ FIRST_DELAY: Final = 0.2
 """Seconds before a peer that died is restarted: most deaths are accidents."""
 
 MAX_DELAY: Final = 30.0
-"""The longest such delay: a peer that keeps dying is not worth more of the machine."""
+"""Maximum delay before a restart, which limits the load from a peer that keeps dying."""
 
 MAX_RETRY_DELAY: Final = 1.0
-"""The longest delay between two starts requested by callers: a user who has just fixed the
-problem does not want to wait."""
+"""Maximum delay between two starts requested by callers: a user who has just fixed the problem does
+not want to wait."""
 
 STEADY_TIME: Final = 30.0
 """Seconds after which a peer counts as healthy, so that its next death is an accident again."""
 
 MAX_UNASKED: Final = 3
-"""Automatic restarts in a row. After that many deaths the peer stays down until a caller needs
-it."""
+"""Maximum number of automatic restarts in a row. After that many deaths the peer stays down until a
+caller needs it."""
 
 Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
 
 
 def delay_after(deaths: int, chance: float) -> float:
-    """The delay after this many deaths in a row; `chance` is between 0 and 1.
+    """Return the delay after this many deaths in a row; `chance` is between 0 and 1.
 
-    Half of it is random, so that many brokers whose peers die of one cause do not all restart at
-    the same moment.
+    Half of it is random, so that brokers whose peers die for the same reason do not all restart
+    them at the same moment.
     """
     longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(deaths - 1, 20))
     return float(longest * (0.5 + 0.5 * chance))
@@ -59,11 +59,11 @@ class PeerSupervisor:
         """Number of starts."""
 
     def want(self) -> None:
-        """A caller needs the peer now."""
+        """Called when a caller needs the peer now."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Keep the peer running until cancelled; the peer has ended then."""
+        """Keep the peer running until cancelled. The peer has ended when this returns."""
         loop = asyncio.get_running_loop()
         deaths = 0
         while True:

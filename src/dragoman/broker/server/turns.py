@@ -1,7 +1,8 @@
 """Run turns: queue a prompt, send it to the peer once, cancel it, answer it after its last event.
 
-A turn ends by the peer's answer, the peer's death, or a cancel whose grace period ran out. Budgets
-(timeouts) of turns without a caller are checked here. `sessions` restores a session before a turn.
+A turn ends with the peer's answer, the peer's death, or a cancel whose grace period ran out.
+Budgets (timeouts) of turns without a caller are checked here. `sessions` restores a session before
+a turn.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec import Raw
 from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
-from dragoman.broker.server.queue import Full, Queue
+from dragoman.broker.server.queue import Queue
 from dragoman.client.results import (
     add_stderr,
     complete_usage,
@@ -32,7 +33,9 @@ from dragoman.client.results import (
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
+    BrokerError,
     BudgetExceeded,
+    ConnectionEnded,
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
@@ -57,13 +60,13 @@ log: Final = logging.getLogger("dragoman.broker")
 PROMPT: Final = acp.SESSION_PROMPT.name
 CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
 _NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count(), None)
-"""Envelope of the end of a turn for which no events are produced."""
+"""Envelope for the end of a turn that produces no events."""
 
 MAX_TRIES: Final = 3
 """Maximum number of times a session is restored for one prompt while the peer keeps dying."""
 
 LOOKS_PER_BUDGET: Final = 8
-"""Number of budget checks of an unattended turn within its smallest budget."""
+"""How often the budgets of an unattended turn are checked within the smallest one."""
 
 
 class Turns:
@@ -82,13 +85,10 @@ class Turns:
     # -- start
 
     def put(self, job: Job) -> None:
-        """Run a job when its turn comes. Raises `BrokerBusy` if too many wait."""
+        """Queue a job to run when its turn comes. Raises `BrokerBusy` if too many are waiting."""
         if self.jobs.get(job.id) is not None:
             raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
-        try:
-            self.queue.put(job)
-        except Full as error:
-            raise error_codec.busy(len(self.queue)) from error
+        self.queue.put(job)
         self.jobs.add(job)
         self._broker.work_changed()
         self.advance()
@@ -120,12 +120,12 @@ class Turns:
             )
         if not os.path.isdir(session.cwd):
             return UsageError(
-                f"the folder {str(session.cwd)!r} of the session is gone: it was deleted or moved"
+                f"the session's directory {str(session.cwd)!r} is gone: it was deleted or moved"
             )
         return None
 
-    async def _prepare(self, job: Job) -> None:
-        """Ensure the peer and the session, then send the prompt."""
+    async def _prepare(self, job: Job, *, tries: int = 1) -> None:
+        """Ensure that the peer and the session are ready, then send the prompt."""
         try:
             job.context = await self._have_ready(job)
         except DragomanError as error:
@@ -134,20 +134,32 @@ class Turns:
             else:
                 self._end(job, error=error)
             return
-        except BaseException:
+        except asyncio.CancelledError:
             self._end(job, error=ConnectionLost("the broker is shutting down"))
+            raise
+        except BaseException as error:
+            why = f"the broker failed before it sent the prompt: {error!r}"
+            self._end(job, error=BrokerError(why))
             raise
         if job in self._called_off:
             self._dropped(job)
         elif (now := self._broker.far) is not job.session.far or now is None:
-            # The peer died again meanwhile. Nothing was sent, so nothing is lost.
-            self._broker.tasks.start(self._prepare(job), f"prepare {job.id} again")
+            # The peer died again in the meantime. Nothing was sent, so nothing is lost.
+            if tries < MAX_TRIES:
+                again = self._prepare(job, tries=tries + 1)
+                self._broker.tasks.start(again, f"prepare {job.id} again")
+            else:
+                self._end(
+                    job, error=ConnectionEnded("the agent ends before the prompt can be sent")
+                )
         else:
             self._send(job, now)
 
     async def _have_ready(self, job: Job) -> str:
-        """Ensure the session. If the peer dies meanwhile, wait for its restart: nothing was
-        sent."""
+        """Ensure that the session is ready.
+
+        If the peer dies before that, wait for its restart: nothing was sent.
+        """
         for _ in range(MAX_TRIES - 1):
             far = await self._broker.ready()
             try:
@@ -190,7 +202,7 @@ class Turns:
     # -- end
 
     def _settled(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
-        """The peer answered, or died."""
+        """Called when the peer has answered or died."""
         session = job.session
         move = session.cancelling.on(Trigger.ANSWER)
         if move is Move.RELEASE:
@@ -211,7 +223,7 @@ class Turns:
     def _end(
         self, job: Job, *, result: Raw | None = None, error: DragomanError | None = None
     ) -> None:
-        """A job has ended, for any reason."""
+        """Called when a job has ended, for any reason."""
         session = job.session
         for timers in (self._graces, self._vigils):
             if (timer := timers.pop(job, None)) is not None:
@@ -225,8 +237,8 @@ class Turns:
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
-            # If the peer refuses the prompt because of the cancel, or was killed because it ignored
-            # it, that is not why the turn ended.
+            # If the peer refuses the prompt because of the cancel, or was killed for ignoring it,
+            # that is not the reason why the turn ended.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
             reason = because or error
             usage = usage_record(session.used())
@@ -248,7 +260,8 @@ class Turns:
     def _stored(
         self, job: Job, result: Raw | None, error: DragomanError | None, *, ran: bool
     ) -> None:
-        """The end of a job is on the disk, or cannot be: answer its caller and continue."""
+        """Called when the end of a job is on the disk, or cannot be: answer its caller and
+        continue."""
         session = job.session
         self._answer(job, result, error)
         if session.job is None:
@@ -264,7 +277,7 @@ class Turns:
         try:
             response = acp.SESSION_PROMPT.decode_result(result)
         except msgspec.ValidationError as error:
-            return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
+            return InvalidAnswer(f"invalid response to {PROMPT}: {error}")
         ended = translate.of_answer(response, _NOWHERE, None)
         usage = usage_record(complete_usage(ended.usage, job.session.used()))
         outcome, stop, told = ended.outcome, ended.stop, None
@@ -293,7 +306,7 @@ class Turns:
                 next_event=job.next_event,
                 context=job.context,
                 unstored=self._broker.unstored or None,
-                notice=self._broker.take_notice() or None,
+                notice=self._broker.take_notice() or job.notice or None,
             )
             try:
                 told = prompt_responses.prompt_result(result)
@@ -323,7 +336,7 @@ class Turns:
             self.advance()
             return True
         if job not in self._called_off and job in self.queue.running:
-            # Its session is being restored. The response need not wait for that; its queue slot
+            # Its session is being restored. The response need not wait for that, but the queue slot
             # must.
             self._called_off.add(job)
             self._end_in_place(job)
@@ -336,7 +349,6 @@ class Turns:
 
     def _send_cancel(self, job: Job) -> None:
         session = job.session
-        session.questions.call_off()
         cancel = acp.CancelNotification(session_id=session.id)
         budgets = self._broker.budgets
         grace = budgets.cancel_grace
@@ -348,6 +360,8 @@ class Turns:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
         except DragomanError as error:
             log.debug("could not send a cancel to the peer: %s", error)
+        # After the cancel: a peer that first gets the answer may end its turn as usual.
+        session.questions.call_off()
         self._broker.liveness.doubt(
             session.far, "a cancel", heard=heard, window=budgets.cancel_grace
         )
@@ -355,7 +369,7 @@ class Turns:
         self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
 
     def work_at(self, far: PeerLink) -> bool:
-        """Whether an uncancelled turn runs in this process of the peer."""
+        """Return whether an uncancelled turn runs in this process of the peer."""
         running = [job.session for job in self.queue.running if job.session.job is job]
         return any(
             session.far is far and session.cancelling.phase is Phase.RUNNING for session in running
@@ -376,8 +390,10 @@ class Turns:
     # -- callers that disconnect
 
     def left(self, caller: Caller) -> None:
-        """A caller has disconnected. Its turns continue under their budgets; a caller that does
-        not want that cancels them first."""
+        """Called when a caller has disconnected.
+
+        Its turns continue under their budgets; a caller that does not want that cancels them first.
+        """
         for job in [*self.queue.waiting(), *self.queue.running]:
             if job.caller is not caller:
                 continue
@@ -388,7 +404,7 @@ class Turns:
     def cancel_for(
         self, caller: Caller, session: LiveSession, *, expired: BudgetExceeded | None = None
     ) -> None:
-        """A caller cancels in a session: its own jobs, or else the unattended ones.
+        """Cancel a caller's own jobs in a session, or else the unattended ones.
 
         Never both: a caller that stops waiting behind an unattended job does not mean that job.
         With `expired`, the caller's own time limit ran out.
@@ -404,7 +420,7 @@ class Turns:
             self.cancel(job)
 
     def _keep_vigil(self, job: Job) -> None:
-        """No caller follows the turn, so its budgets are checked here."""
+        """Enforce the budgets of a turn that no caller follows."""
         budgets = job.budgets or self._broker.budgets
         limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
         if not limits or job in self._vigils:
@@ -440,7 +456,7 @@ class Turns:
     # -- shutdown
 
     def fail_waiting(self, error: DragomanError) -> None:
-        """The peer cannot be started: fail the waiting jobs."""
+        """Fail the waiting jobs because the peer cannot be started."""
         # The end of one would start the next, which has to end as well.
         self._holding = True
         try:
@@ -452,7 +468,7 @@ class Turns:
         self.advance()
 
     def close(self) -> None:
-        """The broker ends: stop checking budgets."""
+        """Stop checking budgets, because the broker ends."""
         for timers in (self._graces, self._vigils):
             for timer in timers.values():
                 timer.cancel()

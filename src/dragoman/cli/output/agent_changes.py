@@ -5,6 +5,7 @@ Uses the agent's diff, or computes one from the old and new text. `output.text` 
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from dragoman.cli.output.escape import neutral
@@ -12,7 +13,7 @@ from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 
 SHOWN_LINES: Final = 40
-"""Maximum lines shown of one file's diff, unless all are requested: they fit a screen."""
+"""Maximum number of diff lines shown per file, about a screenful, unless all are requested."""
 
 COMPARED_SIZE: Final = 400_000
 """Maximum total characters of two texts to compare. Larger ones would take seconds."""
@@ -28,13 +29,21 @@ _WORDS: Final = {
 
 
 def lines_of(change: FileChange, *, limit: int | None = SHOWN_LINES) -> list[str]:
-    """A heading, then the lines of the diff, at most `limit` of them; None is all."""
+    """Return a heading and at most `limit` lines of the diff; None means all of them."""
     came_from = f" from {change.old_path}" if change.old_path else ""
-    head = neutral(f"{change.path} ({_WORDS[change.op]}{came_from})").replace("\n", " ")
+    head = neutral(f"{change.path} ({_word(change)}{came_from})").replace("\n", " ")
     lines = _diff(change)
     if limit is not None and len(lines) > limit:
         lines = [*lines[:limit], f"… {len(lines) - limit} more lines (--verbose shows all)"]
     return [head, *lines]
+
+
+def _word(change: FileChange) -> str:
+    # Most agents send an empty old text for a new file, and so they do for an empty one.
+    is_empty = change.op is FileOp.MODIFY and change.old_text == ""
+    if is_empty and os.path.isabs(change.path) and not os.path.lexists(change.path):
+        return _WORDS[FileOp.ADD]
+    return _WORDS[change.op]
 
 
 def _diff(change: FileChange) -> list[str]:

@@ -7,7 +7,7 @@ The status comes from `broker.client`; for a broker that does not answer, its re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dragoman.cli.output.escape import Neutral, one_line
 from dragoman.cli.output.tables import facts
@@ -24,7 +24,7 @@ Status = Mapping[str, Any]
 
 
 def as_cells(record: BrokerRecord, status: Status | None, now: float) -> list[str]:
-    """A broker as a row under `HEAD`."""
+    """Return a broker as a row under `HEAD`."""
     told = status or {}
     return [
         record.name,
@@ -38,22 +38,43 @@ def as_cells(record: BrokerRecord, status: Status | None, now: float) -> list[st
     ]
 
 
-def why_not_one(records: Sequence[BrokerRecord]) -> list[str]:
-    """Lines that explain how brokers of one peer differ, each from the oldest one."""
+class Difference(NamedTuple):
+    """How a broker differs from the oldest one of its peer."""
+
+    oldest: str
+    """The name of the oldest broker."""
+    terms: tuple[str, ...]
+    """What differs: the names of variables, and other conditions in words."""
+
+
+def differing(records: Sequence[BrokerRecord]) -> dict[str, Difference]:
+    """Explain why a peer has more than one broker.
+
+    For each broker except the oldest, by name: how it differs from the oldest.
+    """
     from dragoman.broker.client.brokers import differences
 
     first: dict[str, BrokerRecord] = {}
-    lines = []
+    found = {}
     for record in records:
         oldest = first.setdefault(record.peer, record)
-        if oldest is not record and (found := differences(record, oldest)):
-            names = ", ".join(map(one_line, found))
-            lines.append(f"{record.name} is not {oldest.name} because of {names}.")
-    return lines
+        if oldest is not record and (terms := differences(record, oldest)):
+            found[record.name] = Difference(oldest.name, terms)
+    return found
 
 
-def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
-    """A broker as a JSON line."""
+def why_not_one(found: Mapping[str, Difference]) -> list[str]:
+    """Return the differences as lines."""
+    return [
+        f"{name} and {one.oldest} differ in {', '.join(map(one_line, one.terms))}."
+        for name, one in found.items()
+    ]
+
+
+def as_json(
+    record: BrokerRecord, status: Status | None, difference: Difference | None = None
+) -> dict[str, Any]:
+    """Return a broker as a JSON line."""
     return {
         "type": "Broker",
         "broker": record.name,
@@ -65,12 +86,14 @@ def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
         "started_at": iso(record.started_at),
         "address": record.address,
         "log": record.log,
+        "differs_from": None if difference is None else difference.oldest,
+        "differences": [] if difference is None else list(difference.terms),
         "status": dict(status) if status is not None else None,
     }
 
 
 def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
-    """The known facts of a broker, one per line."""
+    """Format the known facts about a broker, one per line."""
     told = status or {}
     known = {
         "broker": record.name,
@@ -96,7 +119,7 @@ def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
 
 
 def state_of(record: BrokerRecord, status: Status | None) -> str:
-    """What the broker is doing."""
+    """Return what the broker is doing, for display."""
     if record.draining:
         return "draining"
     state = (status or {}).get("state")

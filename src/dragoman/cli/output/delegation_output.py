@@ -6,20 +6,24 @@ attempt are rendered like any turn (`output.renderer`).
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.cli.error_messages import of_attempt
+from dragoman.cli.error_messages import login_of, of_attempt
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.output.turn_text import TextShow
-from dragoman.delegation.execution import DelegationListener
+from dragoman.delegation.candidates import only_last_resort
+from dragoman.delegation.listener import DelegationListener
 from dragoman.delegation.spending_limits import OVER_BUDGET
 from dragoman.errors import Unsupported, UsageError
 
 if TYPE_CHECKING:
+    from dragoman.catalogue import Catalogue
     from dragoman.cli.output.renderer import Renderer
     from dragoman.delegation import Delegation
     from dragoman.delegation.attempt_report import AttemptReport
@@ -34,8 +38,21 @@ _USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
 class DelegationOutput(DelegationListener):
     """Shows a delegation while it runs."""
 
-    def __init__(self, show: Renderer) -> None:
+    def __init__(
+        self,
+        show: Renderer,
+        catalogue: Catalogue,
+        *,
+        tells_last_resort: bool = True,
+        permissions_for: Callable[[str], str] = lambda peer: "",
+    ) -> None:
         self._show = show
+        self._catalogue = catalogue
+        self._permissions_for = permissions_for
+        """The preset of the permission policy for a peer; empty if it is unknown."""
+        self._tells_last_resort = tells_last_resort
+        """Whether to explain why only a last resort is used. `dragoman init` has already done
+        so."""
         self._json = show if isinstance(show, JsonLines) else None
         self._quiet = isinstance(show, Quiet)
         self._answers_at_end = isinstance(show, TextShow) and show.separate
@@ -54,6 +71,9 @@ class DelegationOutput(DelegationListener):
     def decided(self, decision: Decision) -> None:
         if self._json is not None:
             self._json.line({"type": "Decision", **msgspec.to_builtins(decision)})
+        elif not self._quiet and self._tells_last_resort:
+            if why := only_last_resort(decision):
+                self._show.notice(why)
 
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
         if self._json is not None:
@@ -62,6 +82,7 @@ class DelegationOutput(DelegationListener):
                     "type": "AttemptBegun",
                     "number": number,
                     "peer": candidate.peer,
+                    "host": candidate.host,
                     "tier": candidate.tier,
                     "model": candidate.model,
                     "reason": reason,
@@ -101,18 +122,22 @@ class DelegationOutput(DelegationListener):
         for line in done.lines():
             show.notice(line)
         if not done.ok and not done.interrupted:
-            for line in of_attempt(done.final):
+            peer = done.final.peer
+            known = self._catalogue.get(peer) if peer in self._catalogue else None
+            login = "" if known is None else login_of(known.credentials, os.environ)
+            permissions = self._permissions_for(peer)
+            for line in of_attempt(done.final, login=login, permissions=permissions):
                 show.notice(line)
         return code
 
 
 def as_json(done: Delegation, code: int) -> dict[str, Any]:
-    """The result of a delegation as a JSON line."""
+    """Return the result of a delegation as a JSON line."""
     return {"type": "Delegation", "exit_code": code, **done.as_json()}
 
 
 def exit_code(done: Delegation, *, terminated: bool = False) -> int:
-    """The exit code of the command."""
+    """Return the exit code of the command."""
     if done.ok:
         return ExitCode.OK
     if done.interrupted:

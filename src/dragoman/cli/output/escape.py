@@ -1,6 +1,6 @@
 """Escape control characters in untrusted text before it reaches a terminal.
 
-Text of agents, file names, errors and variables may contain escape sequences that set the window
+Agent output, file names, errors and variables may contain escape sequences that set the window
 title, hide output or type into the shell. `Neutral` marks text that is safe; `output.terminal`
 escapes everything else when writing.
 """
@@ -16,10 +16,10 @@ _KEPT: Final = "\n\t"
 
 HIDDEN: Final = frozenset(
     chain(
-        # DEL, and C1 controls: some terminals take 0x9B for ESC [.
+        # DEL, and C1 controls: some terminals interpret 0x9B as ESC [.
         range(0x7F, 0xA0),
-        # Characters that change the text direction, so that a command reads differently from what
-        # it runs.
+        # Characters that change the text direction: a command could read differently from what it
+        # runs.
         (0x61C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
         # Zero-width characters, which can hide something in a name or a command.
         (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF),
@@ -31,7 +31,7 @@ HIDDEN: Final = frozenset(
         range(0x1D173, 0x1D17B),
     )
 )
-"""Characters that JSON does not escape although a terminal hides or obeys them."""
+"""Characters that terminals hide or interpret, but JSON does not escape."""
 
 # Built without a Python loop: there are thousands, and every command loads them.
 _POWERLESS: Final[dict[int, str]] = {
@@ -55,7 +55,7 @@ _JOINED: Final = re.compile(
 class Neutral(str):
     """Text that is safe to write to a terminal: made by `neutral`, or our own literal.
 
-    Concatenating two of them gives a `Neutral` again. Every other operation gives a plain `str`.
+    Concatenating two of them gives another `Neutral`. Every other operation returns a plain `str`.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Neutral(str):
 
 
 def neutral(text: str) -> Neutral:
-    """Escape everything in the text that a terminal would obey, except newlines and tabs.
+    """Escape everything in the text that a terminal would interpret, except newlines and tabs.
 
     A carriage return before a newline is dropped; a lone one is shown, because it could overwrite
     its line.

@@ -1,4 +1,4 @@
-"""Render stored turns, and turns of another shell, as text.
+"""Render stored turns, and turns running in another shell, as text.
 
 Unlike `output.text`, it shows the prompts too and ends each turn with its outcome.
 """

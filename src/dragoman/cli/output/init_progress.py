@@ -85,7 +85,7 @@ class InitOutput:
         self._head(f"Verifying: each one is started and tested, {model}")
 
     def rung(self, name: str, result: RungResult) -> None:
-        """A step is done. On a terminal one line shows the progress of all peers."""
+        """Show that a step is done. On a terminal, one line shows the progress of all peers."""
         self._waiting[name] = result.rung
         if self._format is ListFormat.TEXT and is_terminal(sys.stderr):
             told = ", ".join(f"{peer}: {rung}" for peer, rung in self._waiting.items())
@@ -109,7 +109,7 @@ class InitOutput:
                 self._line(f"    what to do: {proof.cure}")
 
     def _to_know(self, proof: VerifiedPeer) -> None:
-        """Remarks about a peer, one per line, and the command that shows more."""
+        """Show the remarks about a peer, one per line, and the command that shows more."""
         from dragoman.catalogue.card import to_know
 
         lines = to_know(proof.card) if proof.card is not None else []
@@ -138,6 +138,10 @@ class InitOutput:
     def delegating(self, request: DelegationRequest) -> None:
         self._head(f'First task: dragoman delegate {request.role} "{request.prompt}"')
 
+    def question(self, text: str) -> None:
+        """Show a question. Its answer is read on the next line, so that no word is broken."""
+        self._line(text)
+
     # -- the end
 
     def ended(
@@ -160,6 +164,16 @@ class InitOutput:
             for line in self._next(request):
                 self._line(line)
 
+    def skipped(self, request: DelegationRequest, code: int) -> None:
+        """Report that the first task was not sent."""
+        if self._format is ListFormat.JSON:
+            self._json(self.as_json(code))
+            return
+        self._line("", bare=True)
+        self._line("Nothing was sent. Next steps:", bare=True)
+        for line in self._next(request):
+            self._line(line)
+
     def interrupted(self, code: int) -> None:
         """Report which completed steps are kept after an interrupt."""
         self._show("")
@@ -179,7 +193,7 @@ class InitOutput:
         )
 
     def as_json(self, code: int, *, interrupted: bool = False) -> dict[str, Any]:
-        """The last line."""
+        """Return the final JSON object."""
         done = self.done
         return {
             "type": "Beginning",
@@ -195,7 +209,8 @@ class InitOutput:
 
     def _let_down(self, done: Delegation, failure: AttemptReport) -> list[str]:
         told = failure.failure.message if failure.failure is not None else failure.stop
-        lines = [f"{failure.peer} failed: {failure.outcome.value}{told and ': ' + told}"]
+        how = "" if failure.outcome == "failed" else failure.outcome.value
+        lines = [f"{failure.peer} failed: {': '.join(filter(None, (how, told)))}"]
         if done.ok:
             lines.append(f"{done.answered} answered instead.")
         return [*lines, f"To find out more: dragoman run {failure.peer} hello"]
@@ -219,7 +234,7 @@ class InitOutput:
     def _line(self, text: str, *, bare: bool = False, style: str = "", mark: str = "") -> None:
         if self._format is ListFormat.TEXT:
             self._show("")
-            # It contains text of peers, so it is escaped before it is coloured.
+            # The text may come from peers, so it is escaped before it is coloured.
             words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
             before = joined("", ["" if bare else "   ", mark, "  " if mark else ""])
             self._out.write_lines(joined("", [before, words, "\n"]))
@@ -245,7 +260,7 @@ class InitOutput:
 
 
 def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
-    """A verified peer as a JSON line."""
+    """Return a verified peer as a JSON line."""
     from dragoman.catalogue.card import to_know
     from dragoman.verify.report import proved
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.renderer import duration
 from dragoman.cli.output.times import ago, iso
-from dragoman.cli.output.turn_text import duration
 
 if TYPE_CHECKING:
     from dragoman.store import JobRecord
@@ -19,11 +19,11 @@ DROP: Final = ("session", "took", "begun")
 """Columns that a narrow terminal drops, least important first."""
 
 SHOWN_PROMPT: Final = 60
-"""Maximum characters of a prompt in a list."""
+"""Maximum length of a prompt in a list, in characters."""
 
 
 def as_cells(job: JobRecord, now: float) -> list[str]:
-    """A job as a row under `HEAD`."""
+    """Return a job as a row under `HEAD`."""
     return [
         job.id,
         state_of(job),
@@ -36,7 +36,7 @@ def as_cells(job: JobRecord, now: float) -> list[str]:
 
 
 def state_of(job: JobRecord) -> str:
-    """The state or outcome of a job, and whether all of its events are stored."""
+    """Return the state or outcome of a job, and whether all of its events are stored."""
     told = job.outcome or job.state if job.state == "ended" else job.state
     missing = job.missing_events
     events = "event" if missing == 1 else "events"
@@ -44,7 +44,7 @@ def state_of(job: JobRecord) -> str:
 
 
 def took(job: JobRecord, now: float) -> str:
-    """How long the job has run, or ran in total."""
+    """Return how long the job has been running, or ran in total."""
     if job.started_at is None:
         return ""
     ended_at = now if job.ended_at is None else job.ended_at
@@ -52,7 +52,8 @@ def took(job: JobRecord, now: float) -> str:
 
 
 def stderr_of(job: JobRecord) -> str:
-    """The end of the agent's stderr, formatted as lines; empty if none is stored."""
+    """Return the end of the agent's stderr, formatted as lines, or an empty string if none is
+    stored."""
     from dragoman.cli.error_messages import stderr_lines
 
     tail = (job.failure or {}).get("stderr_tail")
@@ -60,7 +61,7 @@ def stderr_of(job: JobRecord) -> str:
 
 
 def as_json(job: JobRecord) -> dict[str, Any]:
-    """A job as a JSON line."""
+    """Return a job as a JSON line."""
     return {
         "type": "Job",
         "job": job.id,

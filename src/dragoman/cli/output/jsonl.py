@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def _pair(code: int) -> list[int]:
-    """The surrogate pair as which JSON escapes one character."""
+    """Return the surrogate pair that JSON uses to escape this character."""
     high, low = divmod(code - 0x10000, 0x400)
     return [0xD800 + high, 0xDC00 + low]
 
@@ -35,16 +35,19 @@ _OBEYED: Final = {
     for code in HIDDEN
     for units in [[code] if code < 0x10000 else _pair(code)]
 }
-"""The escapes of characters that JSON does not escape although a terminal hides or obeys them."""
+"""Escapes for the characters that terminals hide or interpret, but JSON does not escape."""
 
 
 def escaped(text: str) -> str:
-    """Escape everything in JSON text that a terminal hides or obeys; the value stays the same."""
+    """Escape everything in JSON text that a terminal hides or interprets.
+
+    The decoded value stays the same.
+    """
     return text.translate(_OBEYED)
 
 
 def encode(value: Any, stream: TextIO) -> str:
-    """One value as a JSON line that the stream can encode and that is safe on a terminal."""
+    """Encode a value as a JSON line that the stream can encode and that is safe on a terminal."""
     text = escaped(_encoder.encode(value).decode())
     if not text.isascii() and (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
         import json
@@ -62,20 +65,20 @@ def write_json(value: Any, *, stream: TextIO | None = None) -> None:
 
 
 def of_event(event: model.Event) -> dict[str, Any]:
-    """An event as a JSON line."""
+    """Return an event as a JSON line."""
     told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
     del told["raw"]
     return told
 
 
-def of_error(error: DragomanError) -> dict[str, Any]:
-    """An error as a JSON line, with the same advice that people get."""
+def of_error(error: DragomanError, *, peer: str = "", login: str = "") -> dict[str, Any]:
+    """Return an error as a JSON line, with the same advice as in text output."""
     return {
         "type": "Error",
         "error": error.error_class,
         "message": str(error),
         "whose_fault": error_messages.whose(error),
-        "what_next": error_messages.advice(error),
+        "what_next": error_messages.advice(error, peer=peer, login=login),
         "retryable": error.retryable,
         "may_have_run": error.may_have_run,
         "exit_code": int(error_messages.exit_code(error)),
@@ -84,7 +87,7 @@ def of_error(error: DragomanError) -> dict[str, Any]:
 
 
 def of_report(report: TurnReport) -> dict[str, Any]:
-    """The result of a turn as a JSON line."""
+    """Return the result of a turn as a JSON line."""
     result = report.result
     return {
         "type": "Result",
@@ -137,15 +140,15 @@ class JsonLines(Renderer):
         self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        trouble = error_messages.of_report(report)
+        trouble = error_messages.of_report(report, login=self.login)
         if trouble is not None and not self.strict:
             put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        self.line(of_error(error))
+        self.line(of_error(error, peer=self.peer, login=self.login))
         self.flush()
         if not self.strict:
-            put_lines(self.err, error_messages.message(error))
+            put_lines(self.err, error_messages.message(error, peer=self.peer, login=self.login))
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:

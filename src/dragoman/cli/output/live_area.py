@@ -17,11 +17,13 @@ from contextlib import suppress
 from typing import Final, TextIO
 
 from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
-from dragoman.cli.output.markdown_stream import MarkdownStream, PlainStream, lines_of
-from dragoman.cli.output.tables import cut
+from dragoman.cli.output.markdown_stream import TAB_SIZE, MarkdownStream, PlainStream
+from dragoman.cli.output.styled_rows import Piece, rows_of
+from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import (
     DEFAULT_WIDTH,
     ERASE_BELOW,
+    Paint,
     held,
     is_terminal,
     paint_for,
@@ -42,7 +44,7 @@ SPARE_ROWS: Final = 2
 """Rows of the window that the open block leaves free: the status line and the cursor's row."""
 
 PENDING_SIZE: Final = 64 * 1024
-"""Maximum characters of finished rows that wait for the next iteration of the loop."""
+"""Maximum number of characters of finished rows that are buffered until the next loop iteration."""
 
 
 class LiveArea:
@@ -60,8 +62,8 @@ class LiveArea:
         open_rows: Callable[[int, int], list[Neutral]],
         on_close: Callable[[], None],
     ) -> None:
-        """`write` writes to the stream at once. `open_rows` returns at most so many open rows
-        for a width; `on_close` finishes them."""
+        """`write` writes to the stream at once. `open_rows(width, height)` returns at most `height`
+        open rows; `on_close` finishes them."""
         self.stream = stream
         self._write = write
         self._open_rows = open_rows
@@ -96,11 +98,14 @@ class LiveArea:
 
     @property
     def open_height(self) -> int:
-        """How many rows may be open."""
+        """Return how many rows may be open."""
         return max(self.size[1] - SPARE_ROWS, 1)
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
-        """Show a status; an empty one removes it. The time counts from the first status."""
+        """Show a status; an empty one removes it.
+
+        The displayed time counts from the first status.
+        """
         if doing and not self._doing:
             self._since = time.monotonic()
             self._show_status_at = self._since + STATUS_DELAY
@@ -199,8 +204,8 @@ class LiveArea:
             self._write(last)
 
     def last_words(self) -> Neutral:
-        """The output that would leave only complete lines on the terminal now; empty if nothing
-        is drawn."""
+        """Return the output that leaves only complete lines on the terminal; empty if nothing is
+        drawn."""
         if self._drawn is None:
             return Neutral("")
         return joined("", [Neutral(ERASE_BELOW), *(row + "\n" for row in self._drawn[0])])
@@ -213,7 +218,7 @@ class LiveArea:
             self.give_way(self.stream, "\n")
 
     def close(self) -> None:
-        """`settle`, and draw no status after it."""
+        """Settle, and draw no status afterwards."""
         self._doing = ""
         if self._tick is not None:
             self._tick.cancel()
@@ -222,7 +227,7 @@ class LiveArea:
 
 
 class LiveText:
-    """Text, lines, a plan and a status of a turn on a terminal."""
+    """Shows the text, lines, plan and status of a turn on a terminal."""
 
     def __init__(self, stream: TextIO, write: Callable[[str], None]) -> None:
         self._paint = paint_for(stream)
@@ -259,7 +264,7 @@ class LiveText:
     def line(self, text: str, *styles: str) -> None:
         """Write one of our own lines."""
         self.end()
-        self._area.add(lines_of(neutral(text), self._area.size[0], self._paint, *styles))
+        self._area.add(wrapped_lines(neutral(text), self._area.size[0], self._paint, *styles))
 
     def plan(self, plan_id: str, lines: Sequence[tuple[str, ...]]) -> None:
         """Show lines of a plan, each a text and its styles. They stay open: the next lines of
@@ -272,7 +277,7 @@ class LiveText:
         self._area.changed()
 
     def has_open_plan(self, plan_id: str) -> bool:
-        """Whether the lines of the plan are still the last output."""
+        """Return whether the lines of the plan are still the last output."""
         self._thaw()
         return bool(self._plan) and self._plan_id == plan_id
 
@@ -280,7 +285,7 @@ class LiveText:
         """Make the plan final: other output follows it."""
         lines, self._plan = self._plan, []
         for text, *styles in lines:
-            self._area.add(lines_of(neutral(text), self._area.size[0], self._paint, *styles))
+            self._area.add(wrapped_lines(neutral(text), self._area.size[0], self._paint, *styles))
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
         """Set the status; `details` is called at every draw."""
@@ -312,13 +317,23 @@ class LiveText:
             return self._stream.open_rows(width, height)
         rows: list[Neutral] = []
         for text, *styles in self._plan:
-            shown = lines_of(neutral(text), width, self._paint, *styles)
+            shown = wrapped_lines(neutral(text), width, self._paint, *styles)
             rows += map(Neutral, shown.removesuffix("\n").split("\n"))
         return rows[-height:]
 
 
+def wrapped_lines(text: str, width: int, paint: Paint, *styles: str) -> Neutral:
+    """Wrap our own lines at words; continuation rows keep the indentation."""
+    made: list[Neutral] = []
+    for each in text.expandtabs(TAB_SIZE).split("\n"):
+        indent = min(len(each) - len(each.lstrip(" ")), width // 2)
+        others = " " * (indent + 2) if columns(each) > width else ""
+        made += [row.text for row in rows_of([Piece(each, styles)], width, paint, others=others)]
+    return joined("\n", made) + "\n"
+
+
 def is_running() -> bool:
-    """Whether there is a loop that will draw again, so that rows may stay open."""
+    """Return whether a running loop will draw again. Only then may rows stay open."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -327,7 +342,7 @@ def is_running() -> bool:
 
 
 def is_unicode(stream: TextIO) -> bool:
-    """Whether the stream can encode bullets and lines."""
+    """Return whether the stream can encode bullets and lines."""
     with suppress(AttributeError):
         return (stream.encoding or "").lower().replace("-", "") == "utf8"
     return False

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dragoman.cli.output.escape import Neutral, joined, neutral
+from dragoman.cli.output.escape import Neutral, neutral
 from dragoman.cli.output.styled_rows import Inline, Piece, Row, inline, plain, rows_of
-from dragoman.cli.output.tables import GAP, columns, fit, folded, line, longest_word
+from dragoman.cli.output.tables import GAP, fit, folded, line, longest_word
 from dragoman.cli.output.terminal import Paint
 
 MAX_PARSED: Final = 4000
-"""Maximum characters of a line in which markup is parsed. Parsing takes quadratic time."""
+"""Maximum length of a line whose markup is parsed, in characters. Parsing takes quadratic time."""
 
 MAX_TABLE_ROWS: Final = 200
 """Maximum buffered rows of a table: its column widths depend on all of them."""
@@ -80,7 +80,7 @@ class MarkdownStream:
         return done
 
     def open_rows(self, width: int, height: int) -> list[Neutral]:
-        """The rows that may still change, at most the last `height` of them."""
+        """Return the rows that may still change, at most the last `height` of them."""
         self._width = width
         rows = self._table_rows(width) if self._table else []
         if self._line:
@@ -89,14 +89,14 @@ class MarkdownStream:
         return rows[-height:]
 
     def shrink(self, width: int, height: int) -> list[Neutral]:
-        """The rows that must become final because at most `height` can be open."""
+        """Return the rows that must become final because at most `height` can be open."""
         self._width = width
         if self._table:
             return self._final_table(width) if len(self._table_rows(width)) > height else []
         return self._settle(width, all_but_last=True) if len(self._rows(width)) > height else []
 
     def freeze(self) -> None:
-        """The last `open_rows` became final: other output was written after them."""
+        """Treat the rows of the last `open_rows` as final: other output was written after them."""
         self._table, self._widths = [], []
         if self._shown:
             self._begin_rest()
@@ -130,12 +130,12 @@ class MarkdownStream:
         return done
 
     def _is_fence(self, found: re.Match[str]) -> bool:
-        """Whether a line opens or closes a code fence."""
+        """Return whether a line opens or closes a code fence."""
         return not self._fence or (found[1].startswith(self._fence) and not found[2].strip())
 
     def _settle(self, width: int, *, all_but_last: bool = False) -> list[Neutral]:
-        """Remove and return the rows of the open line that cannot change any more; with
-        `all_but_last` also those that still could."""
+        """Remove and return the rows of the open line that can no longer change; with
+        `all_but_last`, including those that still could."""
         if not all_but_last and (
             self._fence or self._table or (self._prefix is None and _TABLE.match(self._line))
         ):
@@ -154,7 +154,7 @@ class MarkdownStream:
         return [row.text for row in rows[:final]]
 
     def _begin_rest(self) -> None:
-        """The beginning of the open line is final: keep the prefix for its other rows."""
+        """Mark the beginning of the open line as final, and keep the prefix for its other rows."""
         if self._fence:
             self._prefix = Neutral("")
         elif self._prefix is None:
@@ -169,7 +169,8 @@ class MarkdownStream:
         return rows_of(found.pieces, width, self._paint, first=first, others=others)
 
     def _inline(self) -> tuple[Neutral, Neutral, Inline]:
-        """The open line: the prefixes of its first row and of the others, and its text."""
+        """Return the prefixes of the open line's first row and of its other rows, and its parsed
+        text."""
         first, others, begin, styles = self._layout()
         found = inline(self._line[begin:MAX_PARSED])
         if begin or styles:
@@ -184,7 +185,7 @@ class MarkdownStream:
         return first, others, found
 
     def _layout(self) -> tuple[Neutral, Neutral, int, tuple[str, ...]]:
-        """The prefixes of the first row and of the others, where the text begins, and its
+        """Return the prefixes of the first and the other rows, where the text begins, and its
         styles."""
         if self._prefix is not None:
             return self._prefix, self._prefix, 0, self._line_styles
@@ -213,7 +214,7 @@ class MarkdownStream:
             else:
                 break
         if not at:
-            # The rest of an indented line is aligned with its beginning.
+            # Continuation rows are aligned with the beginning of an indented line.
             indent = min(len(source) - len(source.lstrip(" ")), most)
             return neutral(" " * indent), neutral(" " * indent), indent, ()
         return first, others, at, styles
@@ -226,7 +227,7 @@ class MarkdownStream:
         return rows
 
     def _final_table(self, width: int) -> list[Neutral]:
-        """The rows of the open table, which continues with the same column widths."""
+        """Return the rows of the open table as final; it continues with the same column widths."""
         rows = self._table_rows(width)
         if len(self._table) > 1 and _DIVIDER.match(self._table[1]):
             cells = [_cells(source) for at, source in enumerate(self._table) if at != 1]
@@ -235,7 +236,7 @@ class MarkdownStream:
         return rows
 
     def _fitted(self, cells: list[list[str]], width: int) -> list[int]:
-        """Column widths that cut no word; empty if the window is too narrow."""
+        """Return the column widths that cut no word; empty if the window is too narrow."""
         least = [max(map(longest_word, column)) for column in zip(*cells, strict=True)]
         if sum(least) + GAP * (len(least) - 1) > width:
             return []
@@ -260,7 +261,7 @@ class MarkdownStream:
         ]
 
     def _later_rows(self, width: int) -> list[Neutral]:
-        """Rows that follow the final ones."""
+        """Return the rows of a table that follow its final ones."""
         made: list[Neutral] = []
         for source in self._table:
             cells = _cells(source)
@@ -272,7 +273,8 @@ class MarkdownStream:
         return made
 
     def _records(self, head: list[str], body: list[list[str]], width: int) -> list[Neutral]:
-        """A table that is too wide for the terminal: the cells of each row below each other."""
+        """Render a table that is too wide for the terminal: the cells of each row below each
+        other."""
         made: list[Neutral] = []
         for row in body or [[""] * len(head)]:
             if made:
@@ -329,27 +331,17 @@ class PlainStream:
         return rows
 
     def open_rows(self, width: int, height: int) -> list[Neutral]:
-        """The row that may still change."""
+        """Return the row that may still change."""
         self._shown = len(self._line)
         return [row.text for row in self._rows(width)][-height:] if self._line else []
 
     def shrink(self, width: int, height: int) -> list[Neutral]:
-        """Only one row is open."""
+        """Return no rows: only one row is ever open."""
         return []
 
     def freeze(self) -> None:
-        """The last `open_rows` became final."""
+        """Treat the row of the last `open_rows` as final."""
         self._line, self._shown = self._line[self._shown :].lstrip(" "), 0
 
     def _rows(self, width: int) -> list[Row]:
         return rows_of([Piece(self._line, self._styles)], width, self._paint)
-
-
-def lines_of(text: str, width: int, paint: Paint, *styles: str) -> Neutral:
-    """Wrap our own lines at words; continuation rows keep the indentation."""
-    made: list[Neutral] = []
-    for each in text.expandtabs(TAB_SIZE).split("\n"):
-        indent = min(len(each) - len(each.lstrip(" ")), width // 2)
-        others = " " * (indent + 2) if columns(each) > width else ""
-        made += [row.text for row in rows_of([Piece(each, styles)], width, paint, others=others)]
-    return joined("\n", made) + "\n"

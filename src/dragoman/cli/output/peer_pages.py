@@ -26,7 +26,7 @@ DROP: Final = ("protocol", "version", "card", "notes", "roles")
 
 
 def row_as_cells(row: PeerStatus) -> list[str]:
-    """A peer as cells under `HEAD`."""
+    """Return a peer as cells under `HEAD`."""
     peer = row.descriptor
     return [
         peer.name,
@@ -41,7 +41,7 @@ def row_as_cells(row: PeerStatus) -> list[str]:
 
 
 def row_as_json(row: PeerStatus) -> dict[str, Any]:
-    """A peer as a JSON line."""
+    """Return a peer as a JSON line."""
     peer = row.descriptor
     return {
         "type": "Peer",
@@ -68,7 +68,7 @@ MODELS_DROP: Final = ("description", "name")
 
 
 def model_as_cells(model: Choice, current: str | None) -> list[str]:
-    """A model of a peer as cells under `MODELS_HEAD`."""
+    """Return a model of a peer as cells under `MODELS_HEAD`."""
     in_use = "yes" if model.value == current else ""
     name = model.name if model.name != model.value else ""
     return [model.value, in_use, name, model.description or ""]
@@ -77,8 +77,8 @@ def model_as_cells(model: Choice, current: str | None) -> list[str]:
 def model_as_json(
     model: Choice, current: str | None, *, peer: str, since: str | None
 ) -> dict[str, Any]:
-    """A model as a JSON line. `since` is the date of the card that names it; None if the peer
-    itself reported it."""
+    """Return a model as a JSON line. `since` is the date of the card that names it; None if the
+    peer itself reported it."""
     return {
         "type": "Model",
         "peer": peer,
@@ -91,7 +91,10 @@ def model_as_json(
 
 
 def page(row: PeerStatus, credentials: Sequence[str]) -> Neutral:
-    """Everything about one peer. `credentials` are the names of its variables that are set."""
+    """Format everything known about one peer.
+
+    `credentials` are the names of its credential variables that are set.
+    """
     paint = paint_for(sys.stdout)
     return joined(
         "\n",
@@ -130,7 +133,7 @@ def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _parked(row: PeerStatus) -> str:
-    """Why delegation skips a peer. Its remarks say until when."""
+    """Say why delegation skips a peer. The peer's remarks say until when."""
     if row.parked is None:
         return ""
     freed = f"`dragoman peers unpark {row.descriptor.name}` unparks it"
@@ -170,7 +173,7 @@ def _card(row: PeerStatus) -> list[str]:
 
 
 def page_as_json(row: PeerStatus, credentials: Sequence[str]) -> dict[str, Any]:
-    """The JSON page: the row, the descriptor and the card, each in its own format."""
+    """Return the JSON page: the row, the descriptor and the card, each in its own format."""
     import msgspec
 
     return {

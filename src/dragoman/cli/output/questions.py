@@ -7,8 +7,9 @@ permission question is read in `cli.permission_flags`.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from dragoman.client.permissions import Question
 
 SHOWN_LINES: Final = 30
-"""Maximum lines of a command, an input or all paths in a question: they fit a screen."""
+"""Maximum number of lines shown of a command, an input, or all paths together, so that a question
+fits on the screen."""
 
 SHOWN_WIDTH: Final = 2000
-"""Maximum characters of one line in a question."""
+"""Maximum length of one line in a question, in characters."""
 
 SHOWN_ENDS: Final = 4
-"""The fraction (one in so many) of a long text that is shown from its end, which may matter
-most."""
+"""Divisor for the share of a long text shown from its end, which may matter most."""
 CONTINUED: Final = "  | "
 """Prefix of continuation rows and of further lines of a command."""
 
 MIN_WIDTH: Final = 20
 SCREEN_ROWS: Final = 18
-"""Maximum rows of a question that fit on a small terminal together with its answers."""
+"""Maximum number of rows for a question, so that it fits on a small terminal with its answers."""
 
 SHOWN_FILES: Final = 4
 """Maximum files whose changes are shown line by line."""
@@ -71,7 +72,7 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
 
 
 def permission(question: Question, *, titled: bool = False) -> list[str]:
-    """The lines of a permission question. `titled`: whether the agent's title is the command."""
+    """Format a permission question as lines. `titled`: whether the agent's title is the command."""
     told = told_of(question.tool_call)
     if titled and question.kind == "execute" and not told.runs and question.title.strip():
         told.lines.append(question.title)
@@ -85,10 +86,10 @@ def permission(question: Question, *, titled: bool = False) -> list[str]:
 
 
 def rows(lines: Sequence[str], answers: Sequence[str], *, width: int) -> list[str]:
-    """A question as terminal rows of `width` columns (0: unwrapped), with its answers.
+    """Wrap a question and its answers into terminal rows of `width` columns (0: unwrapped).
 
-    Continuation rows start with a mark: text of an agent never starts a row, where it could imitate
-    our own question. A question that may not fit on the screen says so at its end.
+    Continuation rows start with a mark, so agent text never starts a row and cannot imitate a
+    question of ours. A question that might not fit on the screen says so at its end.
     """
     if not width:
         return [*lines, *answers]
@@ -105,7 +106,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
     while True:
         taken = columns = 0
         while taken < len(rest) and columns < width:
-            # If in doubt two columns: terminals disagree about the width of many characters.
+            # Two columns if in doubt: terminals disagree about the width of many characters.
             columns += 1 if rest[taken].isascii() else 2
             taken += 1
         if taken == len(rest):
@@ -120,7 +121,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def _act(kind: str, told: ToolInput) -> str:
-    """A short description of the action."""
+    """Return a short description of the action."""
     acts = []
     if told.runs or "execute" in told.kinds or kind == "execute":
         acts.append("run a command")
@@ -142,7 +143,7 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
     if told.hidden or (question.kind == "execute" and not told.runs):
         yield "a command that the agent does not show"
     if told.tainted:
-        yield "with an environment or an input of its own"
+        yield "with its own environment or input"
     if told.cwd is not None:
         yield f"in {one_line(told.cwd, width=SHOWN_WIDTH)}"
     changes = list(_changes(question.tool_call))
@@ -159,23 +160,15 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
     for change in changes[SHOWN_FILES:]:
         yield f"{agent_changes.lines_of(change, limit=0)[0]}: its lines are omitted"
     given = part(question.tool_call, "raw_input", "rawInput", "input")
-    if given is not None and (
-        told.unknown
-        or told.makes
-        or told.hidden
-        or told.kinds - {"edit"}
-        or (told.kinds and not _are_in(told.written, changes))
-    ):
+    texts = [
+        text
+        for change in changes[:SHOWN_FILES]
+        for text in (change.old_text, change.new_text)
+        if text is not None
+    ]
+    if given is not None and not told.is_shown_by(texts):
         # Unknown input is shown as received, and so is input that the changes do not cover.
         yield from _bounded(f"input: {_json(given)}")
-
-
-def _are_in(texts: Iterable[str], changes: Sequence[FileChange]) -> bool:
-    """Whether the changes shown line by line contain these texts."""
-    shown = [
-        each for change in changes[:SHOWN_FILES] for each in (change.old_text, change.new_text)
-    ]
-    return bool(changes) and all(any(text in (each or "") for each in shown) for text in texts)
 
 
 def _changes(call: Any) -> Iterator[FileChange]:
@@ -186,7 +179,7 @@ def _changes(call: Any) -> Iterator[FileChange]:
         path, new = part(content, "path"), part(content, "new_text", "newText")
         if isinstance(path, str):
             old = part(content, "old_text", "oldText")
-            op = FileOp.MODIFY if isinstance(old, str) else FileOp.UNKNOWN
+            op = FileOp.MODIFY if isinstance(old, str) else _op_without_old_text(path)
             yield FileChange(
                 path=path,
                 op=op,
@@ -195,11 +188,20 @@ def _changes(call: Any) -> Iterator[FileChange]:
             )
 
 
+def _op_without_old_text(path: str) -> FileOp:
+    """Return whether a change without old text creates or overwrites a file.
+
+    It counts as new only if no such file exists: a question must not call a file new when the agent
+    would overwrite it.
+    """
+    return FileOp.ADD if os.path.isabs(path) and not os.path.lexists(path) else FileOp.UNKNOWN
+
+
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value, enc_hook=repr).decode()
     except (TypeError, ValueError, RecursionError):
-        return "(it cannot be shown)"
+        return "(cannot be shown)"
 
 
 def _bounded(text: str) -> Iterator[str]:
@@ -209,7 +211,7 @@ def _bounded(text: str) -> Iterator[str]:
 
 
 def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
-    """The first and the last lines, if there are too many."""
+    """Keep only the first and last lines if there are too many."""
     over = len(lines) - limit
     if over <= 0:
         return lines
@@ -218,7 +220,7 @@ def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    """The beginning and the end of a line that is too long."""
+    """Keep only the beginning and end of a line that is too long."""
     over = len(line) - SHOWN_WIDTH
     if over <= 0:
         return line

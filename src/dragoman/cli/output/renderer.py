@@ -1,4 +1,4 @@
-"""`Renderer`, the base class of the output formats, and `TurnReport`, the summary of a turn.
+"""`Renderer`, the base class of the output formats, and `TurnReport`, with its summary in one line.
 
 The formats are `text` (people), `jsonl` (programs) and `quiet` (answer only); `show_as` chooses
 one. Writing stops when the output is closed.
@@ -7,20 +7,28 @@ one. Writing stops when the output is closed.
 from __future__ import annotations
 
 import abc
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.catalogue.enforcement import NOT_ENFORCED
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.terminal import held, put, put_data, put_lines, silence
 
 if TYPE_CHECKING:
+    from dragoman.catalogue.descriptor import Credentials
     from dragoman.client.results import Result
     from dragoman.errors import DragomanError
     from dragoman.events import model
+    from dragoman.events.parts import Cost, Usage
 
 Format: TypeAlias = Literal["text", "json", "quiet"]
+
+MAX_STDERR_LINE_SIZE: Final = 64 * 1024
+"""Maximum number of bytes kept of an incomplete stderr line."""
 
 
 class TurnReport(Struct, frozen=True, kw_only=True):
@@ -34,7 +42,7 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     exit_code: int
     model: str | None = None
     mode: str | None = None
-    """The model and mode that the agent reported, not the requested ones."""
+    """The model and mode that the agent reported, which may differ from the requested ones."""
     interrupted: bool = False
     job: str = ""
     session_key: str = ""
@@ -45,16 +53,93 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     """Why the policy could not be enforced; empty if it was."""
     violations: tuple[str, ...] = ()
     """Files that changed in the turn without an allowed request."""
+    permissions: str = ""
+    """The preset of the permission policy; empty if it is unknown."""
     ignored_servers: Sequence[str] = ()
-    """Names of MCP servers that were passed to the agent but that it does not use."""
+    """Names of MCP servers that were passed to the agent but that it ignores."""
 
 
 def cut_notice(report: TurnReport) -> str:
-    """A notice that the text of the result was cut, and how to print all of it."""
+    """Return a notice that the result text was cut, and how to print all of it."""
     return (
         f"the answer is longer than {len(report.result.text)} characters and was cut there;"
         f" `dragoman sessions show {report.session_key} --format quiet` prints all of it"
     )
+
+
+def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
+    """Format the outcome, time, model, tokens, context and cost. Unknown values are omitted."""
+    parts = [report.result.outcome.value, duration(report.seconds)]
+    if report.model:
+        parts.append(one_line(report.model))
+    used = report.result.usage or seen.get("turn")
+    if used is not None and (told := tokens(used)):
+        parts.append(told)
+    for usage in (used, seen.get("context"), seen.get("session")):
+        if usage is not None and usage.context_used is not None and usage.context_size:
+            share = 100 * usage.context_used / usage.context_size
+            parts.append(f"context {share:.0f} % of {usage.context_size:,}")
+            break
+    for usage in (used, *seen.values()):
+        if usage is not None and usage.cost is not None:
+            parts.append(cost(usage.cost))
+            break
+    if report.result.denials:
+        count = len(report.result.denials)
+        parts.append(f"{count} permission{'s' if count > 1 else ''} denied")
+        if report.result.approvals:
+            parts.append(f"{report.result.approvals} approved")
+    if report.unenforced:
+        parts.append(NOT_ENFORCED)
+    return ", ".join(parts)
+
+
+def tokens(usage: Usage) -> str:
+    """Format the tokens in and out, or the sum if only that is known."""
+    parts = []
+    if usage.input_tokens is not None:
+        parts.append(f"{usage.input_tokens:,} in")
+    if usage.output_tokens is not None:
+        parts.append(f"{usage.output_tokens:,} out")
+    if parts:
+        return " + ".join(parts) + " tokens"
+    total = usage.total_tokens
+    return "" if total is None else f"{total:,} {'token' if total == 1 else 'tokens'}"
+
+
+def cost(cost: Cost) -> str:
+    """Format money with significant digits."""
+    return money(cost.amount, cost.unit)
+
+
+def money(amount: float, unit: str | None) -> str:
+    """Format an amount of a currency, or of the peer's own unit."""
+    digits = 2 if amount >= 1 else 4 if amount else 0
+    return f"{amount:,.{digits}f} {one_line(unit or '')}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Format seconds, with minutes if there are many."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+class StderrLines:
+    """Splits what a program writes to its stderr into lines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the lines that these bytes complete. A line that is too long is returned in
+        pieces."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_STDERR_LINE_SIZE:
+            lines.append(self._rest)
+            self._rest = b""
+        return [line.decode("utf-8", "replace") for line in lines]
 
 
 class Renderer(abc.ABC):
@@ -65,24 +150,43 @@ class Renderer(abc.ABC):
         self.err = err or sys.stderr
         self.on_broken: Callable[[], None] | None = None
         """Called once when the output has been closed by its reader."""
-        self._stderr_rest = b""
+        self._stderr = StderrLines()
         self.broken = False
         self.lost = False
         """Whether output was lost because of a write error."""
         self.tells_jobs = True
         """Whether to print the job id; not in a conversation."""
+        self.asks_forms = False
+        """Whether the agent's questions are asked at the terminal."""
+        self.peer = ""
+        """The name of the known peer being run; empty for another program."""
+        self.credentials: Credentials | None = None
+        """What its descriptor says about a login."""
         self._flushing = False
+
+    @property
+    def login(self) -> str:
+        """How to log in to the peer; empty if that is unknown."""
+        if self.credentials is None:
+            return ""
+        # Imported here: only a failed turn needs it.
+        from dragoman.cli.error_messages import login_of
+
+        return login_of(self.credentials, os.environ)
 
     @abc.abstractmethod
     def event(self, event: model.Event) -> None:
-        """Something happened."""
+        """Handle an event."""
 
     def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
-        """A turn begins as this job."""
+        """Handle the start of a turn as this job."""
 
     def doing(self, what: str) -> None:  # noqa: B027 - most have no use for it
-        """Set what is being waited for, such as "starting codex"; empty for nothing. A terminal
-        shows it in a status line, with the time since the first one, until the turn ends."""
+        """Set the current activity, such as "starting codex"; empty for none.
+
+        A terminal shows it in a status line, with the time since the first activity, until the turn
+        ends.
+        """
 
     @abc.abstractmethod
     def ended(self, report: TurnReport) -> None:
@@ -93,7 +197,7 @@ class Renderer(abc.ABC):
         """Show an error: no turn was run, or no further one."""
 
     def submitted(self, job: str, session_key: str) -> None:
-        """Show that a turn was left to a broker as this job; there is no further output."""
+        """Show that a turn was submitted to a broker as this job. No further output follows."""
         self.write(f"{job}\n")
         self.flush()
 
@@ -103,9 +207,8 @@ class Renderer(abc.ABC):
 
     def agent_stderr(self, data: bytes) -> None:
         """Show lines of the agent's stderr, if requested."""
-        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
-        for line in lines:
-            self.stderr_line(line.decode("utf-8", "replace").rstrip())
+        for line in self._stderr.feed(data):
+            self.stderr_line(line.rstrip())
 
     def stderr_line(self, line: str) -> None:
         put(self.err, f"agent: {line}\n")
@@ -115,11 +218,11 @@ class Renderer(abc.ABC):
         self._write(put, text)
 
     def write_lines(self, text: str) -> None:
-        """`write` for whole lines, which a terminal gets folded at words."""
+        """Like `write`, for whole lines; they are wrapped at words on a terminal."""
         self._write(put_lines, text)
 
     def write_data(self, text: str) -> None:
-        """`write` for machine-readable output."""
+        """Like `write`, for machine-readable output."""
         self._write(put_data, text)
 
     def _write(self, by: Callable[[TextIO, str], None], text: str) -> None:
@@ -131,7 +234,7 @@ class Renderer(abc.ABC):
             self._break(error)
             return
         if not self._flushing:
-            # Imported here: commands without an event loop print, too.
+            # Imported here: commands without an event loop print as well.
             import asyncio
 
             try:
@@ -172,7 +275,7 @@ class Renderer(abc.ABC):
 
 
 def show_as(format: Format, *, strict: bool = False, verbose: bool = False) -> Renderer:
-    """The renderer for a format. Each module is loaded when needed."""
+    """Return the renderer for a format. Each module is loaded when needed."""
     match format:
         case "json":
             from dragoman.cli.output.jsonl import JsonLines

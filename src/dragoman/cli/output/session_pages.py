@@ -21,7 +21,7 @@ DROP: Final = ("events", "state", "last used", "title")
 
 
 def as_cells(listed: ListedSession, now: float) -> list[str]:
-    """A session as a row under `HEAD`."""
+    """Return a session as a row under `HEAD`."""
     record = listed.record
     if record is None:
         return [
@@ -45,7 +45,7 @@ def as_cells(listed: ListedSession, now: float) -> list[str]:
 
 
 def as_json(listed: ListedSession) -> dict[str, Any]:
-    """A session as a JSON line. A session that only the peer remembers has no key."""
+    """Return a session as a JSON line. A session that only the peer remembers has no key."""
     record = listed.record
     if record is not None:
         return {
@@ -75,7 +75,7 @@ def as_json(listed: ListedSession) -> dict[str, Any]:
 
 
 def record_as_json(record: SessionRecord) -> dict[str, Any]:
-    """A stored session as a JSON line. The peer was not asked whether it has it, too."""
+    """Return a stored session as a JSON line. The peer was not asked whether it still has it."""
     return {
         "type": "Session",
         "key": record.key,
@@ -97,7 +97,7 @@ def record_as_json(record: SessionRecord) -> dict[str, Any]:
 
 
 def page(record: SessionRecord, now: float) -> Neutral:
-    """The known facts of a session, one per line."""
+    """Return the known facts of a session, one per line."""
     known = {
         "session": record.key,
         "name": record.name,

@@ -1,7 +1,7 @@
-"""Render ledger sums as a table, bar chart, JSON lines and CSV.
+"""Render the ledger: its sums as a table, bar chart, JSON lines and CSV, and its attempts as rows.
 
 Unknown values are shown as unknown, never as zero; estimated costs are marked. `store.ledger`
-computes the sums.
+reads the attempts and computes the sums.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.renderer import duration, money
 from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
-from dragoman.cli.output.turn_text import duration, money
+from dragoman.cli.output.times import ago
 
 if TYPE_CHECKING:
-    from dragoman.store.ledger.records import StatRow
+    from dragoman.store.ledger.records import AttemptRecord, StatRow
 
 UNNAMED: Final = "(not told)"
 """Label for attempts without a model."""
+
+THIS_MACHINE: Final = "(this machine)"
 
 COLUMNS: Final = (
     *("done", "cost", "unknown cost", "time each"),
@@ -29,6 +32,12 @@ COLUMNS: Final = (
 )
 DROP: Final = ("out", "tokens in", "fallbacks", "good/bad", "time each")
 """Columns that a narrow terminal drops, least important first."""
+
+ATTEMPT_HEAD: Final = (
+    *("job", "role", "peer", "outcome", "begun"),
+    *("took", "cost", "verdict", "model"),
+)
+ATTEMPT_DROP: Final = ("model", "took", "begun", "verdict", "cost")
 
 KEY_WIDTH: Final = 24
 """Width of the name beside a bar."""
@@ -39,22 +48,27 @@ _PLAIN_BLOCKS: Final = ("#", ".")
 FIELDS: Final = (
     *("key", "attempts", "ok", "unfinished", "fallbacks", "good", "bad", "seconds"),
     *("first_event_seconds", "input_tokens", "output_tokens", "tokens_unknown", "costs"),
-    *("cost_unknown", "cost_estimated", "peer", "rejected"),
+    *("cost_unknown", "cost_estimated", "peer", "total_seconds", "rejected", "machine"),
 )
 """The fields of a JSON line and the columns of CSV, where `costs` is one text column."""
 
 
-def head(by: str) -> list[str]:
-    return [*(("role", "peer") if by == "work" else (by,)), *COLUMNS]
+def head(by: str, *, machines: bool = False) -> list[str]:
+    """Return the column titles. By work, there is a column for the machine if an attempt ran on
+    another machine."""
+    if by != "work":
+        return [by, *COLUMNS]
+    return ["role", "peer", *(("machine",) if machines else ()), *COLUMNS]
 
 
-def as_cells(row: StatRow, *, work: bool = False) -> list[str]:
-    """A row of the table; grouped by work, the peer has its own column."""
+def as_cells(row: StatRow, by: str, *, machines: bool = False) -> list[str]:
+    """Return a row of the table; grouped by work, peer and machine have their own columns."""
     share = "" if row.success is None else f" ({row.success:.0%})"
     verdicts = f"{row.good}/{row.bad}" if row.good or row.bad else ""
     return [
-        row.key or UNNAMED,
-        *([row.peer or UNNAMED] if work else []),
+        _name(row, by),
+        *([row.peer or UNNAMED] if by == "work" else []),
+        *([row.machine or THIS_MACHINE] if by == "work" and machines else []),
         f"{row.done:,} of {row.attempts:,}{share}",
         cost_of(row),
         f"{row.cost_unknown:,}" if row.cost_unknown else "",
@@ -66,14 +80,26 @@ def as_cells(row: StatRow, *, work: bool = False) -> list[str]:
     ]
 
 
+def _name(row: StatRow, by: str) -> str:
+    return row.key or (THIS_MACHINE if by == "machine" else UNNAMED)
+
+
+def _names(row: StatRow, by: str) -> list[str]:
+    """Return the values that identify a row. The name of a peer may end with that of its host."""
+    names = [_name(row, by), row.peer or ""]
+    if by == "work" and row.machine and not (row.peer or "").endswith(f"@{row.machine}"):
+        names.append(row.machine)
+    return [name for name in names if name]
+
+
 def cost_of(row: StatRow) -> str:
-    """The known cost."""
+    """Return the known cost."""
     mark = "~" if row.cost_estimated else ""
     return " + ".join(f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items()))
 
 
 def summary(rows: Sequence[StatRow]) -> list[str]:
-    """Totals as lines: how many attempts were done, and how many are unknown."""
+    """Return the totals as lines: how many attempts succeeded, and how many are unknown."""
     attempts = sum(row.attempts for row in rows)
     told = [f"{sum(row.done for row in rows):,} of {attempts:,} attempts done"]
     if unfinished := sum(row.unfinished for row in rows):
@@ -86,13 +112,13 @@ def summary(rows: Sequence[StatRow]) -> list[str]:
 
 
 def as_json(row: StatRow, by: str) -> dict[str, Any]:
-    """A row as JSON data."""
+    """Return a row as JSON data."""
     told: dict[str, Any] = msgspec.to_builtins(row)
     return {"type": "Stat", "by": by, **{name: told[name] for name in FIELDS}}
 
 
 def write_csv(rows: Sequence[StatRow], by: str, stream: TextIO) -> None:
-    """Rows as CSV. Unknown is an empty cell."""
+    """Write rows as CSV. Unknown values are empty cells."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([by, *FIELDS[1:]])
     for row in rows:
@@ -102,18 +128,20 @@ def write_csv(rows: Sequence[StatRow], by: str, stream: TextIO) -> None:
         )
         values["key"] = one_line(row.key or "")
         values["peer"] = one_line(row.peer or "")
+        values["machine"] = one_line(row.machine or "")
         writer.writerow(["" if values[name] is None else values[name] for name in FIELDS])
 
 
-def write_chart(rows: Sequence[StatRow], stream: TextIO) -> None:
-    """A bar for every row: its length shows the attempts, its filled part those that were done."""
+def write_chart(rows: Sequence[StatRow], stream: TextIO, by: str = "work") -> None:
+    """Write a bar for every row: its length shows the attempts, its filled part those that were ok
+    and not rejected."""
     most = max((row.attempts for row in rows), default=0)
     if not most:
         return
     paint = paint_for(stream)
     unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
     full, rest = _BLOCKS if unicode else _PLAIN_BLOCKS
-    names = [one_line(" ".join(filter(None, (row.key or UNNAMED, row.peer)))) for row in rows]
+    names = [one_line(" ".join(_names(row, by))) for row in rows]
     name_width = min(KEY_WIDTH, max(map(columns, names)))
     number_width = len(f"{most:,}")
     room = max((width_of(stream) or DEFAULT_WIDTH) - name_width - number_width - 2, 10)
@@ -130,3 +158,27 @@ def write_chart(rows: Sequence[StatRow], stream: TextIO) -> None:
             paint(rest * (size - good), "red"),
             "\n",
         )
+
+
+# -- attempts
+
+
+def attempt_cells(attempt: AttemptRecord, now: float) -> list[str]:
+    """Return an attempt as a row under `ATTEMPT_HEAD`."""
+    cost = attempt.cost
+    return [
+        attempt.job,
+        attempt.role,
+        attempt.peer,
+        attempt.outcome or "running",
+        ago(attempt.started_at, now),
+        "" if attempt.seconds is None else duration(attempt.seconds),
+        "unknown" if cost.amount is None else money(cost.amount, cost.currency),
+        attempt.verdict or "",
+        attempt.model or "",
+    ]
+
+
+def attempt_json(attempt: AttemptRecord) -> dict[str, Any]:
+    """Return an attempt as a JSON line, as in `ledger export`."""
+    return {"type": "Attempt", **msgspec.to_builtins(attempt)}

@@ -49,9 +49,9 @@ class Piece(Struct, frozen=True, gc=False):
     text: str
     styles: tuple[str, ...] = ()
     at: int = 0
-    """Its start in the source."""
+    """Its position in the source."""
     opened: str = ""
-    """The open markers before it: the rest of the source must start with them if it is cut here."""
+    """Markers open before it: if the source is cut here, the rest must start with them."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -79,7 +79,7 @@ def inline(source: str) -> Inline:
 
 
 def plain(source: str) -> str:
-    """The text of a line without markers."""
+    """Return the text of a line without markers."""
     return "".join(piece.text for piece in inline(source).pieces)
 
 
@@ -154,7 +154,7 @@ class _Inline:
                 self._add(ticks.end(), closing.start(), within, opened + ticks[0])
                 return closing.end()
         self._unsure(here)
-        # All of them are text: the next tick must not start a new search.
+        # All backticks here are text: the next one must not start a new search.
         self._add(begin, ticks.end(), styles, opened)
         return ticks.end()
 
@@ -190,7 +190,7 @@ class _Inline:
 
 
 def _is_word(character: str, mark: str) -> bool:
-    """Whether a marker beside this character is part of a word, as in 2**3 or snake_case."""
+    """Return whether a marker beside this character is part of a word, as in 2**3 or snake_case."""
     return character.isalnum() and (character.isascii() or "_" in mark)
 
 
@@ -240,7 +240,7 @@ def _shown_columns(text: str) -> int:
 
 
 def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Groups of pieces that must not be broken, and spaces."""
+    """Yield groups of pieces that must not be broken, and spaces."""
     word: list[Piece] = []
     for piece in pieces:
         for at, text in _atoms(piece.text):
@@ -257,7 +257,7 @@ def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
 
 
 def _atoms(text: str) -> Iterator[tuple[int, str]]:
-    """Spaces, breakable characters and parts of words, with their positions."""
+    """Yield spaces, breakable characters and parts of words, with their positions."""
     for found in _ATOM.finditer(text):
         begin, part = found.start(), found[0]
         if not part.isascii():

@@ -1,7 +1,7 @@
 """Print lists and tables: aligned columns for people, JSON lines or names for programs.
 
-A table fits the terminal: first the columns that matter least are left out, then the cells of the
-widest ones are folded at words. In a pipe nothing is left out, folded or coloured, so `grep` and
+A table fits the terminal: first the least important columns are left out, then the cells of the
+widest ones are wrapped at words. In a pipe nothing is left out, wrapped or coloured, so `grep` and
 `awk` see whole values.
 
     write_table(["peer", "version"], [["codex", "0.166.0"], ["gemini", "unknown"]])
@@ -25,19 +25,19 @@ NARROWEST: Final = 12
 """Minimum width of a column: less would be unreadable."""
 
 READABLE: Final = 24
-"""Columns are dropped before the text of another one is folded to less than this."""
+"""Minimum width to which the text of a column is wrapped; columns are dropped first."""
 
 BREAK: Final = re.compile(r"(?<=[ ,])")
 """Characters after which a cell may be folded."""
 
 WORD: Final = re.compile(r"\S*`[^`]*`\S*\s*|\S+\s*")
-"""What stays in one row of a folded line: a word, or a command between backticks."""
+"""What is not broken when a line is wrapped: a word, or a command in backticks."""
 
 LABEL: Final = re.compile(r"\s*\S.*\s{2,}(?=\S)|\s*")
-"""The beginning of a line under which its other rows do not begin: spaces and labels."""
+"""The part of a line that its continuation rows are aligned after: spaces and labels."""
 
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
-"""What changes the colour of text."""
+"""Escape sequences that change the style of text."""
 
 
 T = TypeVar("T")
@@ -103,19 +103,22 @@ def write_table(
 
 
 def facts(named: Iterable[tuple[str, str | None]], *, indent: str = "") -> Neutral:
-    """Named values, one per line. Those without a value are omitted."""
+    """Format named values, one per line, omitting those without a value."""
     rows = [(indent + name, one_line(value)) for name, value in named if value]
     return joined("", (f"{text}\n" for text in aligned(rows)))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines with aligned columns; nothing is cut."""
+    """Format rows as lines with aligned columns. Nothing is cut."""
     widths = fit(rows, 0)
     return [line(row, widths) for row in rows]
 
 
 def line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One row. Cells that are wider than their column, or have no width, are written in full."""
+    """Format one row.
+
+    Cells that are wider than their column, or have no width, are written in full.
+    """
     padded = [
         cell + " " * (width - columns(cell)) for cell, width in zip(cells, widths, strict=False)
     ]
@@ -123,10 +126,10 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def fit(rows: Sequence[Sequence[str]], total: int, *, narrowest: int = NARROWEST) -> list[int]:
-    """Column widths for rows of at most `total` columns; 0 is no limit.
+    """Return the column widths for rows of at most `total` columns; 0 is no limit.
 
-    The widest columns shrink first, down to their longest words; if that is not enough, down to
-    `narrowest`.
+    The widest columns shrink first, down to the width of their longest word and, if that is not
+    enough, to `narrowest`.
     """
     cells = list(zip(*rows, strict=True))
     widths = [max(map(columns, column)) for column in cells]
@@ -143,7 +146,7 @@ def fit(rows: Sequence[Sequence[str]], total: int, *, narrowest: int = NARROWEST
 
 
 def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """One row as lines: cells wider than their column continue below, wrapped at words."""
+    """Format one row as lines: cells wider than their column continue below, wrapped at words."""
     parts = [_fold(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(map(len, parts))
     filled = [part + [""] * (height - len(part)) for part in parts]
@@ -151,7 +154,7 @@ def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """Wrap a text to so many columns. A longer word is cut."""
+    """Wrap a text to `width` columns. A longer word is cut."""
     pieces = [""]
     for word in BREAK.split(text):
         if pieces[-1] and columns((pieces[-1] + word).rstrip()) > width:
@@ -161,8 +164,8 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def fold_lines(text: str, width: int) -> str:
-    """Lines that fit a terminal of `width` columns: those that do not go on below, from word to
-    word, indented. A longer word is left to the terminal, so that it can be copied."""
+    """Wrap lines to `width` columns at words; continuation rows are indented. A word longer than a
+    row is left to the terminal, so that it can be copied."""
     return "\n".join(row for line in text.split("\n") for row in _rows(line, width))
 
 
@@ -184,7 +187,7 @@ def _rows(line: str, width: int) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> Iterable[str]:
-    """The words of a line. A command that is longer than a row is several of them."""
+    """Yield the words of a line. A command that is longer than a row is split into several."""
     for word in WORD.findall(text):
         yield from [word] if _shown(word.rstrip()) <= width else re.findall(r"\S+\s*", word)
 
@@ -194,29 +197,28 @@ def _shown(text: str) -> int:
 
 
 def _width(widths: Iterable[int]) -> int:
-    """The width of a row with columns of these widths."""
+    """Return the width of a row with columns of these widths."""
     each = list(widths)
     return sum(each) + GAP * (len(each) - 1)
 
 
 def _least(column: Iterable[str]) -> int:
-    """The width below which a column is hard to read: that of its longest word, or `READABLE`."""
+    """Return the width below which a column is hard to read: its longest word, or `READABLE`."""
     return max(max(longest_word(cell), min(columns(cell), READABLE)) for cell in column)
 
 
 def longest_word(text: str) -> int:
-    """The width of the longest part of a text that cannot be folded."""
+    """Return the width of the longest part of a text that cannot be folded."""
     return max(columns(word.rstrip()) for word in BREAK.split(text))
 
 
 def columns(text: str) -> int:
-    """The number of terminal columns of a text."""
+    """Return the number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     total = 0
     for before, character in zip(" " + text, text, strict=False):
-        # A variation selector: it requests the emoji form of the character before it, which is
-        # wide.
+        # A variation selector requests the wide emoji form of the character before it.
         is_picture = character == "\ufe0f" and _columns(before) == 1
         total += 1 if is_picture else _columns(character)
     return total
@@ -231,7 +233,7 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text that fits into so many columns, with a mark if it was cut."""
+    """Cut a text to `width` columns, with a mark if anything was cut."""
     if columns(text) <= width:
         return text
     kept, used = [], 1

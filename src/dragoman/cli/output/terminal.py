@@ -20,10 +20,14 @@ from typing import IO, Final, Protocol, TextIO
 from dragoman.cli.output.escape import Neutral, neutral
 
 MEMORY_SIZE: Final = 1024 * 1024
-"""Bytes of held output kept in memory. More goes to a temporary file."""
+"""Maximum number of bytes of held output in memory. More goes to a temporary file."""
 
 PIECE_SIZE: Final = 64 * 1024
-"""Maximum characters of one record: so much is in memory at once when held output is written."""
+"""Maximum length of one record, in characters. Held output is written back one record at a time."""
+
+ERASE_TIMEOUT: Final = 0.5
+"""Seconds to wait for a thread that is drawing before the process exits. Drawing takes less than a
+millisecond, unless the terminal was stopped."""
 
 _RECORD: Final = struct.Struct("<BI")
 """The stream number and the number of bytes that follow."""
@@ -39,13 +43,13 @@ class Overlay(Protocol):
     stream: TextIO
 
     def give_way(self, stream: TextIO, text: str) -> None:
-        """Called before other output is written, which starts on a new line."""
+        """Called before other output is written; that output starts on a new line."""
 
     def last_words(self) -> Neutral:
-        """The output that would leave only complete lines if written now."""
+        """Return the output that would leave only complete lines if written now."""
 
     def settle(self) -> None:
-        """Leave only complete lines, until there is something new."""
+        """Leave only complete lines until there is something new to draw."""
 
     def close(self) -> None:
         """Leave only complete lines, and draw nothing more."""
@@ -84,7 +88,7 @@ class Held:
             self.at_line_start = text[-1] == "\n"
 
     def draw(self, stream: TextIO, text: str) -> None:
-        """Write what the overlay draws, at once. No question may be open."""
+        """Immediately write what the overlay draws. No question may be open."""
         with self._lock:
             self._raise_failed()
             stream.write(neutral(text))
@@ -97,7 +101,7 @@ class Held:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other threads from writing for the time of a block."""
+        """Keep other threads from writing during the block."""
         with self._lock:
             yield
 
@@ -107,7 +111,7 @@ class Held:
         return self._spool is not None
 
     def settle_overlay(self) -> None:
-        """Show everything received so far: a question follows. Called in the loop's thread."""
+        """Show everything received so far, before a question. Called in the loop's thread."""
         with self._lock:
             if self.overlay is not None:
                 self.overlay.settle()
@@ -119,10 +123,12 @@ class Held:
                 self.overlay.close()
                 self.overlay = None
 
-    def erase_overlay(self) -> None:
-        """The process ends now: erase the overlay if that is possible without waiting."""
+    def erase_overlay(self, leave: Callable[[], None]) -> None:
+        """Erase the overlay and call `leave`, which exits, so that nothing is drawn in between.
+        A thread that has been drawing for longer than `ERASE_TIMEOUT` is not waited for."""
         overlay = self.overlay
-        if overlay is None or not self._lock.acquire(blocking=False):
+        if overlay is None or not self._lock.acquire(timeout=ERASE_TIMEOUT):
+            leave()
             return
         import select
 
@@ -132,6 +138,7 @@ class Held:
                 descriptor, last = overlay.stream.fileno(), overlay.last_words()
                 if self._spool is None and last and select.select([], [descriptor], [], 0)[1]:
                     os.write(descriptor, last.encode())
+            leave()
         finally:
             self._lock.release()
 
@@ -169,7 +176,7 @@ class Held:
                     spool.write(_RECORD.pack(number, len(data)) + data)
                     continue
             except OSError:
-                pass  # The folder for temporary files is full.
+                pass  # The directory for temporary files is full.
             self._lost += len(piece)
         told, self._on_kept = self._on_kept, None
         if told is not None:
@@ -192,12 +199,12 @@ class Held:
             for stream in self._streams:
                 stream.flush()
         except OSError as error:
-            # Raised at the next write instead: the caller here asked the user, it did not write.
+            # Raised at the next write instead: the caller here asked a question, it did not write.
             self._failed = error
 
 
 held: Final = Held()
-"""The hold for the streams of this process."""
+"""The instance for the streams of this process."""
 
 
 STYLES: Final = {
@@ -216,15 +223,15 @@ DEFAULT_WIDTH: Final = 80
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether the stream is a terminal."""
+    """Return whether the stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:
-        return False  # It is closed.
+        return False  # The stream is closed.
 
 
 def is_interactive() -> bool:
-    """Whether the user can be asked: stdin and stderr are terminals."""
+    """Return whether the user can be asked a question: stdin and stderr are terminals."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
@@ -245,7 +252,7 @@ def drop_typed(stream: TextIO) -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether to style output to this stream."""
+    """Return whether to style output to this stream."""
     environ = os.environ if environ is None else environ
     if environ.get("NO_COLOR"):
         return False
@@ -255,8 +262,8 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether rows can be redrawn and Markdown shown there: a capable terminal, and plain text
-    was not requested."""
+    """Return whether rows can be redrawn and Markdown rendered: the terminal is capable of it, and
+    plain text was not requested."""
     environ = os.environ if environ is None else environ
     if os.name == "nt" or not is_terminal(stream):
         return False
@@ -264,7 +271,7 @@ def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """Columns of the terminal; 0 without one: nothing is cut then."""
+    """Return the columns of the terminal, or 0 without one, so that nothing is cut."""
     if not is_terminal(stream):
         return 0
     import shutil
@@ -279,7 +286,7 @@ def put(stream: TextIO, *parts: str) -> None:
 
 
 def put_lines(stream: TextIO, *parts: str) -> None:
-    """Write whole lines for a person: a terminal gets those that are too long folded at words."""
+    """Write whole lines for people; long lines are wrapped at words on a terminal."""
     put(stream, _folded(stream, Neutral("".join(map(neutral, parts)))))
 
 
@@ -311,8 +318,23 @@ def put_data(stream: TextIO, *parts: str) -> None:
             held.write(stream, part)
 
 
+def put_relayed(stream: TextIO, text: str) -> None:
+    """Write the output of another dragoman.
+
+    On a terminal, its colours are kept and everything else is escaped.
+    """
+    if not is_terminal(stream):
+        held.write(stream, text)
+        return
+    import re  # Few commands need it.
+
+    for number, part in enumerate(re.split(r"(\x1b\[[0-9;]{0,20}m)", text)):
+        # The odd parts are the colours.
+        held.write(stream, part if number % 2 else neutral(part))
+
+
 def put_question(text: str) -> None:
-    """Write a question at once; other output may be held meanwhile."""
+    """Write a question immediately, even while other output is held back."""
     # On stderr: redirected output of a command must not contain our questions.
     sys.stdout.flush()
     sys.stderr.write(_folded(sys.stderr, neutral(text)))
@@ -320,11 +342,11 @@ def put_question(text: str) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """The reader is gone: discard everything from now on, even at process exit."""
+    """Discard everything from now on, even at process exit: the reader is gone."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
-        return  # It is in memory.
+        return  # The stream is in memory.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -347,5 +369,5 @@ class Paint:
 
 
 def paint_for(stream: TextIO) -> Paint:
-    """The styles that this stream supports."""
+    """Return the styles that this stream supports."""
     return Paint(wants_colour(stream))

@@ -20,7 +20,7 @@ class TerminalLog(logging.Handler):
             put_err(self.format(record) + "\n")
             sys.stderr.flush()
         except OSError:
-            pass  # The log is no reason to fail.
+            pass  # A failure to log must not end the command.
         except ValueError:
             self.handleError(record)
 

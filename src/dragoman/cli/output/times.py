@@ -1,6 +1,7 @@
 """Format instants and durations, and parse ages such as ``30d``.
 
-"3 min ago" for people, ISO 8601 in UTC for programs. Reads no clock: now is an argument.
+"3 min ago" for people, ISO 8601 in UTC for programs. Reads no clock: the current time is an
+argument.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ _AGE: Final = r"(\d+(?:\.\d+)?)\s*([smhdw]?)"
 
 
 def ago(at: float | None, now: float) -> str:
-    """How long ago something was. A time in the future, after a clock change, counts as now."""
+    """Format how long ago something was.
+
+    A time in the future, after a clock change, counts as now.
+    """
     if at is None:
         return ""
     return f"{span(max(now - at, 0.0))} ago"
 
 
 def span(seconds: float) -> str:
-    """A duration in one unit, for people."""
+    """Format a duration in one unit, for people."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -33,7 +37,7 @@ def span(seconds: float) -> str:
 
 
 def iso(at: float | None) -> str | None:
-    """An instant for programs."""
+    """Format an instant as ISO 8601 in UTC."""
     if at is None:
         return None
     try:
@@ -44,7 +48,7 @@ def iso(at: float | None) -> str | None:
 
 
 def parse_age(age: str) -> float:
-    """Seconds from ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds. Raises
+    """Return seconds from ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds. Raises
     `ValueError`."""
     found = re.fullmatch(_AGE, age.strip().lower())
     if found is None:

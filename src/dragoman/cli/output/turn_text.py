@@ -1,25 +1,23 @@
 """Render a turn as text for people while it runs.
 
-Shows the streamed answer, thoughts, tool calls with their changes, the plan, denials, and a summary
-at the end, without values that the agent did not report. On a terminal all of it goes to stdout,
-with Markdown, wrapped at words, and a status line (`output.live_area`); without colours or with
-``TERM=dumb`` it is plain. Otherwise stdout gets the answer, and stderr everything else. Agent text
-is escaped (`output.escape`).
+Shows the streamed answer, thoughts, tool calls with their changes, the plan, denials, and a final
+summary, which omits values that the agent did not report. On a terminal everything goes to stdout,
+with rendered Markdown, wrapped at words, and a status line (`output.live_area`); without colours or
+with ``TERM=dumb`` it is plain. Otherwise stdout gets the answer, and stderr everything else. Agent
+text is escaped (`output.escape`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TextIO
 
 from msgspec import UnsetType
 
-from dragoman.catalogue.enforcement import NOT_ENFORCED
 from dragoman.cli.output.escape import neutral, one_line
-from dragoman.cli.output.renderer import Renderer, TurnReport
+from dragoman.cli.output.renderer import Renderer, TurnReport, cost, summary, tokens
 from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put, put_lines
 from dragoman.events import fold, model
-from dragoman.events.parts import Cost, FileChange, Location, PlanEntry, Text, Usage
+from dragoman.events.parts import FileChange, Location, PlanEntry, Text
 from dragoman.events.view import Tool, View
 from dragoman.events.words import INVALID_UPDATE, ChangeStage, PlanStatus, Role, ToolStatus
 
@@ -31,27 +29,28 @@ if TYPE_CHECKING:
 
 
 SHOWN_OUTPUT: Final = 6
-"""Maximum lines of a tool's output that are shown, unless all are requested."""
+"""Maximum number of lines of a tool's output to show, unless all are requested."""
 
 SHOWN_LOCATIONS: Final = 8
-"""Maximum locations of a tool call that are shown, unless all are requested."""
+"""Maximum number of locations of a tool call to show, unless all are requested."""
 
 KEPT_OUTPUT: Final = 1024 * 1024
-"""Maximum characters of a tool's output kept until it ends and is shown."""
+"""Maximum number of characters of a tool's output to keep until the tool ends and its output is
+shown."""
 
 KEPT_ITEMS: Final = 1000
-"""Maximum pieces of a tool's content kept until then."""
+"""Maximum number of content items to keep per tool call until it is shown."""
 
 KEPT_TOOLS: Final = 10_000
-"""Maximum number of remembered tool calls: an update of an older one is shown like a new call."""
+"""Maximum number of remembered tool calls. An update to an older call is shown like a new call."""
 
 LOAD_DELAY: Final = 0.15
-"""Seconds of waiting for an agent to start, after which the drawing modules are loaded. A warm
-agent is ready at once and gets its prompt first."""
+"""Seconds to wait for an agent to start before the drawing modules are loaded. A warm agent is
+ready at once and gets its prompt first."""
 
 SENT_DELAY: Final = 0.002
-"""Seconds after the start of a turn until they are loaded: by then the prompt has been sent and
-the process is idle."""
+"""Seconds after the start of a turn until the drawing modules are loaded: by then the prompt has
+been sent and the process is idle."""
 
 _MARKS: Final = {
     PlanStatus.PENDING: "[ ]",
@@ -88,21 +87,21 @@ class TextShow(Renderer):
         self._at_start = True
         """Whether the next character of the answer starts a line."""
         self._aside_at_start = True
-        """The same for stderr."""
+        """Whether the next character on stderr starts a line."""
         self._told_tools: dict[str, ToolStatus] = {}
         self._told_changes: set[int] = set()
         """Hashes of the changes already shown; the changes may be long."""
         self._tools_changed = False
-        """Whether a tool call of this turn has shown changes: the changes of the turn repeat
-        them."""
+        """Whether a tool call of this turn has shown changes. The turn's own list of changes would
+        repeat them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._plan_before: dict[str, PlanStatus] = {}
         """The plan before the lines that are being redrawn."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
-        """Whether the agent has sent text in this turn, so that the end need not show it."""
+        """Whether the agent has sent text in this turn; then the end need not repeat it."""
         self._spoken: set[str] = set()
-        """Messages that were streamed, whose full text is not shown again."""
+        """Ids of messages that were streamed; their full text is not shown again."""
 
     # -- what happens
 
@@ -128,8 +127,10 @@ class TextShow(Renderer):
                 self._questions[event.request_id] = event.title or event.kind.value
             case model.PermissionAnswered():
                 self._answered(event)
-            case model.InputAsked():
+            case model.InputAsked() if not self.asks_forms:
                 self._line(f"[question] {one_line(event.message)}", "yellow")
+            case model.InputAnswered(action="decline") if not self.asks_forms:
+                self._line("[question] declined: there is no terminal to ask on", "yellow")
             case model.Noticed():
                 detail = f": {event.detail}" if event.detail else ""
                 self._line(f"[{one_line(event.severity)}] {one_line(event.title + detail)}", "dim")
@@ -207,7 +208,7 @@ class TextShow(Renderer):
         try:
             self._loading = get_running_loop().call_later(seconds, self._show_status)
         except RuntimeError:
-            pass  # Nothing is waited for: stored turns are shown.
+            pass  # Stored turns are shown, so there is nothing to wait for.
 
     def _show_status(self) -> None:
         if self._doing and self._live is not None:
@@ -215,7 +216,7 @@ class TextShow(Renderer):
 
     @property
     def _live(self) -> LiveText | None:
-        """Draws on a terminal; None if the output is plain."""
+        """The live display on a terminal; None if the output is plain."""
         if self._loaded is None and self.is_live:
             # Imported here: a pipe does not need it, and it takes milliseconds to load.
             from dragoman.cli.output.live_area import LiveText
@@ -226,7 +227,7 @@ class TextShow(Renderer):
         return self._loaded
 
     def _spent(self) -> str:
-        """Tokens and cost so far, if known."""
+        """Return tokens and cost so far, if known."""
         seen = self._view.usage
         used = seen.get("turn") or seen.get("session")
         parts = [tokens(used)] if used is not None else []
@@ -237,7 +238,7 @@ class TextShow(Renderer):
         return ", ".join(filter(None, parts))
 
     def _overflows(self, event: model.Event) -> bool:
-        """Whether an event adds to tool output that is already longer than what is kept."""
+        """Return whether an event adds to tool output that already exceeds the limit."""
         if not isinstance(event, model.ToolDelta):
             return False
         tool = self._view.tools.get(event.tool_id)
@@ -331,7 +332,7 @@ class TextShow(Renderer):
         if told is not None and (told is tool.status or not tool.status.over):
             return
         if told is None and not tool.title and not tool.name and not tool.status.over:
-            return  # It has no words yet; the next change brings them.
+            return  # It has no text yet; the next update brings it.
         self._told_tools[tool_id] = tool.status
         while len(self._told_tools) > KEPT_TOOLS:
             oldest = next(iter(self._told_tools))
@@ -362,8 +363,8 @@ class TextShow(Renderer):
         self._output(tool)
 
     def _place(self, place: Location) -> str:
-        """A location as a user would type it: relative to the session's directory if it is
-        inside."""
+        """Format a location as a user would type it: relative to the session's directory if inside
+        it."""
         folder = (self._view.cwd or "").rstrip("/") + "/"
         path = place.path.removeprefix(folder) if len(folder) > 1 else place.path
         return one_line(path) + (f":{place.line}" if place.line is not None else "")
@@ -478,7 +479,7 @@ class TextShow(Renderer):
             return
         from dragoman.cli import error_messages
 
-        if (trouble := error_messages.of_report(report)) is not None:
+        if (trouble := error_messages.of_report(report, login=self.login)) is not None:
             put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
@@ -487,7 +488,7 @@ class TextShow(Renderer):
         self.doing("")
         self._end_line()
         self.flush()
-        put_lines(self.err, error_messages.message(error))
+        put_lines(self.err, error_messages.message(error, peer=self.peer, login=self.login))
 
     def flush(self) -> None:
         if self._loaded is not None and not self.broken:
@@ -506,70 +507,13 @@ class TextShow(Renderer):
 
 
 def _entry(entry: PlanEntry) -> tuple[str, ...]:
-    """An entry of a plan as a line and its styles."""
+    """Return an entry of a plan as a line and its styles."""
     text = f"  {_MARKS[entry.status]} {one_line(entry.text)}"
     return (text, "dim") if entry.status is PlanStatus.COMPLETED else (text,)
 
 
 def _block(block: object) -> str:
-    """A short label for content that is not text."""
+    """Return a short label for content that is not text."""
     kind = type(block).__name__.lower()
     named = getattr(block, "uri", None) or getattr(block, "mime_type", None) or ""
     return f"[{kind} {named}]" if named else f"[{kind}]"
-
-
-def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
-    """Outcome, time, model, tokens, context and cost; unknown values are omitted."""
-    parts = [report.result.outcome.value, duration(report.seconds)]
-    if report.model:
-        parts.append(one_line(report.model))
-    used = report.result.usage or seen.get("turn")
-    if used is not None and (told := tokens(used)):
-        parts.append(told)
-    for usage in (used, seen.get("context"), seen.get("session")):
-        if usage is not None and usage.context_used is not None and usage.context_size:
-            share = 100 * usage.context_used / usage.context_size
-            parts.append(f"context {share:.0f} % of {usage.context_size:,}")
-            break
-    for usage in (used, *seen.values()):
-        if usage is not None and usage.cost is not None:
-            parts.append(cost(usage.cost))
-            break
-    if report.result.denials:
-        count = len(report.result.denials)
-        parts.append(f"{count} permission{'s' if count > 1 else ''} denied")
-        if report.result.approvals:
-            parts.append(f"{report.result.approvals} approved")
-    if report.unenforced:
-        parts.append(NOT_ENFORCED)
-    return ", ".join(parts)
-
-
-def tokens(usage: Usage) -> str:
-    """Tokens in and out; the sum if only that is known."""
-    parts = []
-    if usage.input_tokens is not None:
-        parts.append(f"{usage.input_tokens:,} in")
-    if usage.output_tokens is not None:
-        parts.append(f"{usage.output_tokens:,} out")
-    if parts:
-        return " + ".join(parts) + " tokens"
-    return "" if usage.total_tokens is None else f"{usage.total_tokens:,} tokens"
-
-
-def cost(cost: Cost) -> str:
-    """Format money with significant digits."""
-    return money(cost.amount, cost.unit)
-
-
-def money(amount: float, unit: str | None) -> str:
-    """Format an amount of a currency, or of the peer's own unit."""
-    return f"{amount:,.{2 if amount >= 1 else 4}f} {one_line(unit or '')}".rstrip()
-
-
-def duration(seconds: float) -> str:
-    """Format seconds, with minutes if there are many."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"

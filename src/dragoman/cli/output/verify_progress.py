@@ -58,7 +58,7 @@ class LadderProgress:
 
 
 def card_as_json(card: Card) -> dict[str, Any]:
-    """A card as a JSON line, in its file format."""
+    """Return a card as a JSON line, in its file format."""
     return {"type": "Card", **_plain(card)}
 
 

@@ -2,8 +2,9 @@
 
 The client side: `open_agent` starts a program and does the handshake, an `AcpClient` opens
 sessions, a `Session` prompts, a `Turn` streams. The conversation API (`dragoman.connect`) uses the
-same sessions and turns, which yield events there. To write an agent, see `dragoman.agent`. The
-names below are imported on first use: a client of a broker starts no program.
+same sessions and turns, but there they yield events. To write an agent, see `dragoman.agent`. The
+names below are imported on first use: a broker's client does not need the code that starts
+programs.
 """
 
 from __future__ import annotations

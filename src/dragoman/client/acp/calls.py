@@ -1,9 +1,9 @@
-"""What an agent reported about its tool calls, to complete permission requests that say less.
+"""Track an agent's tool calls, and complete permission requests that omit details.
 
-Remembers a session's open tool calls, completes a permission request that has little more than an
-id, and builds its `Question`. An agent cannot take back what it reported by asking about a read:
-the kind reported earlier counts unless the request shows that it changed. What a question means to
-a policy is decided elsewhere (`dragoman.client.permissions`, `dragoman.policy`).
+Remembers the open tool calls of a session, fills in a permission request that has little more than
+an id, and builds its `Question`. An agent cannot take back what it reported by asking about a read:
+the kind reported earlier counts unless the request shows that it changed.
+`dragoman.client.permissions` and `dragoman.policy` decide what a question means.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KnownCall:
         self.locations: Any = None
         self.raw_input: Any = None
         self.begun = False
-        """Whether the tool has started: then its content may be its output."""
+        """Whether the tool has started. From then on its content may be output."""
 
     def add(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
         # An empty field does not erase an earlier value.
@@ -58,7 +58,7 @@ class KnownCall:
             self.begun = True
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
-        """The tool call of a question, with missing fields filled from earlier updates."""
+        """Return the tool call of a question, with missing fields filled from earlier updates."""
         return replace(
             call,
             title=call.title or self.title,
@@ -69,7 +69,7 @@ class KnownCall:
         )
 
     def _written_input(self) -> dict[str, Any] | None:
-        """The input of a call that the agent writes as JSON into the content, as Kimi does
+        """Return the input of a call whose agent writes it as JSON into the content. Kimi does so
         before it asks: until the tool runs, the path or command appears nowhere else."""
         if self.begun or not isinstance(self.content, list | tuple) or len(self.content) != 1:
             return None
@@ -88,7 +88,7 @@ class KnownCall:
             return claimed or self.kind
         if claimed in READING and self.kind not in READING:
             # A call becomes a read only if the request shows it, and never if it was announced as
-            # something worse.
+            # something riskier.
             shown = call.raw_input or call.locations or call.content
             return claimed if shown and self.kind in UNSAID else self.kind
         return claimed
@@ -119,7 +119,7 @@ class Calls:
         told.add(update)
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
-        """The tool call of a question, completed from earlier updates."""
+        """Return the tool call of a question, completed from earlier updates."""
         told = self._told.get(call.tool_call_id)
         return call if told is None else told.completed(call)
 
@@ -136,8 +136,10 @@ def completed(call: acp.ToolCallUpdate, updates: Iterable[acp.SessionUpdate]) ->
 def question_of(
     asked: acp.RequestPermissionRequest, *, call: acp.ToolCallUpdate, request_id: str = ""
 ) -> Question:
-    """Build the question of a permission request; `call` is its tool call, completed from
-    earlier updates."""
+    """Build the question for a permission request.
+
+    `call` is its tool call, completed from earlier updates.
+    """
     return Question(
         session_id=asked.session_id,
         tool_call_id=call.tool_call_id,

@@ -1,4 +1,4 @@
-"""Typed client of one agent that speaks ACP v1.
+"""Typed client for an agent that speaks ACP v1.
 
 Does the handshake, keeps capabilities and sessions, and translates wire errors. `open` starts
 programs, `turn` follows turns, `inbound` answers the agent's requests, `options` defines what the
@@ -38,6 +38,7 @@ from dragoman.errors import (
 from dragoman.rpc import Connection, End, Handlers
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.client.acp.event_source import EventSource
@@ -47,11 +48,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 MAX_PAGES: Final = 10_000
-"""Maximum number of pages of a session list: an agent may repeat a cursor forever."""
+"""Maximum number of pages of a session list, in case an agent repeats a cursor forever."""
 
 
 class AcpClient(BaseClient[Session]):
-    """Drives one agent over one stream, for use as ``async with``."""
+    """Drives one agent over one stream. Use with ``async with``."""
 
     def __init__(
         self,
@@ -127,7 +128,8 @@ class AcpClient(BaseClient[Session]):
     # -- what the agent can do
 
     def can(self, capability: str) -> bool:
-        """Whether the agent advertised a capability, given by its dotted name on the wire."""
+        """Return whether the agent advertised a capability, given by its dotted name on the
+        wire."""
         return Gate("agent", (capability,)).is_open(self.agent.agent_capabilities)
 
     def require(self, capability: str, what: str) -> None:
@@ -137,16 +139,17 @@ class AcpClient(BaseClient[Session]):
             raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
 
     def require_content(self, blocks: Sequence[acp.ContentBlock]) -> None:
-        """Refuse content that the agent did not advertise."""
+        """Raise `Unsupported` for content types that the agent did not advertise."""
         for block in blocks:
             match block:
                 case acp.ImageContent():
-                    self.require("promptCapabilities.image", "take images in a prompt")
+                    self.require("promptCapabilities.image", "accept images in a prompt")
                 case acp.AudioContent():
-                    self.require("promptCapabilities.audio", "take audio in a prompt")
+                    self.require("promptCapabilities.audio", "accept audio in a prompt")
                 case acp.EmbeddedResource():
                     self.require(
-                        "promptCapabilities.embeddedContext", "take embedded resources in a prompt"
+                        "promptCapabilities.embeddedContext",
+                        "accept embedded resources in a prompt",
                     )
                 case _:
                     pass
@@ -172,7 +175,7 @@ class AcpClient(BaseClient[Session]):
         await self.ask(acp.LOGOUT, acp.LogoutRequest())
 
     def login_command(self, method: acp.AuthMethod) -> str | None:
-        """The command with which a user can log in, if known. It is never run here."""
+        """Return the command a user can run to log in, if known. It is never run here."""
         from dragoman.client.acp import login
 
         return login.command(method, self._launch)
@@ -270,7 +273,7 @@ class AcpClient(BaseClient[Session]):
         return await self._prepare(session, None, None)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
-        """The agent's sessions, fetched page by page."""
+        """Yield the agent's sessions, fetched page by page."""
         self.require("sessionCapabilities.list", "list sessions")
         folder = None if cwd is None else str(absolute(cwd))
         cursor: str | None = None
@@ -299,7 +302,7 @@ class AcpClient(BaseClient[Session]):
     ) -> Any:
         """Call an extension method of the agent; its name begins with an underscore.
 
-        The timeout is that of any other request unless `timeout` is given; None waits forever.
+        `timeout` defaults to that of any other request; None waits forever.
         """
         budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
         raw = await self._translated(
@@ -307,8 +310,8 @@ class AcpClient(BaseClient[Session]):
         )
         try:
             return msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+        except UNDECODABLE as error:
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def notify_extension(self, method: str, params: Any) -> None:
         """Send an extension notification to the agent."""
@@ -317,7 +320,7 @@ class AcpClient(BaseClient[Session]):
     # -- for the other modules of this package
 
     def watch_with(self, record: EventSource) -> None:
-        """Make events of everything received from now on."""
+        """Turn everything received from now on into events."""
         self.events = self.feed = record
         self._serving.watch = record
         self.connection.on_answer = record.answered
@@ -327,7 +330,7 @@ class AcpClient(BaseClient[Session]):
         """Use another permission callback from now on."""
         asker = getattr(self._serving.guard, "__self__", None)
         if isinstance(asker, Asker):
-            # The guard that belongs to the permission callback follows it.
+            # The permission callback's own guard is replaced with it.
             asker.decide_with(permit)
         else:
             self._serving.permit = permit
@@ -341,14 +344,19 @@ class AcpClient(BaseClient[Session]):
         self._serving.elsewhere = elsewhere
 
     def relay_with(self, make: Callable[[Handlers], Handlers]) -> None:
-        """Replace the handlers of incoming messages; `make` gets the current ones as a fallback."""
+        """Replace the handlers for incoming messages.
+
+        `make` gets the current ones as a fallback.
+        """
         self.connection.hand_to(make(self._serving))
 
     def shelter(
         self, session_id: str, cwd: Path, additional_directories: Sequence[Path] = ()
     ) -> Session:
-        """Register a session that was opened and is followed elsewhere: only its file and
-        terminal requests are served here."""
+        """Register a session that was opened and is followed elsewhere.
+
+        Only its file and terminal requests are served here.
+        """
         self._require_new(session_id)
         session = Session(self, session_id, cwd, additional_directories)
         self.conversations[session_id] = session
@@ -378,7 +386,7 @@ class AcpClient(BaseClient[Session]):
         *,
         timeout: float | None | UnsetType = UNSET,
     ) -> T:
-        """`ask`, and call `then` with the result while the response is being read."""
+        """Like `ask`, and call `then` with the result while the response is being read."""
         return await call_in_order(
             self.connection,
             method.name,
@@ -395,8 +403,11 @@ class AcpClient(BaseClient[Session]):
             raise _malformed(method, error) from error
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error for the caller: a missing login becomes `AuthRequired`, and an internal
-        error of the agent gets its stderr output."""
+        """Return the error for the caller.
+
+        A missing login becomes `AuthRequired`, and an internal error of the agent gets its stderr
+        output.
+        """
         if isinstance(error, RemoteError):
             stream, before = self.connection.stream, self._stderr_before
             error = add_stderr(error, lambda: stderr_since(stream, before))
@@ -409,12 +420,12 @@ class AcpClient(BaseClient[Session]):
         return error
 
     def prompting(self) -> None:
-        """A prompt is about to be sent: the agent's stderr output from now on belongs to it."""
+        """Called before a prompt is sent: the agent's stderr output from now on belongs to it."""
         self._stderr_before = stderr_size(self.connection.stream)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """The `_meta` of a cancel notification; `why` is None if the user cancelled. Empty for
-        an agent: only a gateway in between may want the reason."""
+        """Return the `_meta` of a cancel notification; `why` is None if the user cancelled. Returns
+        None here, because an agent cannot use the reason; only a gateway in between can."""
         return None
 
     # -- inside
@@ -436,12 +447,14 @@ class AcpClient(BaseClient[Session]):
         root: Path,
         others: Sequence[Path],
     ) -> Session:
-        """Call a method whose response has the id of a session."""
+        """Call a method that opens a session and returns its id."""
         made: list[Session] = []
 
         def opened(response: Any) -> None:
             if response.session_id in self.conversations:
-                raise InvalidAnswer(f"the agent opened {response.session_id!r} a second time")
+                raise InvalidAnswer(
+                    f"the agent returned the session id {response.session_id!r} twice"
+                )
             session = Session(self, response.session_id, root, others, self.events)
             session.began_here = method is acp.SESSION_NEW
             session.answer_meta = response.meta
@@ -522,7 +535,7 @@ def _placed(
     mcp_servers: Sequence[acp.McpServer],
     meta: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The params common to every request that opens a session."""
+    """Return the params common to every request that opens a session."""
     return {
         "cwd": str(root),
         "additional_directories": [str(path) for path in others],
@@ -532,10 +545,10 @@ def _placed(
 
 
 def _malformed(method: Method[Any, Any], error: msgspec.ValidationError) -> InvalidAnswer:
-    return InvalidAnswer(f"the answer to {method.name} is malformed: {error}")
+    return InvalidAnswer(f"invalid response to {method.name}: {error}")
 
 
 def _extension(method: str) -> str:
     if not method.startswith("_"):
-        raise UsageError(f"an extension method begins with an underscore: {method!r}")
+        raise UsageError(f"an extension method must begin with an underscore: {method!r}")
     return method

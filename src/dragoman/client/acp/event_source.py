@@ -1,6 +1,6 @@
 """Turn the messages of an ACP connection into numbered events.
 
-Covers what belongs to no turn: handshake, responses, service requests, elicitations, unknown
+Covers everything outside turns: handshake, responses, service requests, elicitations, unknown
 messages and the end of the connection. `session` makes the events of open sessions. Every received
 line is the `raw` of at least one event, in wire order.
 """
@@ -28,7 +28,7 @@ from dragoman.wire import messages
 
 
 class EventSource(EventFeed):
-    """The events of one connection. It observes a client from before its handshake."""
+    """Emits the events of one connection. It observes a client from before its handshake."""
 
     def __init__(self, client: AcpClient) -> None:
         super().__init__(translate.DIALECT, client.connection, client.options.on_event)
@@ -38,11 +38,11 @@ class EventSource(EventFeed):
         self.opened: Session | None = None
         """The session opened by the response that is being read."""
         self.early_told: Counter[str] = Counter()
-        """Per session that is not open yet: the number of updates already emitted."""
+        """For each session that is not open yet: the number of updates already emitted."""
         client.watch_with(self)
 
     def new_request_id(self) -> str:
-        """A unique id for a question: ids on the wire may repeat."""
+        """Return a unique id for a question: ids on the wire may repeat."""
         return f"q{next(self._requests)}"
 
     def tell(self, event: model.Event) -> None:
@@ -53,7 +53,7 @@ class EventSource(EventFeed):
     # -- called by the connection
 
     def answered(self, call: Call, error: CallError | None) -> None:
-        """A response arrived and was delivered to its caller."""
+        """Called when a response has arrived and was delivered to its caller."""
         opened, self.opened = self.opened, None
         if error is None and call.method == acp.INITIALIZE.name:
             self._ready(call)
@@ -99,26 +99,31 @@ class EventSource(EventFeed):
     # -- called by the client's handlers
 
     def heard(self, method: str, line: bytes, reason: str) -> None:
-        """A message without a meaning here arrived; `method` is empty if it is not a message."""
+        """Called for a message that has no meaning here.
+
+        `method` is empty if it is not a message.
+        """
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
-        """An update arrived for a session that is not open yet. It is delivered again once it
-        is open."""
+        """Called for an update of a session that is not open yet. It is delivered again later."""
         self.early_told[message.session_id] += 1
         for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 
     def served(self, method: str, session_id: str, line: bytes) -> None:
-        """The agent requests a file or a terminal."""
+        """Called when the agent requests a file or a terminal."""
         self.emit(translate.of_service(method, self.place(session_id), line))
 
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
     ) -> Callable[[str], None]:
-        """The agent asks the user; call the returned function with the action that answers it."""
+        """Called when the agent asks the user.
+
+        Call the returned function with the action that answers it.
+        """
         place = self.place(request.session_id)
-        # The notification that completes a URL has only the id that the agent gave it.
+        # The notification that a URL is completed has only the agent's own id for it.
         if isinstance(request, acp.ElicitationUrl):
             request_id = request.elicitation_id
         else:
@@ -132,12 +137,12 @@ class EventSource(EventFeed):
         return answered
 
     def url_done(self, elicitation_id: str, line: bytes) -> None:
-        """The user has completed a URL elicitation."""
+        """Called when the user has completed a URL elicitation."""
         base = self.no_session.base(acp.ELICITATION_COMPLETE.name, line)
         self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
 
 
 def peer_info(agent: acp.InitializeResponse) -> PeerInfo:
-    """The agent's name, title and version."""
+    """Return the agent's name, title and version."""
     info: Any = agent.agent_info
     return PeerInfo() if info is None else PeerInfo(info.name, info.title, info.version)

@@ -62,8 +62,8 @@ Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
 """Serves a file or terminal request, or returns None to have it served here."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Any]
-"""Answers a request, given its params and its line, or returns a coroutine that does. What it
-does before it returns happens in wire order."""
+"""Answers a request, given its params and its line, or returns a coroutine that does. Anything done
+before it returns happens in wire order."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)
@@ -82,7 +82,7 @@ class Extension(Protocol):
 
 
 class InboundHandlers:
-    """The handlers of a client's connection."""
+    """Handlers for the messages of a client's connection."""
 
     def __init__(self, sessions: dict[str, Session], options: ClientOptions) -> None:
         self._sessions = sessions
@@ -97,9 +97,9 @@ class InboundHandlers:
             self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
-        """Handles notifications of a gateway between us and the agent."""
+        """Handles notifications from a gateway between us and the agent."""
         self.watch: EventSource | None = None
-        """Makes events of incoming messages other than the updates and permissions of open
+        """Turns incoming messages into events, except the updates and permission requests of open
         sessions."""
         self.early: EarlyMessages[tuple[acp.SessionUpdate, bytes]] = EarlyMessages(
             lambda early: self._complain(Noise(early[1], _UNKNOWN))
@@ -148,7 +148,7 @@ class InboundHandlers:
         elif notification.method == acp.ELICITATION_COMPLETE.name:
             self._url_done(notification)
         elif self.between is None or not self.between(notification.method, notification.params):
-            self._heard(notification, "a notification that has no meaning here")
+            self._heard(notification, "an unknown notification")
             if self._options.extension is not None:
                 self._options.extension.notification(
                     notification.method, _plain(notification.params)
@@ -157,7 +157,7 @@ class InboundHandlers:
     def request(self, request: Request) -> Any:
         known = self._requests.get(request.method)
         if known is None:
-            self._heard(request, "a request that has no meaning here")
+            self._heard(request, "an unknown request")
             extension = self._options.extension
             # A method of the protocol that was not offered is not an extension.
             if extension is None or acp.method_table().request(request.method) is not None:
@@ -196,7 +196,8 @@ class InboundHandlers:
         self._complain(noise)
 
     def _invalid(self, notification: Notification, reason: str) -> None:
-        """Report an update that cannot be decoded: an event of its turn if its session is known."""
+        """Report an update that cannot be decoded, as an event of its turn if its session is
+        known."""
         session = self._sessions.get(_session_of(notification.params))
         if session is None or not session.heard(notification, reason):
             self._heard(notification, reason)
@@ -208,8 +209,8 @@ class InboundHandlers:
             try:
                 self._options.on_noise(noise)
             except Exception:
-                # The observer may run while a session is being opened, which must not fail because
-                # of it.
+                # The observer may run while a session is being opened, and its errors must not make
+                # that fail.
                 log.exception("the on_noise callback failed")
 
     # -- sessions
@@ -239,7 +240,7 @@ class InboundHandlers:
         except msgspec.ValidationError as error:
             self.noise(Noise(notification.line, f"$/cancel_request: {error}"))
             return
-        self._heard(notification, "a request of its own is called off")
+        self._heard(notification, "the agent cancelled one of its own requests")
         if message.request_id is not None:
             self._connection.cancel_inbound(message.request_id)
 
@@ -276,7 +277,7 @@ class InboundHandlers:
             answer = Answer.REJECT_ONCE
         option_id = choose(question.options, answer)
         if option_id is None and answer.allows:
-            # No offered option means this answer, so it is a refusal, and is reported as one.
+            # No option matches this answer, so it becomes a refusal and is reported as one.
             answer = Answer.REJECT_ONCE
         session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
@@ -309,7 +310,7 @@ class InboundHandlers:
         return await session.questions.ask(turn, asking, cancelled)
 
     async def _guarded(self, session: Session, question: Question) -> None:
-        """Ask the guard about an act that dragoman does for the agent; raise if it refuses."""
+        """Ask the guard before acting on the agent's behalf. Raises if it refuses."""
         guard = self.guard
         assert guard is not None
         asking = decided(guard, question, lambda error: _fail(session, error))
@@ -360,7 +361,7 @@ class InboundHandlers:
             return
         if self.watch is not None:
             self.watch.url_done(message.elicitation_id, notification.line)
-        # Ignore ids that were never given or are already completed.
+        # Ignore ids that are unknown or already completed.
         if message.elicitation_id in self._urls:
             self._urls.discard(message.elicitation_id)
             if self._options.on_url_done is not None:
@@ -436,7 +437,7 @@ class InboundHandlers:
         return acp.ReleaseTerminalResponse()
 
     async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """The result of a service, with its errors mapped to those of the protocol."""
+        """Return the result of a service, mapping its errors to protocol errors."""
         try:
             return await work
         except (ServiceError, SpawnError) as error:
@@ -454,11 +455,11 @@ def _action(answer: acp.CreateElicitationResponse) -> str:
 
 
 def _nobody(action: str) -> None:
-    """Used if there is no event source."""
+    """Does nothing: used if there is no event source."""
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:
-    """The result of a user's callback, plain or `async`."""
+    """Return the result of a user's callback, plain or `async`."""
     answer = ask()
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -480,7 +481,7 @@ def _session_of(params: Raw) -> str:
 def _plain(raw: Raw) -> Any:
     try:
         return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
 
 

@@ -18,7 +18,7 @@ from dragoman.dialects.acp.v1.codec import encode
 def elicit_by(
     inquire: Inquire,
 ) -> Callable[[acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]]:
-    """An elicitation callback that uses the dialect-neutral `inquire`."""
+    """Return an elicitation callback that uses the dialect-neutral `inquire`."""
 
     async def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         if isinstance(request, acp.UnknownElicitation):
@@ -45,7 +45,7 @@ def inquiry_of(request: acp.ElicitationForm | acp.ElicitationUrl) -> Inquiry:
 
 
 def response_of(reply: Reply) -> acp.CreateElicitationResponse:
-    """Convert a reply to what the agent gets."""
+    """Convert a reply to the response for the agent."""
     match reply.action:
         case "accept":
             return acp.ElicitationAccepted(content=reply.content)

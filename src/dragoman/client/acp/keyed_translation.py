@@ -1,9 +1,10 @@
 """A stream to an agent that may speak the keyed dialect although its handshake looks like ACP.
 
-All capabilities of the keyed dialect are optional, so an agent without any responds to `initialize`
-as an ACP agent may. A prompt to such an agent has the fields of both dialects, and the agent's
-messages decide: an ACP update ends the translation; a keyed update is translated to ACP, and so is
-everything after it. Streams to other agents are not changed after the handshake.
+All capabilities of the keyed dialect are optional, so an agent that has none responds to
+`initialize` just as an ACP agent might. A prompt to such an agent has the fields of both dialects,
+and the agent's messages decide: an ACP update ends the translation, while a keyed update and
+everything after it are translated to ACP. Streams to other agents are not changed after the
+handshake.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class KeyedStream(Stream):
             self._receiver.data_received(b"".join(line + b"\n" for line in passed))
 
     def _leave(self, data: bytes) -> None:
-        """There is nothing to translate: pass on everything from here on."""
+        """Stop translating, and pass on everything from here on."""
         assert self._receiver is not None
         self._translation = None
         self._parts = []
@@ -244,7 +245,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def shows_nothing(hello: Mapping[str, Any]) -> bool:
-    """Whether a handshake response is valid in both ACP and the keyed dialect."""
+    """Return whether a handshake response is valid in both ACP and the keyed dialect."""
     version = hello.get("protocolVersion")
     return (
         type(version) is int

@@ -1,7 +1,7 @@
 """Describe how a person logs in to an agent.
 
-The message and command shown to a caller when an agent requires a login. Runs and sends nothing:
-`AcpClient.authenticate` does, for the methods that an agent carries out itself.
+Builds the message and command shown when an agent requires a login. Runs and sends nothing:
+`AcpClient.authenticate` does that, for methods that an agent carries out itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ def required(
     launch: Sequence[str],
     advice: str = "",
 ) -> AuthRequired:
-    """The error for an agent that requires a login: names the `methods` to log in with, unless
-    there is a better hint."""
+    """Return the error for an agent that requires a login.
+
+    It names the `methods` to log in with, unless there is a better hint.
+    """
     hints = [advice] if advice else [_hint(method, launch) for method in methods]
     return AuthRequired(
         error.message,
@@ -31,7 +33,7 @@ def required(
 
 
 def command(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """The command with which a user can log in, if known.
+    """Return the command a user can run to log in, if known.
 
     A terminal method is the agent's own program, started as `launch`, with other arguments.
     """
@@ -56,13 +58,13 @@ def _hint(method: acp.AuthMethod, launch: Sequence[str]) -> str:
 
 
 def _suggested(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """A command that an agent suggests in `_meta`. It is untrusted and only shown."""
+    """Return a command that an agent suggests in `_meta`. It is untrusted and only shown."""
     meta = method.meta or {}
     suggestion = meta.get("terminal-auth")
     if isinstance(suggestion, dict) and isinstance(suggestion.get("command"), str):
         return shlex.join([suggestion["command"], *_texts(suggestion.get("args"))])
     if meta.get("type") == "terminal":
-        # One real agent puts what belongs next to the method's name in here.
+        # One real agent puts here what belongs next to the method's name.
         return _words(launch, _texts(meta.get("args")))
     return None
 

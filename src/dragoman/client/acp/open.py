@@ -1,7 +1,7 @@
 """Start an ACP agent's program, or use an open stream, and complete the handshake.
 
 `open_agent` and `use_agent` return an `AcpClient` for an ``async with`` block and close it
-afterwards. Choosing the program and its arguments is left to the caller.
+afterwards. The caller chooses the program and its arguments.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def open_agent(
     inherit: Iterable[str] = (),
     options: ClientOptions | None = None,
 ) -> Entering[AcpClient]:
-    """Start an agent's program and be its client until the block ends, which also ends the program.
+    """Start an agent's program and connect to it. The program ends when the block ends.
 
-    `env` is added to a small base environment, and `inherit` names variables of ours that the
-    program also gets: API keys are not passed on by accident.
+    `env` is added to a small base environment, and `inherit` names the variables of this process
+    that the program also gets, so that API keys are not passed on by accident.
     """
     if isinstance(argv, str):
-        raise UsageError(f"a command line is a list of words: pass {argv.split()!r}")
+        raise UsageError(f"a command line is a list of strings: pass {argv.split()!r}")
     require_words(argv)
     options = options or ClientOptions()
     require_permit(options.permit)
@@ -65,6 +65,6 @@ async def _opened(
 async def use_agent(
     stream: Stream, *, options: ClientOptions | None = None
 ) -> AsyncIterator[AcpClient]:
-    """Be the client of an agent on an open stream."""
+    """Connect to an agent on an open stream."""
     async with aclosing(await started(stream, lambda: AcpClient(stream, options))) as client:
         yield client

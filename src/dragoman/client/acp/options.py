@@ -1,7 +1,7 @@
-"""What a client of an ACP agent offers to it, and how it behaves.
+"""What an ACP client offers to the agent, and how it behaves.
 
-The defaults are safe: nothing is permitted, no command is run. `client` sends the offered
-capabilities to the agent, and `inbound` carries them out.
+The defaults are safe: nothing is permitted and no command is run. `client` sends the offered
+capabilities to the agent, and `inbound` implements them.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     """What the client offers to the agent, and how it behaves.
 
-    The typed client makes no events: the conversation API (`peer`) calls `on_event`.
+    The typed client emits no events; the conversation API (`peer`) calls `on_event`.
     """
 
     elicit: Elicit | None = None
-    """Answers form and URL elicitations in the types of the protocol, in place of `inquire`."""
+    """Answers form and URL elicitations in the protocol's own types, instead of `inquire`."""
     on_url_done: Callable[[str], None] | None = None
     """Called with the id of an accepted URL elicitation when it is completed."""
     extension: Extension | None = None
     """Answers the agent's extension methods (``_…``) and handles its extension notifications."""
     missing_file_is_empty: bool = False
-    """Answer reads of missing files with an empty text: one real agent cannot create files
-    otherwise."""
+    """Whether to answer reads of missing files with an empty text: one real agent cannot create
+    files otherwise."""
     starting_mode: str | None = None
     """The mode to set in every session that is opened without one, if the agent has it: one
     real agent starts in a mode that never asks."""
     session_meta: Mapping[str, Any] = field(default_factory=dict)
     """Sent as `_meta` with every opened session: some agents read settings from it."""
     login_hint: str = ""
-    """What to do about a missing login, if the caller knows better than the agent."""
+    """What to do about a missing login, if the caller knows more than the agent says."""
     terminal_login: bool = False
     """Whether the caller can run the agent's login in a terminal."""
 
     def offered(self) -> acp.ClientCapabilities:
-        """The capabilities sent in the handshake."""
+        """Return the capabilities sent in the handshake."""
         url = acp.Supported() if self.visits else None
         asks = self.elicit is not None or self.inquire is not None
         return acp.ClientCapabilities(
@@ -69,7 +69,7 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
 
 
 def connection_settings(max_line_size: int | None) -> ConnectionSettings:
-    """The settings that ACP needs on a connection."""
+    """Return the settings that ACP needs on a connection."""
     return ConnectionSettings(
         cancel_notice=cancel_notice,
         reserved=RESERVED,

@@ -1,4 +1,4 @@
-"""The peer of the conversation API over ACP v1.
+"""Conversation API peer for ACP v1.
 
 Opens and lists the sessions of a `client`, whose updates `event_source` and `session` turn into
 events. All requests go through the client.
@@ -38,7 +38,7 @@ async def open_peer(
 ) -> AcpPeer:
     """Do the handshake with an agent on a stream. The stream is closed if that fails.
 
-    `launch` is the command line that started the agent; empty if it was reached by an address.
+    `launch` is the command line that started the agent; empty if it was reached at an address.
     """
     return await started(
         stream, lambda: AcpPeer(AcpClient(stream, options, launch=launch), workspace)

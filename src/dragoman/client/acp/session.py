@@ -1,12 +1,12 @@
 """One conversation with an agent that speaks ACP v1.
 
-Keeps the state of a session: its settings as last reported, the running turn, and what came outside
-turns. It does not decode (`client` does) or follow a turn (`turn` does).
+Keeps the state of a session: its settings as last reported, the running turn, and the updates that
+arrive outside turns. It does not decode (`client` does) or follow a turn (`turn` does).
 
 A session of the conversation API has a `record` (`event_source`): its updates become events. One of
 the typed client has none and yields the updates themselves. An update goes to the running turn; to
 `replayed` while history is being replayed; otherwise to `outside`, which keeps the newest.
-`on_update` sees all updates, at once.
+`on_update` is called immediately with every update.
 
 History ends with a short quiet period after the response to the load, not with the response: one
 real agent sends the first message of its history before the response and the others after it.
@@ -98,7 +98,7 @@ class Session(AcpSettings, Conversation):
         self.replayed: list[Any] = []
         """The history that the agent replayed when the session was loaded: updates, or events
         if the session makes them."""
-        # Whether the session is new, so that its cost was zero before.
+        # Whether the session is new; then its cost so far is zero.
         self.began_here = False
         self._replaying = False
         self._load_answered_at: float | None = None
@@ -108,14 +108,14 @@ class Session(AcpSettings, Conversation):
         # Without events the envelope only fills the fields that a turn counts.
         self.place = client.feed.no_session if record is None else record.place(id)
         self._turns = 0
-        # Early updates, delivered again now that the session is open. Their events were already
-        # emitted.
+        # These updates came early and are delivered again now that the session is open. Their
+        # events were already emitted.
         self._early = 0 if record is None else record.early_told.pop(id, 0)
 
     # -- prompting
 
     def prompt(self, prompt: Prompt, *, meta: dict[str, Any] | None = None) -> Turn:
-        """A turn with this prompt; it begins when its ``async with`` block is entered.
+        """Return a turn with this prompt; it begins when its ``async with`` block is entered.
 
         `meta` is sent as its `_meta`. Raises `Unsupported` for content that the agent did not
         advertise.
@@ -137,7 +137,7 @@ class Session(AcpSettings, Conversation):
         return Turn(self, given, wire, meta)
 
     async def ask(self, prompt: Prompt) -> Result:
-        """Send a prompt and wait for its end. The result has the outcome and the text."""
+        """Send a prompt and wait until the turn ends. The result has the outcome and the text."""
         turn = self.prompt(prompt)
         turn.max_text_size = None
         async with turn:
@@ -166,7 +166,7 @@ class Session(AcpSettings, Conversation):
             await terminals.aclose()
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; the caller must close what is returned."""
+        """Forget the session at once. The caller must close the returned terminals."""
         self.client.forget(self)
         self.unusable = True
         self.cancel_questions()
@@ -250,7 +250,7 @@ class Session(AcpSettings, Conversation):
             log.exception("the on_update callback of a session failed")
 
     def keep(self, update: acp.SessionUpdate) -> None:
-        """Keep an update that belongs to no turn."""
+        """Keep an update that arrived outside a turn."""
         if self.replaying:
             self._heard_at = asyncio.get_running_loop().time()
             if self.record is None:
@@ -273,7 +273,8 @@ class Session(AcpSettings, Conversation):
         return True
 
     def _hand_over(self, event: model.Event, size: int) -> None:
-        """Deliver an event that no update made: to the observer, and to the running turn."""
+        """Deliver an event that does not come from an update to the observer and the running
+        turn."""
         assert self.record is not None
         self.record.emit(event)
         if self.turn is not None:
@@ -283,7 +284,7 @@ class Session(AcpSettings, Conversation):
 
     @property
     def replaying(self) -> bool:
-        """Whether what arrives outside turns is now history."""
+        """Whether updates outside turns are history at the moment."""
         if self._replaying and self._replay_left() <= 0:
             self._replaying = False
         return self._replaying
@@ -293,7 +294,7 @@ class Session(AcpSettings, Conversation):
         self._replaying = replaying
 
     def _replay_left(self) -> float:
-        """Seconds until the replay counts as over if nothing more arrives."""
+        """Return seconds until the replay counts as over if nothing more arrives."""
         if self._load_answered_at is None:
             return self.client.budgets.replay_total
         budgets = self.client.budgets
@@ -303,11 +304,12 @@ class Session(AcpSettings, Conversation):
         return over_at - asyncio.get_running_loop().time()
 
     def replay_answered(self) -> None:
-        """The response to a load arrived: history ends with the first quiet period from now on."""
+        """Called when the response to a load arrives: history ends with the first quiet period from
+        now on."""
         self._load_answered_at = self._heard_at = asyncio.get_running_loop().time()
 
     async def wait_replayed(self) -> None:
-        """Wait for the end of a replay. Returns at once without one, the usual case."""
+        """Wait for the end of a replay. Usually there is none, and this returns at once."""
         while self.replaying and self.client.connection.failure is None:  # noqa: ASYNC110 - below
             # This waits for the absence of updates.
             await asyncio.sleep(self._replay_left())
@@ -322,8 +324,9 @@ class Session(AcpSettings, Conversation):
     # -- open questions of the agent
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
-        """Record a permission request of the agent. The tool call may be new: two real agents
-        announce it nowhere else. Returns the question's id, or an empty string without events."""
+        """Record a permission request from the agent. Its tool call may be new: two real agents
+        do not announce it anywhere else. Returns the question's id, or an empty string without
+        events."""
         if self.record is not None:
             return self._asked(self.record, request, line)
         update = _progress(request.tool_call)
@@ -367,7 +370,7 @@ class Session(AcpSettings, Conversation):
             turn.put_unhurried(event, 0)
 
     def cancel_questions(self) -> None:
-        """Answer every open question as cancelled."""
+        """Answer every open question with "cancelled"."""
         self.questions.call_off()
 
 

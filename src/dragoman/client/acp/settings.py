@@ -1,6 +1,7 @@
-"""The modes, models and config options of a session: as last reported, and how to change them.
+"""The modes, models and config options of a session, and how to change them.
 
-A change is sent to the agent and read back from its response. `session` has the session itself.
+The values are those last reported. A change is sent to the agent and read back from its response.
+`session` has the session itself.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class AcpSettings(WorkspaceServices):
         self.settings_changed()
 
     async def switch_mode(self, mode_id: str) -> None:
-        """Switch the mode by `session/set_mode`, even if there is a config option for it."""
+        """Switch the mode with `session/set_mode`, even if there is a config option for it."""
         before = self.modes
         await self._switch_mode(mode_id)
         if self.modes is not before:
             self.settings_changed()
 
     async def set_model(self, model_id: str) -> None:
-        """Switch the model: by a config option of category ``model``, else by
+        """Switch the model with a config option of category ``model``, or else with
         `session/set_model`, which is no longer in any schema but which real agents still offer."""
         await self._set_model(model_id)
         self.settings_changed()
@@ -170,7 +171,7 @@ class AcpSettings(WorkspaceServices):
             and isinstance(option, acp.SessionConfigSelect)
             and is_open_ended(option)
         )
-        # In Python 1 == True; to an agent it is not.
+        # In Python 1 == True, but not for an agent.
         if not open_ended and (value not in values or type(value) is not type(values[0])):
             if option.category in ("mode", "model"):
                 raise no_such(option.category, str(value), map(str, values))
@@ -196,7 +197,8 @@ class AcpSettings(WorkspaceServices):
         return None
 
     def _starting_mode(self) -> str | None:
-        """The mode that every session starts in, if the agent has it and it is not current."""
+        """Return the mode that every session starts in, if the agent has it and it is not
+        current."""
         wanted = self.client.options.starting_mode
         option = self._option("mode")
         if option is not None:
@@ -210,7 +212,7 @@ class AcpSettings(WorkspaceServices):
 
 
 def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:
-    """The possible values of an option."""
+    """Return the possible values of an option."""
     if isinstance(option, acp.SessionConfigBoolean):
         return [False, True]
     return [*listed_values(option)]

@@ -1,7 +1,7 @@
-"""One prompt over ACP, from sending it to its end.
+"""Send, follow and cancel one prompt over ACP.
 
-How a prompt is sent, answered and cancelled in this dialect. The life cycle of a turn in any
-dialect is in `dragoman.client.turns`, and its result in `dragoman.client.conversation`.
+The life cycle of a turn in any dialect is in `dragoman.client.turns`, and its result in
+`dragoman.client.conversation`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _TEXT: Final = acp.TextContent
 
 MAX_PIECES: Final = 512
 LONG_PIECE: Final = 4096
-"""Maximum number of text pieces waiting to be joined, and the line size in bytes that is joined
-at once: adding each short piece to the turn's text would take longer."""
+"""Maximum number of text pieces waiting to be joined, and the size in bytes of a line that is
+joined at once. Adding each short piece to the turn's text would take longer."""
 
 MAX_TEXT_SIZE: Final = 1024 * 1024
-"""Maximum number of characters of the agent's text in a turn's result for a consumer of
-updates, which gets all of it anyway."""
+"""Maximum number of characters of the agent's text in a turn's result, for a consumer of updates;
+it receives the whole text anyway."""
 
 _NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a new session, in any currency."""
 
 
 class Turn(ConversationTurn):
-    """A running prompt, for use as ``async with``; iterate over it to get what the agent sends:
-    updates with the typed client, events with the conversation API.
+    """A running prompt, used with ``async with``; iterate over it for what the agent sends: updates
+    with the typed client, events with the conversation API.
 
     Leaving the block early cancels the turn and waits for its end. Without iteration, `wait` drops
     the items and returns the result.
@@ -163,7 +163,7 @@ class Turn(ConversationTurn):
         self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """The turn's share of the cost: agents report the cost of the whole session. The
+        """Return the turn's share of the cost: agents report the cost of the whole session. The
         earlier cost of a resumed session is unknown until it is reported once."""
         cost, before = usage.cost, self._cost_before
         if cost is None:
@@ -172,7 +172,7 @@ class Turn(ConversationTurn):
             return replace(usage, cost=None)
         if before.unit == cost.unit and before.amount <= cost.amount:
             cost = Cost(cost.amount - before.amount, cost.unit)
-        # Otherwise the agent counts from zero again, as after a restart.
+        # Otherwise the agent has started counting from zero again, as after a restart.
         return replace(usage, cost=cost)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
@@ -192,7 +192,7 @@ class Turn(ConversationTurn):
         if error is not None:
             error = self._client.explain(error)
             if self._why is not None and isinstance(error, PeerUnresponsive):
-                # The exhausted budget is the reason, and this error is its cause.
+                # The exhausted budget is the reason, and this error only its consequence.
                 self._why.args = (f"{self._why}; {error}",)
             self.failed(error)
 
@@ -206,7 +206,7 @@ class Turn(ConversationTurn):
         return model.TurnEnded(*base, outcome, stop, failure)
 
     def _line(self) -> bytes | None:
-        """The line of the response to the prompt, a result or an error."""
+        """Return the line of the response to the prompt, a result or an error."""
         return None if self._call is None else self._call.line
 
     def made(self, event: model.Event) -> None:

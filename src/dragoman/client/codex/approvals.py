@@ -1,7 +1,7 @@
 """Convert approval requests of the app-server to questions, and answers to decisions.
 
-A request becomes a question with options; the chosen option becomes the decision that the server
-expects. `dragoman.client.permissions` decides; `server_requests` sends.
+A request becomes a question with options; the chosen option becomes the decision in the server's
+own form. `dragoman.client.permissions` decides; `server_requests` sends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Approval:
     refused: Any
     """The result to send when nothing was chosen."""
     raw_input: dict[str, Any] | None = None
-    """The requested act in the form of a tool's input (`dragoman.client.tool_input`)."""
+    """The requested action in the form of a tool's input (`dragoman.client.tool_input`)."""
     content: tuple[FileChange, ...] = ()
     """The file changes that the request is about."""
 
@@ -65,7 +65,7 @@ class Approval:
         )
 
     def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
-        """The chosen option, the result to send, and the resulting answer."""
+        """Return the chosen option, the result to send, and the resulting answer."""
         option_id, answer = settled(self.options, answer)
         result = self.refused if option_id is None else self.replies[option_id]
         return option_id, result, answer
@@ -84,7 +84,7 @@ _DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {
 def _decisions(
     available: Sequence[Any] | None,
 ) -> tuple[tuple[PermissionOption, ...], dict[str, Any]]:
-    """The options of a decision. `decline` is accepted even if it is not listed."""
+    """Return the options of a decision. `decline` is accepted even if it is not listed."""
     listed = list(available) if available else ["accept", "acceptForSession", "decline", "cancel"]
     if "decline" not in listed:
         listed.append("decline")
@@ -101,7 +101,7 @@ def _decisions(
 
 
 def command(raw: Raw) -> Approval:
-    """`item/commandExecution/requestApproval`"""
+    """Convert `item/commandExecution/requestApproval`."""
     request = msgspec.json.decode(raw, type=shapes.CommandApproval)
     options, replies = _decisions(request.available_decisions)
     return Approval(
@@ -120,7 +120,7 @@ def command(raw: Raw) -> Approval:
 
 
 def file_change(raw: Raw) -> Approval:
-    """`item/fileChange/requestApproval`"""
+    """Convert `item/fileChange/requestApproval`."""
     request = msgspec.json.decode(raw, type=shapes.FileChangeApproval)
     options, replies = _decisions(None)
     title = f"Write below {request.grant_root}" if request.grant_root else "Change files"
@@ -139,7 +139,7 @@ def file_change(raw: Raw) -> Approval:
 
 
 def permissions(raw: Raw) -> Approval:
-    """`item/permissions/requestApproval`: the request is granted completely or not at all."""
+    """Convert `item/permissions/requestApproval`, which is granted completely or not at all."""
     request = msgspec.json.decode(raw, type=shapes.PermissionsApproval)
     granted = request.permissions
     return Approval(
@@ -165,8 +165,8 @@ def permissions(raw: Raw) -> Approval:
 
 
 def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
-    """Approval for an MCP tool call, which the server requests as a form; None for a form of an
-    MCP server."""
+    """Return the approval for an MCP tool call, which the server requests as a form, or None for a
+    form from an MCP server."""
     meta = request.meta
     if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
         return None
@@ -189,7 +189,7 @@ def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
 
 
 def legacy(raw: Raw) -> Approval:
-    """The older `execCommandApproval` and `applyPatchApproval`."""
+    """Convert the older `execCommandApproval` and `applyPatchApproval`."""
     request = msgspec.json.decode(raw, type=shapes.LegacyApproval)
     words = request.command if isinstance(request.command, list) else []
     runs = bool(words)
@@ -225,7 +225,7 @@ def _without_none(**fields: Any) -> dict[str, Any]:
 
 
 def _legacy_changes(changes: Any) -> Iterator[FileChange]:
-    """The changes of an older request: by path, each with its kind as the only key."""
+    """Yield the changes of an older request: by path, each with its kind as the only key."""
     for path, change in changes.items() if isinstance(changes, dict) else ():
         kind, said = next(iter(change.items()), ("", None)) if isinstance(change, dict) else ("", 0)
         if isinstance(change, dict) and isinstance(change.get("type"), str):

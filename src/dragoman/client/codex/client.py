@@ -20,7 +20,6 @@ from dragoman.client.codex.server_requests import ServerRequests
 from dragoman.client.options import DialectOptions
 from dragoman.dialects import discovery
 from dragoman.dialects.codex import shapes, translate
-from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import (
     CallError,
     DragomanError,
@@ -34,7 +33,7 @@ from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Notification, Request
+from dragoman.wire.messages import UNDECODABLE, Notification, Request
 
 if TYPE_CHECKING:
     from dragoman.client.codex.thread import CodexConversation
@@ -90,7 +89,7 @@ NEVER_USED: Final = (
     "turn/moderationMetadata",
     "windowsSandbox/setupCompleted",
 )
-"""Notifications that no conversation needs; the server is asked not to send them."""
+"""Notifications that no conversation needs. The server is asked not to send them."""
 
 ABILITIES: Final = Capabilities(
     load=True,
@@ -113,7 +112,7 @@ ABILITIES: Final = Capabilities(
     permissions=True,
     prompt_acknowledged=True,
 )
-"""The server does not report its capabilities; every version of the protocol has these."""
+"""The capabilities of every version of the protocol: the server does not report its own."""
 
 AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
@@ -128,13 +127,13 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """How the client behaves and what it requests from the server."""
 
     answer_questions: AnswerQuestions | None = None
-    """Answers questions, in place of `inquire`."""
+    """Answers questions, instead of `inquire`."""
     answer_form: AnswerForm | None = None
-    """Answers forms, in place of `inquire`."""
+    """Answers forms, instead of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
-    """What may run without a question. The default only reads: with a wider sandbox the server
-    also marks the directory as trusted in the user's configuration."""
+    """What may run without asking. The default only reads: with a wider sandbox the server also
+    marks the directory as trusted in the user's configuration."""
     developer_instructions: str = ""
     """Instructions for every thread, added to the server's own."""
     experimental: bool = False
@@ -177,7 +176,7 @@ class CodexClient(EventClient["CodexConversation"]):
         raw = await self._call("initialize", params, self.budgets.initialize)
         try:
             self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
-        except UNREADABLE as error:
+        except UNDECODABLE as error:
             raise ProtocolMismatch(
                 f"not a Codex app-server: {error}", dialect=discovery.of_text(raw)
             ) from error
@@ -207,11 +206,11 @@ class CodexClient(EventClient["CodexConversation"]):
     def decode(self, method: str, raw: Raw, result: type[T]) -> T:
         try:
             return msgspec.json.decode(raw, type=result)
-        except UNREADABLE as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+        except UNDECODABLE as error:
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def models(self, *, timeout: float | None = None) -> list[shapes.Model]:
-        """The available models if the provider is OpenAI."""
+        """Return the available models if the provider is OpenAI."""
         found: list[shapes.Model] = []
         params: dict[str, Any] = {}
         while True:
@@ -222,12 +221,12 @@ class CodexClient(EventClient["CodexConversation"]):
             params["cursor"] = page.next_cursor
 
     async def account(self) -> shapes.GetAccountResponse:
-        """Whether there is a login. Never logs in."""
+        """Return the login state. Never logs in."""
         self._login = await self.ask("account/read", {}, shapes.GetAccountResponse)
         return self._login
 
     async def limits(self) -> tuple[Limit, ...]:
-        """The remaining limits of the account. Only an OpenAI login has such limits."""
+        """Return the remaining limits of the account. Only an OpenAI login has such limits."""
         told = await self.ask("account/rateLimits/read", {}, shapes.GetAccountRateLimitsResponse)
         found = (told.rate_limits_by_limit_id or {}).values() or [told.rate_limits]
         return tuple(limit for each in found for limit in translate.limits_of(each))
@@ -291,11 +290,11 @@ class CodexClient(EventClient["CodexConversation"]):
 
 
 def may_retry(error: DragomanError | None, attempt: int) -> bool:
-    """Whether to retry a call that failed with this error after this attempt."""
+    """Return whether to retry a call that failed with this error after this attempt."""
     overloaded = isinstance(error, RemoteError) and error.code == codes.OVERLOADED
     return overloaded and attempt < OVERLOADED_TRIES
 
 
 def retry_delay(attempt: int) -> float:
-    """The delay after "overloaded", jittered so that many clients do not retry at once."""
+    """Return the delay after "overloaded", jittered so that many clients do not retry at once."""
     return OVERLOADED_DELAY * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)

@@ -16,8 +16,8 @@ _FORMS: Final = frozenset({None, "form", "openai/form", "openaiForm"})
 
 
 def of_questions(asked: shapes.UserInputRequest) -> Inquiry | None:
-    """A form with a property for every question; None if one asks for a secret, which does not
-    belong in a form."""
+    """Return a form with a property for every question. None if a question asks for a secret, which
+    does not belong in a form."""
     properties: dict[str, Any] = {}
     for question in asked.questions:
         if question.get("isSecret") is True:
@@ -54,7 +54,7 @@ def _title(label: str, option: Mapping[str, Any]) -> str:
 
 
 def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
-    """The answers by question; empty unless the form was accepted."""
+    """Return the answers by question; empty unless the form was accepted."""
     if reply.action != "accept":
         return {}
     found: dict[str, Sequence[str]] = {}
@@ -65,7 +65,7 @@ def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
 
 
 def of_elicitation(wanted: shapes.ElicitationRequest) -> Inquiry | None:
-    """The request of an MCP server; None if it is neither a form nor a URL."""
+    """Return the request of an MCP server, or None if it is neither a form nor a URL."""
     if wanted.mode == "url" and wanted.url is not None:
         return Inquiry(
             wanted.thread_id,

@@ -1,7 +1,7 @@
-"""The conversation API over a Codex app-server.
+"""Conversation API peer for a Codex app-server.
 
-The connected server as a `Peer`: opens threads, reads back the settings that keep a thread safe,
-and lists the threads that the server remembers. `thread` has the thread itself.
+Opens threads, reads back the settings that keep a thread safe, and lists the threads that the
+server remembers. `thread` has the thread itself.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _METHODS: Final = {
 
 
 def configured(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """The MCP servers of a session in the form of Codex's own configuration.
+    """Convert the MCP servers of a session to Codex's own configuration format.
 
-    Raises `Unsupported` for one that Codex cannot express.
+    Raises `Unsupported` for a server that it cannot express.
     """
     return {getattr(one, "name", ""): _configured(one) for one in servers}
 
@@ -136,7 +136,7 @@ class CodexPeer(ClientPeer):
         return conversation
 
     async def _models(self) -> Sequence[shapes.Model]:
-        """The available models, requested once. A server that does not list them is still
+        """Return the available models, requested once. A server that does not list them is still
         usable."""
         if self._listed is None:
             try:
@@ -149,13 +149,13 @@ class CodexPeer(ClientPeer):
     async def _require(
         self, answer: shapes.ThreadResponse, opening: Opening, settings: dict[str, str]
     ) -> None:
-        """Check that the server uses what was requested."""
+        """Check that the server applied the requested settings."""
         require_safe(answer, settings["sandbox"], settings["approvalPolicy"])
         wanted = opening.model
         if wanted is None:
             return
         if answer.model != wanted:
-            raise ProtocolMismatch(f"Codex was asked for {wanted!r} and took {answer.model!r}")
+            raise ProtocolMismatch(f"Codex was asked for {wanted!r} but uses {answer.model!r}")
         if answer.model_provider == OPENAI:
             await require_model(self.client, wanted)
 
@@ -164,7 +164,7 @@ class CodexPeer(ClientPeer):
             params = {"threadId": thread_id}
             await self.client.ask("thread/unsubscribe", params, dict, timeout=CLOSE_TIMEOUT)
         except DragomanError as error:
-            log.debug("the thread %s was left without an answer: %s", thread_id, error)
+            log.debug("unsubscribing from thread %s failed: %s", thread_id, error)
 
     # -- threads that the server remembers
 
@@ -186,7 +186,7 @@ class CodexPeer(ClientPeer):
             params["cursor"] = page.next_cursor
 
     async def read_session(self, session_id: str) -> list[model.Event]:
-        """The history of a thread as a replay, without opening it."""
+        """Return the history of a thread as a replay, without opening it."""
         params = {"threadId": session_id, "includeTurns": True}
         answer = await self.client.ask("thread/read", params, shapes.ThreadReadResponse)
         place = self.client.place(session_id)

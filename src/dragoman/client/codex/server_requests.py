@@ -22,11 +22,10 @@ from dragoman.client.file_guard import decided
 from dragoman.client.inquiries import Inquire, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.codex import shapes
-from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
-from dragoman.wire.messages import Request
+from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
     from dragoman.client.codex.client import CodexClient
@@ -42,18 +41,18 @@ class ServerRequests:
         self._named: Counter[str] = Counter()
 
     def name_of(self, id: str) -> str:
-        """The id that events use for the newest request with this wire id."""
+        """Return the id that events use for the newest request with this wire id."""
         times = self._named[id]
         return id if times < 2 else f"{id}#{times}"
 
     def _name(self, request: Request) -> str:
-        """A unique id for a new request: a wire id may be reused once it is answered."""
+        """Return a unique id for a new request: a wire id may be reused once it is answered."""
         id = str(request.id)
         self._named[id] += 1
         return self.name_of(id)
 
     def ask(self, request: Request) -> Any:
-        """Answer a request. Unknown ones too, or the turn waits forever."""
+        """Answer a request, even an unknown one: otherwise the turn would wait forever."""
         try:
             approval = approvals.APPROVALS.get(request.method)
             if approval is not None:
@@ -67,7 +66,7 @@ class ServerRequests:
                 if call is not None:
                     return self._approve(call, request)
                 return self._fill_in(wanted, request)
-        except UNREADABLE as error:
+        except UNDECODABLE as error:
             self._client.emit_unknown(request.method, request.line, str(error))
             raise boundary.invalid_params(error) from error
         self._client.emit_unknown(request.method, request.line, "an unknown request")

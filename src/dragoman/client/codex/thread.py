@@ -1,7 +1,7 @@
 """A thread as a conversation.
 
-Keeps the state of one thread: its settings, its history, the open questions, and the running turn.
-`turn` runs a turn; `peer` opens a thread.
+Keeps the state of one thread: its settings, its history, the open questions, and the running turn,
+and converts a prompt to the input of a turn. `turn` runs a turn; `peer` opens a thread.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from dragoman.client.base import EventConversation
 from dragoman.client.codex.client import CodexClient
-from dragoman.client.codex.prompt import input_of
 from dragoman.client.codex.turn import CodexTurn
 from dragoman.client.conversation import blocks_of
 from dragoman.dialects.codex import shapes, translate
@@ -26,19 +26,31 @@ from dragoman.errors import (
 )
 from dragoman.errors.usage import no_such
 from dragoman.events import model
-from dragoman.events.parts import Block, Choice, FileChange, SessionOption, Usage
+from dragoman.events.parts import (
+    Audio,
+    Block,
+    Choice,
+    FileChange,
+    Image,
+    Link,
+    OtherBlock,
+    Resource,
+    SessionOption,
+    Text,
+    Usage,
+)
 from dragoman.events.words import ChangeStage
 
 log: Final = logging.getLogger("dragoman.client")
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Timeout for leaving a thread, which is only a courtesy to the server."""
+"""Timeout for unsubscribing from a thread, which is only a courtesy to the server."""
 
 MODEL_OPTION: Final = "model"
 """The id of the option that chooses the model."""
 
 OPENAI: Final = "openai"
-"""The provider whose models the server lists. It knows nothing of other providers' models."""
+"""The provider whose models the server lists. It does not know the models of other providers."""
 
 
 class CodexConversation(EventConversation):
@@ -95,7 +107,7 @@ class CodexConversation(EventConversation):
                 self.client.emit(event)
 
     def _model_option(self) -> SessionOption:
-        """The available models. A provider other than OpenAI has models that the server does
+        """Return the available models. A provider other than OpenAI has models that the server does
         not list, so any name is accepted there."""
         known = [Choice(each.model, each.display_name) for each in self._listed]
         if all(choice.value != self.model for choice in known):
@@ -173,11 +185,11 @@ class CodexConversation(EventConversation):
         await self.client.ask("thread/name/set", {"threadId": self.id, "name": title}, dict)
 
     def overrides(self) -> dict[str, Any]:
-        """What the next turn changes; the server keeps it for later turns."""
+        """Return what the next turn changes; the server keeps it for later turns."""
         return dict(self._wanted)
 
     def took(self, sent: dict[str, Any]) -> None:
-        """A turn has started with these changes."""
+        """Record that a turn has started with these changes."""
         words = {word: mode for mode, word in translate.MODES.items()}
         mode, policy = self._in_force
         if "sandboxPolicy" in sent:
@@ -190,10 +202,10 @@ class CodexConversation(EventConversation):
             self._unproved = True
 
     async def wait_replayed(self) -> None:
-        """Before a turn, read back the safety settings if the previous turn changed them.
+        """Read back the safety settings before a turn, if the previous turn changed them.
 
         Resuming an open thread changes nothing and returns its settings, but only while no turn
-        runs. The response that opens a thread contains its history, so nothing waits for that.
+        runs. There is no history to wait for: it is in the response that opens a thread.
         """
         if not self._unproved or self.turn is not None or self.unusable:
             return
@@ -207,7 +219,8 @@ class CodexConversation(EventConversation):
         self._unproved = False
 
     def _check(self, told: model.SettingsChanged) -> None:
-        """The server reports changed settings, if experimental features are on; fail closed."""
+        """Check settings that the server reports as changed (experimental feature only); fail
+        closed."""
         options = told.options if isinstance(told.options, tuple) else ()
         policy = next((option.value for option in options), None)
         if (told.mode, policy) in (self._in_force, (self.mode, self.policy)):
@@ -232,7 +245,7 @@ class CodexConversation(EventConversation):
             params = {"threadId": self.id}
             await client.ask("thread/unsubscribe", params, dict, timeout=CLOSE_TIMEOUT)
         except DragomanError as error:
-            log.debug("the thread %s was left without an answer: %s", self.id, error)
+            log.debug("unsubscribing from thread %s failed: %s", self.id, error)
 
     # -- for the client
 
@@ -266,12 +279,14 @@ class CodexConversation(EventConversation):
             self.turn.happened(event, size)
 
     def title_of(self, item_id: str) -> str | None:
-        """How a running tool call was announced; file approvals do not say which call they are
-        about."""
+        """Return the title with which a running tool call was announced.
+
+        File approvals do not name their call.
+        """
         return self._titles.get(item_id)
 
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
-        """The file changes announced by a running tool call."""
+        """Return the file changes announced by a running tool call."""
         return self._changes.get(item_id, ())
 
 
@@ -300,5 +315,38 @@ def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(
             f"Codex was asked for the sandbox {mode!r} and the approval policy {policy!r}, but "
-            f"took {answer.sandbox!r} and {answer.approval_policy!r}: the thread is not used"
+            f"uses {answer.sandbox!r} and {answer.approval_policy!r}: the thread is not used"
         )
+
+
+# -- the prompt of a turn
+
+
+def input_of(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Return the blocks of a prompt in the server's format.
+
+    Raises `Unsupported` for other content.
+    """
+    return [_input(block) for block in blocks]
+
+
+def _input(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image(data=data, mime_type=mime_type):
+            return {"type": "image", "url": f"data:{mime_type};base64,{data}"}
+        case Audio(data=data, mime_type=mime_type):
+            return {"type": "audio", "url": f"data:{mime_type};base64,{data}"}
+        case Link(uri=uri, name=name):
+            if uri.startswith("file://"):
+                return {"type": "mention", "name": name, "path": unquote(urlsplit(uri).path)}
+            return {"type": "text", "text": f"[{name}]({uri})"}
+        case Resource(uri=uri, text=text):
+            if text is None:
+                raise Unsupported("Codex accepts no embedded bytes except images and audio")
+            return {"type": "text", "text": f"<context uri={uri!r}>\n{text}\n</context>"}
+        case OtherBlock(value=value) if isinstance(value, dict):
+            return value
+        case _:
+            raise Unsupported(f"Codex does not accept this in a prompt: {type(block).__name__}")

@@ -1,7 +1,7 @@
-"""One turn of a thread.
+"""Start, interrupt and end one turn of a thread.
 
-Starts, interrupts and ends it: the response to a prompt only confirms that the turn has begun, and
-`turn/completed` ends it. `thread` applies events to the thread.
+The response to a prompt only confirms that the turn has begun; `turn/completed` ends it. `thread`
+applies events to the thread.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CodexTurn(ConversationTurn):
         return self._client.connection.begin("turn/start", params, settle=self._begun)
 
     def _begun(self, raw: Raw | None, error: DragomanError | None) -> None:
-        """The server accepted the prompt, or refused it."""
+        """Called when the server has accepted or refused the prompt."""
         if raw is not None:
             try:
                 turn = self._client.decode("turn/start", raw, shapes.TurnStartResponse).turn
@@ -121,7 +121,7 @@ class CodexTurn(ConversationTurn):
         return event
 
     def happened(self, event: model.Event, size: int) -> None:
-        """Deliver an event of the thread; the end of this turn ends it."""
+        """Deliver an event of the thread. `TurnEnded` also ends this turn."""
         if isinstance(event, model.TurnEnded):
             if self._is_mine(event):
                 self.conclude(event)
@@ -135,7 +135,7 @@ class CodexTurn(ConversationTurn):
             self.give_up(AuthRequired(event.detail or event.title, hint=LOGIN_HINT))
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether this turn emits the event itself: its end, if dragoman caused it."""
+        """Return whether this turn emits the event itself: its end, if dragoman caused it."""
         return self._why is not None and isinstance(event, model.TurnEnded) and self._is_mine(event)
 
     def _is_mine(self, event: model.TurnEnded) -> bool:
@@ -151,24 +151,26 @@ class CodexTurn(ConversationTurn):
         self._client.emit(event)
 
     def lost(self, failure: ConnectionLost) -> None:
-        """The connection ended, and the turn with it."""
+        """Called when the connection has ended, which ends the turn."""
         failure.may_have_run = True
         self.failed(failure)
 
     async def wait_active(self) -> None:
-        """Wait until the server reports that the turn has started; until then it does not know
-        the turn."""
+        """Wait until the server reports that the turn has started.
+
+        Before that it does not know the turn.
+        """
         await self._active.wait()
 
     def _finish(self, end: TurnEndMark[Result]) -> None:
-        # Release those who wait for the start.
+        # Release the callers that wait for the start.
         self._active.set()
         if self._retry is not None:
             self._retry.cancel()
         super()._finish(end)
 
     async def wait_over(self) -> None:
-        """Wait until the turn is over; bounded once it is being cancelled."""
+        """Wait until the turn is over. The wait is bounded once the turn is being cancelled."""
         await self._over.wait()
 
     # -- cancelling
@@ -195,7 +197,7 @@ class CodexTurn(ConversationTurn):
     def _send_interrupt(self, attempt: int = 1) -> None:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if may_retry(error, attempt) and self.state is not TurnStage.ENDED:
-                # The end of the connection ends the turn, which stops this timer.
+                # If the connection ends, the turn ends too, and that stops this timer.
                 self._retry = asyncio.get_running_loop().call_later(
                     retry_delay(attempt), self._send_interrupt, attempt + 1
                 )
@@ -213,7 +215,7 @@ class CodexTurn(ConversationTurn):
 
 
 def _difference(before: Usage | None, after: Usage | None) -> Usage | None:
-    """A turn's usage: the thread's total after it minus the total before it.
+    """Return a turn's usage: the thread's total after it minus the total before it.
 
     The last report alone covers only the last model call.
     """

@@ -1,7 +1,7 @@
 """Clients for the legacy dialects: oneshot, threads, tagged, keyed, chained.
 
 One client serves all of them, driven by the tables in `dialects.legacy`. For oneshot and threads
-there are also small typed clients with the interface that their documents describe.
+there are also small typed clients with the interface of their specifications.
 """
 
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions

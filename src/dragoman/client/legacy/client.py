@@ -45,15 +45,14 @@ MASK: Final = b"***"
 
 
 class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
-    """What the client offers, if the dialect has a way to offer it, and how it behaves."""
+    """What the client offers, as far as the dialect can express it, and how it behaves."""
 
     service_name: str = ""
-    """The service name in the threads dialect; if empty, the one in its document."""
+    """The service name in the threads dialect; if empty, the one in its specification."""
     handshake: bool = False
     """Whether the threads dialect begins with a handshake."""
     protocol_version: str = ""
-    """The version requested in the handshake of the oneshot and tagged dialects; if empty, the
-    dialect's own."""
+    """The version requested in the oneshot and tagged handshakes; if empty, the dialect's own."""
 
 
 class DocumentClient(EventClient["DocumentConversation"]):
@@ -130,7 +129,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         try:
             return read(raw)
         except UNDECODABLE as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def ask_any(
         self,
@@ -140,8 +139,10 @@ class DocumentClient(EventClient["DocumentConversation"]):
         *,
         timeout: float,
     ) -> T:
-        """Call a method that may have several names: the next is tried only if nothing ran, or
-        if the call is harmless."""
+        """Call a method that may have several names.
+
+        The next name is tried only if nothing ran, or if the call is harmless.
+        """
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []
         for message in self.chains.order(concept, messages):
@@ -182,8 +183,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return self.place(session_id)
 
     def of_answer(self, event: model.Event) -> model.Event:
-        """An event made from the response that is being read. The dialect sees only the result;
-        the event gets the whole line, which is then not emitted again."""
+        """Return an event made from the response that is being read. The dialect sees only the
+        result; the event gets the whole line, which is then not emitted again."""
         if event.raw is None:
             return event
         self._told = self.answer

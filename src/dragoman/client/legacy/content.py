@@ -27,7 +27,7 @@ from dragoman.events.parts import (
 def prompt_blocks(
     blocks: Sequence[Block], end: ClientEnd, capabilities: Capabilities
 ) -> list[Block]:
-    """The blocks of a prompt in the form the dialect accepts. Raises `Unsupported`."""
+    """Return the blocks of a prompt in the form the dialect accepts. Raises `Unsupported`."""
     return [_fitting(block, end, capabilities) for block in blocks]
 
 
@@ -54,7 +54,7 @@ def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
 
 
 def servers(wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """MCP servers as plain JSON: ``local`` with a command, ``remote`` with a URL."""
+    """Return the MCP servers as plain JSON: ``local`` with a command, ``remote`` with a URL."""
     return [_server(server) for server in wanted]
 
 

@@ -1,7 +1,7 @@
 """Half-duplex JSON-RPC connection: one request at a time, with a callback for notifications.
 
 Base class of the typed clients in `oneshot` and `threads`, which define the methods. A second
-request while one is pending is refused, as the dialects' documents require.
+request while one is pending is refused, as the specifications require.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.client")
 
 MAX_LINE_SIZE: Final = 16 * 1024 * 1024
-"""The maximum line size in both documents; a longer line ends the connection."""
+"""The maximum line size in both specifications; a longer line ends the connection."""
 
 OnNotification: TypeAlias = Callable[[str, Any], None]
 """Called with the method and params of every notification during a call."""
@@ -65,7 +65,7 @@ class Exchange:
         inherit: Iterable[str] = (),
         budgets: Budgets | None = None,
     ) -> Self:
-        """Start a program and be its client."""
+        """Start a program and connect to it."""
         budgets = budgets or Budgets()
         stream = await start_program(argv, cwd=cwd, env=env, inherit=inherit, timeout=budgets.spawn)
         try:
@@ -123,7 +123,7 @@ class Exchange:
         try:
             return msgspec.json.decode(raw, type=result)
         except UNDECODABLE as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     # -- called by the connection
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 def answer(client: DocumentClient, request: Request) -> Any:
-    """Answer a request. One refused here with `RemoteError` was not passed to any callback."""
+    """Answer a request. If this raises `RemoteError`, the request was not passed to any
+    callback."""
     known = _REQUESTS.get(request.method)
     if known is None or client.end.name != translate.DIALECT or not known[2](client):
         raise boundary.method_not_found(request.method)
@@ -52,7 +53,7 @@ def _permission(
     params: shapes.AskPermission,
     request: Request,
 ) -> Coroutine[Any, Any, shapes.Decision]:
-    # An agent may reuse an id; events give every request its own.
+    # An agent may reuse an id, so events use their own.
     client.permissions[params.permission_id] += 1
     times = client.permissions[params.permission_id]
     if times > 1:
@@ -140,7 +141,7 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
 
 
 async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
-    """Ask the guard about an act that dragoman does for the agent; raise if it refuses."""
+    """Ask the guard before acting on the agent's behalf. Raises if it refuses."""
     match params:
         case shapes.ReadFile():
             question = file_guard.reading(params.session_id, params.path)
@@ -167,9 +168,10 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
 def _service(
     work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
-    """A service that emits an event for its use and maps its errors to those of the protocol.
+    """Return a service that emits an event for each use, and whose errors are mapped to protocol
+    errors.
 
-    A refusal is a second event: the request is emitted on arrival.
+    A refusal is a second event, because the request is emitted on arrival.
     """
 
     def serve(

@@ -19,15 +19,15 @@ from dragoman.dialects.legacy.base import Message
 from dragoman.errors import DragomanError, RemoteError, Unsupported
 
 NOBODY = Program("", 0, 0)
-"""Stands for an unknown program, in a cache that lasts no longer than its connection."""
+"""Placeholder for an unknown program, in a cache that lasts only as long as its connection."""
 
 NONE = ""
 """Cache value of a concept for which no name works."""
 
 
 class MethodNames:
-    """The method names that work on one connection; with a cache and a program, on later ones
-    too."""
+    """The method names that work on one connection, and with a cache and a program on later
+    ones."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class MethodNames:
         return f"{self._dialect}.{concept} {self._launch}".rstrip()
 
     def known(self, concept: str) -> str | None:
-        """The name that worked; "" if none does; None if not tried yet."""
+        """Return the name that works, "" if none does, or None if none was tried yet."""
         return self._cache.get(self._program, self._key(concept))
 
     def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:
-        """The messages to try, best first. Raises `Unsupported` if none is known to work."""
+        """Return the messages to try, best first. Raises `Unsupported` if none is known to work."""
         known = self.known(concept)
         if known == NONE:
             raise Unsupported(_none_of(messages))
@@ -69,12 +69,12 @@ class MethodNames:
 
 
 def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
-    """Whether the message may be sent again under another name."""
+    """Return whether the message may be sent again under another name."""
     return isinstance(error, RemoteError) and not_executed(error.code, error.message, method)
 
 
 def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
-    """The error for an agent that refused the last name of a request as unknown."""
+    """Return the error for an agent that refused the last name of a request as unknown."""
     if len(messages) == 1:
         return refusal
     return RemoteError(refusal.code, _none_of(messages), refusal.data)

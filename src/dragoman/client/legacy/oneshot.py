@@ -1,4 +1,5 @@
-"""Typed client of the oneshot dialect: `initialize`, `prompt` and `close`, as its document says.
+"""Typed client for the oneshot dialect: `initialize`, `prompt` and `close`, as in its
+specification.
 
 Works on any stream, to a process or a broker, and passes notifications to a callback. For events
 and sessions use `peer` instead.

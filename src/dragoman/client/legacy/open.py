@@ -84,7 +84,7 @@ async def use_peer(
 ) -> DocumentPeer:
     """Open a peer on an open stream and do the handshake; the stream is closed if that fails.
 
-    With `cache` and `program`, what was learned about a program outlives the connection; `launch`
+    With `cache` and `program`, what is learned about a program outlives the connection; `launch`
     distinguishes several launches of one program. With `prove`, a dialect without a handshake sends
     a request that only an agent of this dialect answers.
     """
@@ -120,7 +120,7 @@ async def open_peer(
     options: DocumentOptions | None = None,
     cache: Cache | None = None,
 ) -> AsyncIterator[DocumentPeer]:
-    """Start an agent's program in the workspace and be its client until the block ends."""
+    """Start an agent's program in the workspace and connect to it until the block ends."""
     options = options or DocumentOptions()
     folder = absolute(workspace or Path.cwd())
     timeout = (options.budgets or Budgets()).spawn

@@ -1,7 +1,8 @@
 """Peers and sessions of the conversation API for the legacy dialects.
 
-Opens and lists sessions, changes their settings and asks permission questions. What a dialect
-cannot express is refused before anything is sent. `client` has the connection, `turn` the turns.
+Opens and lists sessions, changes their settings and asks permission questions. Requests that a
+dialect cannot express are refused before anything is sent. `client` has the connection, `turn` the
+turns.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class DocumentPeer(ClientPeer):
         if client.hello is not None:
             found = discovery.of_text(client.hello)
             if found is None:
-                raise ProtocolMismatch("the handshake response is not one of an agent")
+                raise ProtocolMismatch("this is not the handshake response of an agent")
             if (client.end.name, found) == (discovery.ONESHOT, discovery.TAGGED):
                 # A tagged agent may accept any text as a version, even the date of oneshot.
                 raise ProtocolMismatch(f"the agent speaks {found}", dialect=found)
@@ -151,7 +152,8 @@ class DocumentPeer(ClientPeer):
             self.require(can.set_mode, "switch modes")
 
     def _opened(self, opening: Opening, raw: Raw | None) -> DocumentConversation:
-        """The response arrived: create the conversation at once, before later messages are read."""
+        """Create the conversation as soon as the response arrives, before later messages are
+        read."""
         client = self.client
         if opening.session_id in client.conversations:
             client.conversations[opening.session_id].place.replay = False
@@ -179,8 +181,8 @@ class DocumentPeer(ClientPeer):
         for event in (told, *events):
             client.deliver(client.of_answer(event), 0)
         if opening.model is not None:
-            # No legacy dialect reports the model. One that opens a session with a model has
-            # accepted it by its response.
+            # No legacy dialect reports the model. An agent that opens a session with a model has
+            # thereby accepted it.
             base = conversation.place.base(opening.how, None)
             client.deliver(model.SettingsChanged(*base, model=opening.model), 0)
         return conversation
@@ -235,12 +237,12 @@ class DocumentPeer(ClientPeer):
 
 
 class KeyedPeer(DocumentPeer):
-    """An agent of the keyed dialect, which has passwords and tokens."""
+    """An agent that speaks the keyed dialect, which supports passwords and tokens."""
 
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Log in. A secret is only sent if it is passed here: none is looked up anywhere."""
+        """Log in. A secret is sent only if it is passed here; none is looked up anywhere."""
         known = [each.id for each in self.auth_methods]
         if method_id not in known:
             raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")

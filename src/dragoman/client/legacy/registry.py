@@ -1,8 +1,8 @@
 """Register third-party dialects by name, for use with ``connect(..., dialect=name)``.
 
 A dialect is registered in this process by `register`, or by an installed package as an entry point
-of the group ``dragoman.dialects``. It is used only if it is named, by an option or a descriptor: it
-is neither discovered by itself nor detected by a handshake.
+of the group ``dragoman.dialects``. It is used only if an option or a descriptor names it, and is
+never detected automatically.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def unregister(name: str) -> None:
 
 
 def is_registered(name: str) -> bool:
-    """Whether a dialect is registered, here or by an installed package. Loads none of its code."""
+    """Return whether a dialect is registered, in this process or by an installed package.
+
+    Its code is not loaded.
+    """
     return name in OPENERS or _entry_of(name) is not None
 
 
@@ -74,8 +77,8 @@ def load_registered(name: str) -> bool:
 
 
 def _entry_of(name: object) -> Any:
-    """The entry point of a dialect. One in the working directory is ignored unless it is
-    installed there: code in a project must not run just because someone works in it."""
+    """Return the entry point of a dialect. An entry point in the working directory is ignored
+    unless it is installed there: a project's code must not run just because someone works in it."""
     from importlib.metadata import entry_points
 
     here = os.path.realpath(os.getcwd())

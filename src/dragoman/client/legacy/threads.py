@@ -1,4 +1,4 @@
-"""Typed client of the threads dialect: `thread_start`, `thread_resume`, `turn` and `close`.
+"""Typed client for the threads dialect: `thread_start`, `thread_resume`, `turn` and `close`.
 
 Passes notifications to a callback; for events and sessions use `peer` instead. A failed turn does
 not raise: it is a result with the status ``error``.
@@ -19,7 +19,7 @@ class ThreadsClient(Exchange):
         service_name: str = threads.SERVICE,
         on_notification: OnNotification | None = None,
     ) -> threads.Thread:
-        """Do the handshake, for agents that have one: the response is a first thread."""
+        """Do the handshake, for agents that have one. The response is the first thread."""
         return await self._call(
             threads.INITIALIZE,
             threads.Service(service_name),

@@ -97,11 +97,11 @@ class DocumentTurn(ConversationTurn):
             self.failed(error)
 
     def lost(self, failure: ConnectionLost) -> None:
-        """The connection ended, and the turn with it, at any stage of its prompt."""
+        """Called when the connection has ended, which ends the turn at any stage of its prompt."""
         self._over_with(None, failure)
 
     def _refused(self, error: RemoteError) -> None:
-        """The agent does not know this name, which proves that nothing ran."""
+        """Called when the agent does not know this name, which proves that nothing ran."""
         if not self._left:
             self._client.chains.failed("prompt")
             self.failed(none_known(self._messages, error))
@@ -126,7 +126,7 @@ class DocumentTurn(ConversationTurn):
             self.happened(event, 1)
 
     def happened(self, event: model.Event, size: int) -> None:
-        """Deliver an event of the session; the end of the turn ends it."""
+        """Deliver an event of the session. `TurnEnded` also ends this turn."""
         self._seen = True
         if isinstance(event, model.TurnEnded):
             client = self._client
@@ -139,7 +139,7 @@ class DocumentTurn(ConversationTurn):
             self.event(event, size)
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether this turn emits the event itself: its end, if dragoman caused it."""
+        """Return whether this turn emits the event itself: its end, if dragoman caused it."""
         return self._why is not None and isinstance(event, model.TurnEnded)
 
     # -- ends
@@ -186,7 +186,7 @@ class DocumentTurn(ConversationTurn):
 
     def failed(self, error: DragomanError) -> None:
         if self.state is not TurnStage.ENDED:
-            # First, so that no event is numbered after the end.
+            # Done first, so that no event is numbered after the end.
             self._close_tools()
             if isinstance(error, RemoteError) and is_no_login(error):
                 self._server_error(error)
@@ -194,8 +194,8 @@ class DocumentTurn(ConversationTurn):
                 super().failed(error)
 
     def _server_error(self, error: RemoteError) -> None:
-        """End the turn with an error whose code means a missing login in ACP, in a dialect
-        without logins."""
+        """End the turn with a server error. Its code means a missing login in ACP, but any server
+        error in the legacy dialects."""
         limited = "rate limit" in error.message.lower() or "quota" in error.message.lower()
         kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.PEER
         failure = Failure(str(error), kind, error.code, limited, error.data)
@@ -215,7 +215,9 @@ class DocumentTurn(ConversationTurn):
 
 
 def is_no_login(error: RemoteError) -> bool:
-    """Whether the error is unrelated to logins: the legacy documents use this code for any
-    server error, so the message decides."""
+    """Return whether the error is unrelated to logins.
+
+    The legacy specifications use this code for any server error, so the message decides.
+    """
     text = error.message.lower()
     return error.code == codes.AUTH_REQUIRED and "auth" not in text and "login" not in text

@@ -1,4 +1,4 @@
-"""What a client offers to the agent it drives: files and terminals, with safe defaults.
+"""Files and terminals that a client offers to its agent, with safe defaults.
 
 `workspace` decides what the agent may touch, `files` reads and writes text there, `terminals` runs
 commands there. They depend on no protocol and no connection, and raise the `ServiceError` branch of

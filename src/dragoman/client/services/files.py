@@ -23,10 +23,11 @@ from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
-"""Maximum bytes of text per read or write: far above source code, far below what would hurt."""
+"""Maximum number of bytes per read or write: far more than source code needs, and still
+harmless."""
 
 MAX_SCAN_SIZE: Final = 1024 * 1024 * 1024
-"""How far into a file lines are searched. A sparse file can have any size at no cost, and
+"""How many bytes of a file are searched for lines. A sparse file can have any size at no cost, and
 without a limit a request for its last line would read for years."""
 
 CHUNK_SIZE: Final = 256 * 1024
@@ -41,8 +42,8 @@ _WRITE_FLAGS: Final = (
 )
 
 ReadOverlay = Callable[[Path], str | None]
-"""Returns the unsaved text of a file that is open in an editor, or None. It gets the real path,
-is called on the event loop's thread, and the file need not exist."""
+"""Returns the unsaved text of a file that is open in an editor, or None. Called with the real path
+on the event loop's thread; the file need not exist."""
 
 
 class Files:
@@ -70,12 +71,12 @@ class Files:
         line: int | None = None,
         limit: int | None = None,
     ) -> str:
-        """The text of a file, or up to `limit` lines of it starting at line number `line`.
+        """Return the text of a file, or up to `limit` lines of it starting at line number `line`.
 
         Strict UTF-8, unchanged: line endings and a byte order mark are kept, so that writing back
         what was read changes nothing. Only a line feed ends a line. `line` counts from 1 (0 means
-        the same); a line past the end gives the empty text. Only the requested part has to be text
-        and to fit the size limit.
+        the same); a line past the end returns an empty string. Only the requested part has to be
+        text and within the size limit.
         """
         text = os.fspath(path)
         skip = max(_require_count("line", line) or 1, 1) - 1
@@ -103,7 +104,7 @@ class Files:
         except UnicodeEncodeError as error:
             raise ArgumentInvalid(f"the text cannot be written as UTF-8: {error}") from None
         if len(data) > self._max_size:
-            raise TooLarge(text, self._max_size, f"the new text has {len(data)} bytes")
+            raise TooLarge(text, self._max_size, f"the new text is {len(data)} bytes long")
         await in_thread(text, lambda stop: self._write(text, data, stop), changes_disk=True)
 
     def _cut(
@@ -121,7 +122,7 @@ class Files:
             with self._workspace.open_for_read(text) as (fd, info):
                 if not skip and limit is None and info.st_size > self._max_size:
                     raise TooLarge(
-                        text, self._max_size, f"it has {info.st_size} bytes (request a part of it)"
+                        text, self._max_size, f"it is {info.st_size} bytes long (request a part)"
                     )
                 chunks = _chunks(text, lambda size: os.read(fd, size), stop)
                 data = _take(text, chunks, skip, limit, self._max_size)
@@ -143,7 +144,7 @@ class Files:
 
 
 def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> Iterator[bytes]:
-    """A file from its start, up to the limit for searching lines."""
+    """Yield a file from its start, up to the limit for finding lines."""
     scanned_size = 0
     while True:
         check(stop)
@@ -160,7 +161,10 @@ def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> I
 
 
 def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_size: int) -> bytes:
-    """The bytes of `limit` lines, or of all, after `skip` lines: linear time, bounded memory."""
+    """Return `limit` lines, or all, after skipping `skip` lines, as bytes.
+
+    Takes linear time and bounded memory.
+    """
     if limit == 0:
         return b""
     chunk = b""
@@ -197,7 +201,7 @@ def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_
 
 
 def _end_of_line(chunk: bytes, number: int) -> int:
-    """The end of line feed number `number` in `chunk`, which has at least that many.
+    """Return the offset after line feed number `number` in `chunk`, which has at least that many.
 
     Bisection keeps it linear and in C, even with very short lines.
     """
@@ -222,7 +226,7 @@ def _decoded(text: str, data: bytes) -> str:
 
 
 def _require_count(name: str, value: int | None) -> int | None:
-    # True is an int, but `true` as a line number is a mistake of the peer.
+    # True is an int, but `true` as a line number is an error of the peer.
     if value is not None and (isinstance(value, bool) or value < 0):
         raise ArgumentInvalid(f"{name} must be a non-negative integer, not {value!r}")
     return value
@@ -231,7 +235,7 @@ def _require_count(name: str, value: int | None) -> int | None:
 def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
     """Replace a file by rename, or leave everything unchanged."""
     old = _old_file(place)
-    # Its own name, not one derived from the file's, which may already have the maximum length.
+    # Not derived from the file's name, which may already have the maximum length.
     temporary = place.sibling(f".dragoman-{secrets.token_hex(8)}.tmp")
     fd = os.open(
         temporary,
@@ -250,7 +254,7 @@ def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
             while view:
                 check(stop)
                 view = view[os.write(fd, view[:CHUNK_SIZE]) :]
-            # Without it, a machine crash after the rename could leave an empty file.
+            # Without fsync, a machine crash after the rename could leave an empty file.
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -263,7 +267,7 @@ def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
 
 
 def _old_file(place: WalkedPath) -> os.stat_result | None:
-    """The state of the file to be replaced, after checking that it is writable.
+    """Return the state of the file to be replaced, after checking that it is writable.
 
     A rename needs only permission on the directory, and would replace a read-only file.
     """

@@ -1,7 +1,7 @@
 """Keep paths inside the workspace by comparing real paths, where directories cannot be walked.
 
-The fallback for Windows: the system resolves the path, which is compared with the roots and used by
-its real name. `workspace` uses the better way, `path_walk`, if it can.
+The fallback for Windows: the system resolves the path, and the real path is compared with the roots
+and used. `workspace` uses `path_walk` instead wherever it can.
 
 The remaining race: a program that swaps a link or a junction into the workspace between the
 comparison and the use. A file that was opened for reading is compared again, so only a write into a
@@ -19,7 +19,7 @@ from typing import Final
 from dragoman.errors import ArgumentInvalid, FileFailed, PathRefused
 
 MAX_PATH_SIZE: Final = 32_767
-"""Maximum characters in a path: the limit of Windows itself."""
+"""Maximum number of characters in a path: the limit of Windows itself."""
 
 _DEVICES: Final = frozenset(
     ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
@@ -30,14 +30,14 @@ _DEVICES: Final = frozenset(
 def find(
     text: str, roots: Sequence[Path], *, make: bool, windows: bool = os.name == "nt"
 ) -> tuple[Path, os.stat_result | None]:
-    """The real path inside one of the roots, and its state; None if nothing exists there.
+    """Return the real path inside one of the roots, and its state, or None if nothing exists there.
 
     With `make`, missing parent directories are created.
     """
     if "\0" in text:
         raise ArgumentInvalid(f"the path {text[:200]!r} contains a NUL byte")
     if len(text) > MAX_PATH_SIZE:
-        raise PathRefused(text, f"it has more than {MAX_PATH_SIZE} characters")
+        raise PathRefused(text, f"it is longer than {MAX_PATH_SIZE} characters")
     if windows:
         _require_literal(text)
     elif not os.path.isabs(text):
@@ -59,7 +59,7 @@ def find(
 
 
 def require_same(text: str, real: Path, info: os.stat_result) -> None:
-    """Raise unless the opened file is still the one of that name, reached without a link."""
+    """Raise unless the opened file is still the one at that path, reached without a link."""
     try:
         same = os.path.realpath(real) == str(real) and os.path.samestat(os.lstat(real), info)
     except OSError:
@@ -86,7 +86,7 @@ def _require_literal(text: str) -> None:
         raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
     for part in path.parts[1:]:
         if any(char in '<>:"|?*' or char < " " for char in part):
-            raise PathRefused(text, f"{part!r} in it is not a file name on Windows")
+            raise PathRefused(text, f"{part!r} in it is not a valid file name on Windows")
         if part != ".." and part.endswith((".", " ")):
             raise PathRefused(text, f"{part!r} in it ends with a dot or a space")
         if part.split(".")[0].rstrip(" ").upper() in _DEVICES:

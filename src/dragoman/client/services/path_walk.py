@@ -1,6 +1,6 @@
 """Resolve a path inside the workspace without following symbolic links out of it.
 
-Opens one directory after the other from a root down, never letting the operating system follow a
+Opens one directory after another, from a root down, never letting the operating system follow a
 link: a link is read, and its target is walked in the same way. Nothing outside the roots is ever
 opened, so a link swapped in at any moment cannot lead outside, and an error does not reveal what
 exists there. `workspace` knows the roots and what is allowed at a path.
@@ -20,15 +20,15 @@ from typing import Final, Literal
 from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused
 
 MAX_PATH_SIZE: Final = 4096
-"""Maximum bytes in a path: the limit of one Linux call. The walk could do more, but has no
-reason to."""
+"""Maximum number of bytes in a path: the limit of one Linux call. The walk could do more, but has
+no reason to."""
 
 MAX_LINKS: Final = 40
-"""Maximum links followed in one walk: Linux itself reports a loop after as many."""
+"""Maximum number of links followed in one walk; Linux reports a loop after the same number."""
 
 MAX_STEPS: Final = 10_000
-"""Maximum names walked for one path, including ".." and links: more than any real path needs,
-and few enough that a path built to be slow costs some tens of milliseconds."""
+"""Maximum number of names walked for one path, including ".." and links: more than any real path
+needs, and few enough that a path built to be slow takes only tens of milliseconds."""
 
 CAN_WALK: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can open a name inside an open directory without following links."""
@@ -62,14 +62,14 @@ class WalkedPath:
     """
 
     folder_fd: int | None
-    """The open directory; None if the system has no such thing: then `name` is a whole path."""
+    """The open directory; None if the system does not support it; then `name` is a whole path."""
     name: str
     real_path: Path
     info: os.stat_result | None
     """The state of what exists there; None if nothing does."""
 
     def sibling(self, name: str) -> str:
-        """Another name in the same directory, in the form of `self.name`."""
+        """Return another name in the same directory, in the form of `self.name`."""
         return name if self.folder_fd is not None else os.path.join(self.real_path.parent, name)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class _Walk:
 
     def __init__(self, text: str, entries: Sequence[Entry]) -> None:
         self.as_folder = False
-        """Whether a link at the end was written as a link to a directory ("target/")."""
+        """Whether the last link was written as a link to a directory ("target/")."""
         self._text = text
         self._entries = entries
         self._fd = -1
@@ -159,7 +159,7 @@ class _Walk:
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise PathRefused(self._text, "it takes too many steps")
+            raise PathRefused(self._text, "it is too long or has too many symbolic links")
 
     def _enter(self, names: Sequence[str]) -> None:
         """Start again at the root that contains these names, an absolute path."""
@@ -206,11 +206,11 @@ def require_sane(text: str) -> None:
     except UnicodeEncodeError:
         raise ArgumentInvalid(f"the path {text[:200]!r} is not valid Unicode") from None
     if size > MAX_PATH_SIZE:
-        raise PathRefused(text, f"it has more than {MAX_PATH_SIZE} bytes")
+        raise PathRefused(text, f"it is longer than {MAX_PATH_SIZE} bytes")
 
 
 def split(text: str) -> tuple[list[str], bool]:
-    """The names in a path, and whether its form means a directory."""
+    """Return the names in a path, and whether its form means a directory."""
     names = [name for name in text.split("/") if name not in ("", ".")]
     return names, text.endswith(("/", "/.", "/..")) or text in (".", "..")
 
@@ -244,7 +244,7 @@ def _open_root(text: str, root: Sequence[str]) -> int:
 
 def _open_at_once(path: str) -> int:
     """Open a directory by its whole path if the kernel confirms that this is its real path;
-    else -1."""
+    otherwise return -1."""
     try:
         fd = os.open(path, _FOLDER)
     except OSError:
@@ -253,7 +253,7 @@ def _open_at_once(path: str) -> int:
         if os.readlink(f"/proc/self/fd/{fd}") == path:
             return fd
     except OSError:
-        pass  # A system without it.
+        pass  # The system does not support it.
     os.close(fd)
     return -1
 
@@ -292,6 +292,6 @@ def _make_folder(text: str, name: str, fd: int) -> None:
     try:
         os.mkdir(name, dir_fd=fd)
     except FileExistsError:
-        pass  # Somebody else made it, or a link was put there: the next step looks.
+        pass  # Another process created it, or a link was put there: the next step checks.
     except OSError as error:
         raise failed(text, error) from error

@@ -38,7 +38,7 @@ class Scrollback:
         self._trim()
 
     def text(self) -> str:
-        """The kept text. An incomplete character at the end waits for the rest."""
+        """Return the kept text. An incomplete character at the end waits for the rest."""
         return self._kept.decode()
 
     def _trim(self) -> None:

@@ -1,9 +1,8 @@
 """Run commands for a peer in the workspace and keep their output.
 
-The terminals of one session: starts a command without a tty and without input, keeps the end of its
-output and its exit status, and leaves no process when it is released.
-`dragoman.transports.process.stream` starts and ends processes; `scrollback` keeps the output. No
-protocol is used here.
+Starts a command without a tty and without input, keeps the end of its output and its exit status,
+and leaves no process behind when the terminal is released. `dragoman.transports.process.stream`
+starts and ends processes; `scrollback` keeps the output. No protocol is used here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dragoman.errors import (
     TooManyTerminals,
     UsageError,
 )
-from dragoman.rpc.tasks import finish, in_thread
+from dragoman.rpc.tasks import all_ended, in_thread
 from dragoman.transports.pipes import open_read_pipe
 from dragoman.transports.process import windows
 from dragoman.transports.process.child import ChildProcess, ShutdownTimes
@@ -36,20 +35,21 @@ from dragoman.transports.process.environment import build_environment, find_prog
 from dragoman.transports.process.stream import spawn_ends, start_child
 
 OUTPUT_SIZE: Final = 1024 * 1024
-"""Output bytes kept if the peer sets no limit: more than a model reads."""
+"""Number of output bytes to keep if the peer sets no limit: more than a model reads."""
 
 MAX_OUTPUT_SIZE: Final = 16 * 1024 * 1024
-"""Maximum output bytes kept, whatever the peer requests: they take our memory."""
+"""Maximum number of output bytes to keep, whatever the peer requests, because they take our
+memory."""
 
 MAX_TERMINALS: Final = 64
 """Maximum number of terminals. A peer that forgets to release them gets an error, and we do not
 run out of descriptors."""
 
 REST_SIZE: Final = 1024 * 1024
-"""Bytes still read from a pipe before it is abandoned: the maximum pipe size on Linux."""
+"""Number of bytes still read from a pipe before it is abandoned: the maximum pipe size on Linux."""
 
 TIMES: Final = ShutdownTimes(terminate_timeout=1.0)
-"""Seconds a command has to clean up after SIGTERM; the peer waits meanwhile."""
+"""Seconds that a command has to clean up after SIGTERM, while the peer waits."""
 
 _SHELL_SIGNS: Final = re.compile(r"[\s|&;<>()$`\"'*?\[\]{}#~=%!^\\]")
 """Characters that mark a command as a shell line rather than the name of a program."""
@@ -57,7 +57,7 @@ _SHELL_SIGNS: Final = re.compile(r"[\s|&;<>()$`\"'*?\[\]{}#~=%!^\\]")
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a command ended: with a code, by a signal ("SIGKILL"), or unknown."""
+    """How a command ended: with a code, by a signal ("SIGKILL"), or for an unknown reason."""
 
     exit_code: int | None
     signal: str | None
@@ -72,12 +72,12 @@ class TerminalOutput(NamedTuple):
 
 
 class Terminals:
-    """The terminals of one session. Must be closed: `aclose` ends what still runs.
+    """The terminals of one session. Must be closed: `aclose` ends commands that still run.
 
     Background processes of a command end with it: half a second after its exit if they hold the
     output open, at once otherwise. The working directory is inside the workspace, but a command can
     go anywhere the user can: terminals are not a sandbox, and the permission policy decides whether
-    a peer may use them at all.
+    a peer may use them.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Terminals:
         self._inherit = tuple(inherit)
         self._times = times
         self._terminals: dict[str, _Terminal] = {}
-        self._leaving: set[_Terminal] = set()  # Released, and perhaps not gone yet.
+        self._leaving: set[_Terminal] = set()  # Released, but perhaps still ending.
         self._closed = False
 
     async def create(
@@ -141,7 +141,7 @@ class Terminals:
         return terminal_id
 
     def output(self, terminal_id: str) -> TerminalOutput:
-        """The output so far, and how the command ended if it has. Never waits."""
+        """Return the output so far, and how the command ended if it has. Never waits."""
         terminal = self._find(terminal_id)
         kept = terminal.scrollback
         return TerminalOutput(kept.text(), kept.truncated, terminal.exit_status)
@@ -171,7 +171,7 @@ class Terminals:
         ending = [*self._terminals.values(), *self._leaving]
         self._terminals.clear()
         self._leaving.update(ending)
-        await finish(asyncio.gather(*(terminal.shutdown() for terminal in ending)))
+        await all_ended(*(terminal.shutdown() for terminal in ending))
 
     def _find(self, terminal_id: str) -> _Terminal:
         try:
@@ -246,7 +246,10 @@ class _Terminal:
         self._settle()
 
     def _on_gone(self) -> None:
-        """All processes that held the pipe are dead; if it is still open, abandon it."""
+        """Called when all processes that held the pipe are dead.
+
+        If the pipe is still open, abandon it.
+        """
         self.gone = True
         if not self._output_ended:
             self._pipe.deliver_available(REST_SIZE)
@@ -256,7 +259,7 @@ class _Terminal:
         self._settle()
 
     def _settle(self) -> None:
-        """Report the exit only when the output is complete: peers read it right afterwards."""
+        """Report the exit once the output is complete, because peers read it right afterwards."""
         if self._output_ended and (self._child.exited or self.gone) and not self._ended.done():
             self._ended.set_result(_status_of(self._child))
 
@@ -269,10 +272,10 @@ def command_line(
     folder: str,
     platform: str = sys.platform,
 ) -> list[str]:
-    """The argument list for a peer's command: a program, or a line for the shell.
+    """Return the argument list for a peer's command: a program, or a line for the shell.
 
-    A command with shell characters is a program only if it begins as a path: a checkout can have a
-    directory `cat a` with a program `b`, and `cat a/b` is treated as a line.
+    A command with shell characters is a program only if it starts like a path. A checkout can
+    contain a directory `cat a` with a program `b`, so `cat a/b` is treated as a shell line.
     """
     if args or not _SHELL_SIGNS.search(command):
         return [command, *args]

@@ -1,11 +1,9 @@
-"""The directories a peer may touch, and how a path is resolved inside them.
+"""The directories that a peer may access, and path resolution inside them.
 
-Decides whether a path stays inside the roots, so that a link swapped in between the check and the
-use cannot lead outside. `files` reads and writes at the paths resolved here, `terminals` asks for
-directories.
-
-`path_walk` resolves paths. Where the operating system cannot walk (Windows), `named_paths` compares
-real paths instead; its docstring describes the remaining race.
+Decides whether a path stays inside the roots, in a way that a link swapped in between check and use
+cannot lead outside. `files` reads and writes at the paths resolved here, `terminals` asks for
+directories. `path_walk` resolves paths. Where the operating system cannot walk (Windows),
+`named_paths` compares real paths instead; its docstring describes the remaining race.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from dragoman.client.services.path_walk import (
 from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused, UsageError
 
 NOT_A_DIRECTORY: Final = "it is not a directory"
-"""The reason of the `PathRefused` that `Workspace.resolve_folder` raises for a file."""
+"""The reason in the `PathRefused` error that `Workspace.resolve_folder` raises for a file."""
 
 MAX_TRIES: Final = 10
 """How often to look up a file again because it changed between the check and the open."""
@@ -54,8 +52,8 @@ class Workspace:
     Not covered, on any system: a hard link is an ordinary file of the workspace, whatever other
     names it has (a write replaces the name, so the others keep their text); a directory mounted
     inside a root is inside; a directory moved out of the workspace during the walk takes the
-    operation with it. Names are compared exactly: on a system that ignores case, a root in another
-    case is refused, which admits nothing. `named_paths` has the limits on Windows.
+    operation with it. Names are compared exactly: on a system that ignores case, a root spelled in
+    another case is refused, which is safe. `named_paths` has the limits on Windows.
     """
 
     def __init__(self, roots: Sequence[str | os.PathLike[str]]) -> None:
@@ -83,20 +81,23 @@ class Workspace:
         return self._roots
 
     def resolve_for_read(self, path: str | os.PathLike[str]) -> Path:
-        """The real path of an existing ordinary file. Links are followed inside the roots."""
+        """Return the real path of an existing ordinary file.
+
+        Links are followed inside the roots.
+        """
         with self.find(path) as place:
             require_file(path, place.info)
             return place.real_path
 
     def resolve_for_write(self, path: str | os.PathLike[str]) -> Path:
-        """The real path that a write would create or replace. Creates nothing."""
+        """Return the real path that a write would create or replace. Creates nothing."""
         with self.find(path, missing="imagine") as place:
             if place.info is not None:
                 require_file(path, place.info)
             return place.real_path
 
     def resolve_folder(self, path: str | os.PathLike[str]) -> Path:
-        """The real path of an existing directory."""
+        """Return the real path of an existing directory."""
         with self.find(path) as place:
             if place.info is None:
                 raise FileMissing(_text(path))
@@ -106,7 +107,10 @@ class Workspace:
 
     @contextlib.contextmanager
     def open_for_read(self, path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
-        """Open an ordinary file: its descriptor and state. Never blocks or follows a link."""
+        """Open an ordinary file and yield its descriptor and state.
+
+        Never blocks or follows a link.
+        """
         for _ in range(MAX_TRIES):
             with self.find(path) as place:
                 require_file(path, place.info)
@@ -114,7 +118,7 @@ class Workspace:
                     fd = os.open(place.name, _READ_FLAGS, dir_fd=place.folder_fd)
                 except OSError as error:
                     if error.errno in (errno.ENOENT, errno.ELOOP, errno.EMLINK):
-                        continue  # It was replaced since the look; what is there now?
+                        continue  # The file was replaced since it was examined: look again.
                     raise failed(_text(path), error) from error
             try:
                 info = os.fstat(fd)
@@ -190,7 +194,7 @@ def _real_root(spelled: str) -> Path:
 
 
 def _devices_of(trees: Sequence[str]) -> frozenset[int]:
-    """The device numbers of the kernel's trees, which may also be mounted elsewhere."""
+    """Return the device numbers of the kernel's trees, which may also be mounted elsewhere."""
     devices = set()
     for tree in trees:
         with contextlib.suppress(OSError):

@@ -1,5 +1,4 @@
-// The state of the page: it comes from the server by one WebSocket, and nothing of it is kept here
-// when the page is closed.
+// The state of the page. The server sends it over one WebSocket; the browser stores none of it.
 import { batch, signal } from "@preact/signals";
 import { apply, newView } from "./fold.js";
 
@@ -10,9 +9,17 @@ export const online = signal(false);
 export const questions = signal(new Map());
 export const work = signal(new Map());
 export const notice = signal("");
+// Number of changes to the review of each session. "*" counts changes that may affect any review.
+export const reviewed = signal({ "*": 0 });
+// Incremented when peers or the ledger have changed.
+export const peersVersion = signal(0);
+export const verifications = signal(new Map());
+// The ids of the user's fleets, and a number that is incremented when one of them has changed.
+export const fleets = signal([]);
+export const fleetVersion = signal(0);
 export const clock = signal(Date.now() / 1000);
 
-// The session that is shown: its view is changed in place, and `drawn` says that it was.
+// The session on screen. Its view is modified in place; incrementing `drawn` renders it again.
 export const followed = signal(null);
 export const drawn = signal(0);
 
@@ -37,22 +44,30 @@ export async function call(path, body) {
   return told;
 }
 
-// Does what a button says, and shows why it could not be done.
+// Run the action of a button, and show a notice: `done`, or the error.
 export async function act(work_, done = "") {
   try {
     const told = await work_();
-    notice.value = done;
+    tell(done, 5000);
     return told;
   } catch (error) {
-    notice.value = error.message;
+    tell(error.message, 20000);
     return null;
   }
+}
+
+// A notice covers part of the page, so hide it after a while.
+let forget = 0;
+function tell(text, milliseconds) {
+  clearTimeout(forget);
+  notice.value = text;
+  if (text) forget = setTimeout(() => { notice.value = ""; }, milliseconds);
 }
 
 export async function start() {
   const secret = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
   if (secret !== undefined) {
-    // It must not stay in the history of the browser.
+    // The secret must not stay in the browser history.
     history.replaceState(null, "", "/#/");
     try {
       await call("login", { token: secret });
@@ -87,7 +102,7 @@ function connect() {
   };
 }
 
-// A token that was revoked must end at the login, and not in a loop.
+// Check the token before reconnecting: a revoked one must lead to the login page, not to a loop.
 async function again() {
   try {
     rights.value = (await call("me")).rights;
@@ -106,13 +121,40 @@ function changed(map, change) {
   map.value = copy;
 }
 
+// Each working session changes several times a second, with one message per change. Collect them and
+// render once; not in an animation frame, because a page in the background gets none.
+const WORK_INTERVAL = 100; // milliseconds
+const workChanges = new Map();
+
+function workChanged(id, item) {
+  if (!workChanges.size) setTimeout(applyWorkChanges, WORK_INTERVAL);
+  workChanges.set(id, item);
+}
+
+function applyWorkChanges() {
+  changed(work, (map) => {
+    for (const [id, item] of workChanges) {
+      if (item === null) map.delete(id);
+      else map.set(id, item);
+    }
+  });
+  workChanges.clear();
+}
+
 const TAKE = {
   snapshot(message) {
     batch(() => {
       rights.value = message.rights;
       questions.value = new Map(message.questions.map((each) => [each.id, each]));
+      workChanges.clear();
       work.value = new Map(message.work.map((each) => [each.id, each]));
       online.value = true;
+      // Changes made while disconnected were not received.
+      reviewed.value = { ...reviewed.value, "*": reviewed.value["*"] + 1 };
+      peersVersion.value += 1;
+      fleets.value = message.fleets;
+      fleetVersion.value += 1;
+      verifications.value = new Map(message.verifications.map((each) => [each.peer, each]));
     });
   },
   question(message) {
@@ -122,25 +164,47 @@ const TAKE = {
     changed(questions, (map) => map.delete(message.id));
   },
   work(message) {
-    changed(work, (map) => map.set(message.item.id, message.item));
+    workChanged(message.item.id, message.item);
   },
   gone(message) {
-    changed(work, (map) => map.delete(message.id));
+    workChanged(message.id, null);
   },
   events(message) {
     const now = followed.value;
-    if (now === null || now.key !== message.session) return;
+    // Events of an earlier `follow` of the same session may still arrive.
+    if (now === null || now.feed !== message.feed) return;
     for (const event of message.events) {
       if (event.mark !== undefined) {
         if (now.marks.has(event.mark)) continue;
         now.marks.add(event.mark);
       }
       if (event.cursor !== undefined) now.cursor = event.cursor;
-      apply(now.view, event);
+      try {
+        apply(now.view, event);
+      } catch (error) {
+        // An unexpected event must not prevent the others.
+        apply(now.view, { type: "Noticed", severity: "error", title: `an event cannot be shown: ${error.message}` });
+      }
       now.count += 1;
     }
     if (message.caughtUp) now.caughtUp = true;
     redraw();
+  },
+  fleet(message) {
+    batch(() => {
+      fleets.value = message.fleets;
+      fleetVersion.value += 1;
+    });
+  },
+  peers() {
+    peersVersion.value += 1;
+  },
+  verification(message) {
+    changed(verifications, (map) => map.set(message.verification.peer, message.verification));
+  },
+  review(message) {
+    const key = message.session ?? "*";
+    reviewed.value = { ...reviewed.value, [key]: (reviewed.value[key] ?? 0) + 1 };
   },
   error(message) {
     notice.value = message.message;
@@ -148,10 +212,10 @@ const TAKE = {
 };
 
 function take(message) {
-  TAKE[message.type]?.(message);
+  if (Object.hasOwn(TAKE, message.type)) TAKE[message.type](message);
 }
 
-// Many events make one picture.
+// Render once per frame, however many events arrive.
 function redraw() {
   if (frame) return;
   frame = requestAnimationFrame(() => {
@@ -162,20 +226,25 @@ function redraw() {
 
 function sendFollow(now) {
   if (socket?.readyState === WebSocket.OPEN) {
-    socket.send(JSON.stringify({ type: "follow", session: now.key, after: now.cursor }));
+    socket.send(JSON.stringify({ type: "follow", session: now.key, after: now.cursor, feed: now.feed }));
   }
 }
 
+// Follow a session. The returned function stops it. It may be called when the next session is already
+// followed, and must not stop that one: the effects of a new screen can run before those of the old
+// one are cleaned up.
+let feeds = 0;
 export function follow(key) {
-  if (followed.value?.key === key) return;
-  unfollow();
-  followed.value = { key, view: newView(), marks: new Set(), cursor: null, caughtUp: false, count: 0 };
-  sendFollow(followed.value);
+  unfollow(followed.value);
+  feeds += 1;
+  const now = { key, feed: feeds, view: newView(), marks: new Set(), cursor: null, caughtUp: false, count: 0 };
+  followed.value = now;
+  sendFollow(now);
+  return () => unfollow(now);
 }
 
-export function unfollow() {
-  const now = followed.value;
-  if (now === null) return;
+function unfollow(now) {
+  if (now === null || followed.value !== now) return;
   followed.value = null;
   if (socket?.readyState === WebSocket.OPEN) {
     socket.send(JSON.stringify({ type: "unfollow", session: now.key }));

@@ -1,15 +1,15 @@
-// A unified diff of two texts, by lines.
+// A line-based unified diff of two texts.
 import { html } from "./html.js";
 import { clip } from "./text.js";
 
-const CONTEXT = 3;
-const MAX_LINES = 4000;
+export const CONTEXT = 3;
+export const MAX_LINES = 4000;
 
-function lines(text) {
+export function lines(text) {
   return text === null || text === "" ? [] : clip(text).replace(/\n$/, "").split("\n");
 }
 
-// Lines that both texts begin and end with, and what is between; long middles are not compared.
+// Skip the lines that both texts begin and end with, and diff what is between, unless it is too long.
 export function compare(before, after) {
   let head = 0;
   while (head < before.length && head < after.length && before[head] === after[head]) head += 1;
@@ -53,6 +53,8 @@ function longest(before, after) {
   return rows;
 }
 
+const skippedRow = (count) => ["@", `${count} unchanged ${count === 1 ? "line" : "lines"}`];
+
 function folded(rows) {
   const near = rows.map(() => false);
   rows.forEach(([sign], at) => {
@@ -63,14 +65,14 @@ function folded(rows) {
   let skipped = 0;
   rows.forEach((row, at) => {
     if (near[at]) {
-      if (skipped) shown.push(["@", `${skipped} unchanged lines`]);
+      if (skipped) shown.push(skippedRow(skipped));
       skipped = 0;
       shown.push(row);
     } else {
       skipped += 1;
     }
   });
-  if (skipped) shown.push(["@", `${skipped} unchanged lines`]);
+  if (skipped) shown.push(skippedRow(skipped));
   return shown;
 }
 
@@ -78,12 +80,12 @@ const CLASSES = { "+": "added", "-": "removed", "@": "skipped", " ": "same" };
 
 function table(rows) {
   const shown = rows.slice(0, MAX_LINES);
-  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} lines more` : ""}</pre>`;
+  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} more lines` : ""}</pre>`;
 }
 
 export function Diff({ path, oldText, newText, diff }) {
   const rows = diff
     ? lines(diff).map((line) => [line.startsWith("@@") ? "@" : "+-".includes(line[0]) ? line[0] : " ", line.startsWith("@@") ? line : line.slice(1)])
     : folded(compare(lines(oldText ?? null), lines(newText ?? "")));
-  return html`<figure class="change"><figcaption>${clip(path, 400)}${(oldText ?? null) === null && !diff ? " (new file)" : ""}</figcaption>${table(rows)}</figure>`;
+  return html`<figure class="change"><figcaption>${clip(path, 400)}${(oldText ?? null) === null && !diff ? " (the whole file)" : ""}</figcaption>${table(rows)}</figure>`;
 }

@@ -1,19 +1,19 @@
-// From a stream of events to what a session looks like now: the twin of dragoman.events.fold.
-// tests/console/test_console_fold.py holds both to the same results. `order` is the one thing that only the
-// page needs: messages, tools and ends of turns in the order in which they came.
+// Folds a stream of events into the current view of a session: the counterpart of dragoman.events.fold.
+// tests/console/test_console_fold.py checks that both give the same results. Only `order` is specific
+// to the page: messages, tools and ends of turns in order of arrival.
 
 export function newView() {
   return {
     title: null, cwd: null, model: null, mode: null,
     messages: [], tools: new Map(), plans: new Map(),
-    options: [], modes: [], commands: [], usage: {}, changes: [],
+    options: [], modes: [], commands: [], usage: new Map(), changes: [],
     turns: [], running: false, waiting: new Set(), notices: [], failures: [],
     open: false, prompt: null,
-    order: [], version: 0,
+    order: [], version: 0, byId: new Map(),
   };
 }
 
-// Without these, an item that did not change would be drawn again.
+// `memo` renders an item again only if its version has changed.
 function touch(item) {
   item.version = (item.version || 0) + 1;
 }
@@ -24,9 +24,15 @@ function put(view, kind, item) {
   return item;
 }
 
+// Index the messages by id: a session can have thousands, and every delta has to find its message.
+function remember(view, message) {
+  if (message.message_id !== null) view.byId.set(`${message.role} ${message.message_id}`, message);
+}
+
 function newMessage(view, role, messageId) {
   const message = { role, message_id: messageId ?? null, text: "", blocks: [], version: 1 };
   view.messages.push(message);
+  remember(view, message);
   return put(view, "message", message);
 }
 
@@ -36,6 +42,7 @@ function messageFor(view, role, messageId) {
     view.prompt = null;
     view.open = true;
     prompt.message_id = messageId;
+    remember(view, prompt);
     prompt.text = "";
     prompt.blocks = [];
     return prompt;
@@ -43,10 +50,8 @@ function messageFor(view, role, messageId) {
   view.prompt = null;
   const last = view.messages[view.messages.length - 1];
   if (messageId !== null) {
-    for (let at = view.messages.length - 1; at >= 0; at--) {
-      const message = view.messages[at];
-      if (message.message_id === messageId && message.role === role) return message;
-    }
+    const known = view.byId.get(`${role} ${messageId}`);
+    if (known !== undefined) return known;
   } else if (view.open && last && last.role === role && last.message_id === null) {
     return last;
   }
@@ -82,7 +87,7 @@ const PATCHED = [
   "title", "name", "kind", "input", "output", "content", "locations", "exit_code", "error",
 ];
 const OVER = new Set(["completed", "failed", "declined", "cancelled"]);
-const STAGES = { completed: "applied", failed: "failed", declined: "declined" };
+const STAGES = new Map([["completed", "applied"], ["failed", "failed"], ["declined", "declined"]]);
 
 function planFor(view, id) {
   let plan = view.plans.get(id);
@@ -122,7 +127,7 @@ const RULES = {
     }
     if ("status" in event && !(OVER.has(tool.status) && event.status === "pending")) {
       tool.status = event.status;
-      if (tool.changes.length) tool.stage = STAGES[event.status] ?? tool.stage;
+      if (tool.changes.length) tool.stage = STAGES.get(event.status) ?? tool.stage;
     }
   },
   ToolDelta(view, event) {
@@ -137,7 +142,7 @@ const RULES = {
     }
     const tool = toolFor(view, event.tool_id);
     tool.changes = event.changes;
-    tool.stage = event.stage === "proposed" ? STAGES[tool.status] ?? event.stage : event.stage;
+    tool.stage = event.stage === "proposed" ? STAGES.get(tool.status) ?? event.stage : event.stage;
   },
   PlanSet(view, event) {
     view.plans.set(event.plan_id ?? "main", {
@@ -183,12 +188,12 @@ const RULES = {
       outcome: event.outcome, stop: event.stop ?? "", failure: event.failure ?? null,
     };
     view.turns.push(turn);
-    if ((event.usage ?? null) !== null) view.usage.turn = event.usage;
+    if ((event.usage ?? null) !== null) view.usage.set("turn", event.usage);
     if ((event.text ?? null) !== null) finalText(view, event.text);
     put(view, "turn", turn);
   },
   UsageReported(view, event) {
-    view.usage[event.scope] = event.usage;
+    view.usage.set(event.scope, event.usage);
   },
   PermissionAsked(view, event) {
     view.waiting.add(event.request_id);
@@ -224,14 +229,12 @@ function finalText(view, text) {
 }
 
 export function apply(view, event) {
-  const rule = RULES[event.type];
-  if (rule !== undefined) {
-    rule(view, event);
-    view.version += 1;
-  }
+  if (!Object.hasOwn(RULES, event.type)) return;
+  RULES[event.type](view, event);
+  view.version += 1;
 }
 
-// The part that both folds have, as plain JSON.
+// The fields that both folds have, as plain JSON.
 export function comparable(view) {
   const without = ({ version, ...rest }) => rest;
   return {
@@ -239,7 +242,7 @@ export function comparable(view) {
     messages: view.messages.map(without),
     tools: Object.fromEntries([...view.tools].map(([id, tool]) => [id, without(tool)])),
     plans: Object.fromEntries(view.plans),
-    options: view.options, modes: view.modes, commands: view.commands, usage: view.usage,
+    options: view.options, modes: view.modes, commands: view.commands, usage: Object.fromEntries(view.usage),
     changes: view.changes, turns: view.turns, running: view.running,
     waiting: [...view.waiting].sort(), notices: view.notices, failures: view.failures,
   };

@@ -1,9 +1,12 @@
-// Everything that waits for a person, over all agents and projects.
+// The inbox: everything that is waiting for the user, from all agents and projects.
 import { useState } from "preact/hooks";
 import { html } from "./html.js";
-import { act, call, clock, questions, rights, work } from "./connection.js";
+import { Ago } from "./ago.js";
+import { act, call, questions, rights, work } from "./connection.js";
+import { Boundary } from "./boundary.js";
 import { Question, answer, optionOf } from "./question.js";
-import { age, clip, oneLine, shortPath } from "./text.js";
+import { stateWords } from "./session.js";
+import { clip, oneLine, printed, shortPath } from "./text.js";
 
 export function waiting() {
   return [...questions.value.values()].sort((one, two) => one.askedAt - two.askedAt);
@@ -15,7 +18,7 @@ export function unseen() {
     .sort((one, two) => two.job.endedAt - one.job.endedAt);
 }
 
-// Several at once: of one kind of action, and each for this once only.
+// Answer several questions together: only for the same kind of action, and only once.
 function Bulk({ chosen, clear }) {
   const kinds = new Set(chosen.map((question) => question.toolKind));
   const can = (kind) => kinds.size === 1 && chosen.every((question) => optionOf(question, kind));
@@ -38,14 +41,17 @@ function Bulk({ chosen, clear }) {
 function Ended({ item }) {
   const { job } = item;
   const seen = () => act(() => call(`jobs/${encodeURIComponent(job.id)}/seen`, {}));
-  const words = item.state === "done" ? "Done" : `Failed: ${oneLine(job.failure ?? job.outcome, 200)}`;
+  const begin = item.state === "parked" ? `P${stateWords(item).slice(1)}` : "Failed";
+  const words = item.state === "done" ? "Done" : `${begin}: ${oneLine(printed(job.failure ?? job.outcome), 200)}`;
+  const title = oneLine(item.title || item.name || job.prompt, 120) || "Work";
+  const prompt = oneLine(job.prompt, 120);
   return html`<article class="card ended ${item.state}" aria-label="${words}: ${oneLine(job.prompt, 80)}">
     <header>
-      <h3>${oneLine(item.title || item.name || job.prompt, 120) || "Work"}</h3>
-      <p class="about"><span class="chip">${clip(item.peer, 60)}</span>${" "}<span class="state ${item.state}">${words}</span>${" · "}${shortPath(item.root)}${" · "}${age(clock.value - job.endedAt)} ago</p>
+      <h3 class="title">${title}${prompt && prompt !== title ? html` <small>${prompt}</small>` : null}</h3>
+      <p class="about"><span class="chip">${clip(item.peer, 60)}</span>${" "}<span class="state ${item.state}">${words}</span>${" · "}${shortPath(item.root)}${" · "}<${Ago} at=${job.endedAt} /></p>
     </header>
     <div class="buttons">
-      ${item.session && html`<a class="button" href="#/session/${encodeURIComponent(item.session)}">Open</a>`}
+      ${item.session && html`<a class="button" href="#/session/${encodeURIComponent(item.session)}">Open</a><a class="button" href="#/review/${encodeURIComponent(item.session)}">Review</a>`}
       <button type="button" disabled=${rights.value !== "act"} onClick=${seen}>Mark as seen</button>
     </div>
   </article>`;
@@ -66,14 +72,14 @@ export function Inbox() {
     <h1>Inbox</h1>
     <section aria-labelledby="open-title">
       <h2 id="open-title">Waiting for you (${open.length})</h2>
-      ${!open.length && html`<p class="empty">Nothing waits for you. When an agent asks for permission or has a question, it is shown here at once.</p>`}
+      ${!open.length && html`<p class="empty">Nothing is waiting for you. Questions and permission requests from agents appear here immediately.</p>`}
       <${Bulk} chosen=${chosen} clear=${() => setSelected(new Set())} />
-      ${open.map((question) => html`<${Question} key=${question.id} question=${question}
-        select=${question.type === "permission" && permissions.length > 1 ? { checked: selected.has(question.id), change: () => toggle(question.id) } : null} />`)}
+      ${open.map((question) => html`<${Boundary} key=${question.id}><${Question} question=${question}
+        select=${question.type === "permission" && permissions.length > 1 ? { checked: selected.has(question.id), change: () => toggle(question.id) } : null} /><//>`)}
     </section>
     <section aria-labelledby="ended-title">
       <h2 id="ended-title">Finished, not seen yet (${ended.length})</h2>
-      ${!ended.length && html`<p class="empty">No finished work that you have not seen. <a href="#/work">Work</a> shows all of it, and starts more.</p>`}
+      ${!ended.length && html`<p class="empty">Nothing new. <a href="#/work">Work</a> lists all work and starts more.</p>`}
       ${ended.map((item) => html`<${Ended} key=${item.id} item=${item} />`)}
     </section>`;
 }

@@ -1,6 +1,6 @@
 import { Component, h } from "preact";
 
-// A component that is drawn again only when its version or its item is another one.
+// A component that renders again only if its version or its item has changed.
 export function memo(draw) {
   return class extends Component {
     shouldComponentUpdate(next) {

@@ -1,22 +1,42 @@
-// One question of an agent: what would be done, and the answers.
+// One question from an agent: the requested action and the possible answers.
 import { useState } from "preact/hooks";
 import { html } from "./html.js";
-import { act, call, clock, rights } from "./connection.js";
+import { Ago } from "./ago.js";
+import { act, call, rights } from "./connection.js";
 import { Diff } from "./diff.js";
-import { age, clean, clip, oneLine, shortPath } from "./text.js";
+import { clip, oneLine, own, shortPath, textOf } from "./text.js";
 
 const MEANINGS = {
   allow_once: "Allow", allow_always: "Allow always", reject_once: "Refuse", reject_always: "Refuse always",
 };
 
+const MAX_TITLE = 200; // of the heading
+
 export function optionOf(question, kind) {
   return question.options.find((option) => option.kind === kind);
 }
 
-// The agent may call its options what it likes; a name that adds nothing is left out.
+// dragoman stores an answer for the whole session. The agent still asks, and the policy still applies.
+function isAlways(option) {
+  return option.kind === "allow_always" || option.kind === "reject_always";
+}
+
+function inOrder(options) {
+  return [...options.filter((option) => !isAlways(option)), ...options.filter(isAlways)];
+}
+
+const FILLERS = ["for", "in", "this", "the", "session"];
+const SAME = {
+  allow: ["allow", "approve", "accept", "yes"],
+  reject: ["reject", "refuse", "deny", "decline", "no"],
+};
+
+// The agent chooses the names of its options. A name that adds no information is omitted.
 function ownName(option) {
   const name = oneLine(option.name, 60);
-  return name.toLowerCase() === (MEANINGS[option.kind] ?? "").toLowerCase() ? "" : name;
+  const [way, often] = String(option.kind).split("_");
+  const words = name.toLowerCase().split(" ");
+  return words.every((word) => word === often || FILLERS.includes(word) || own(SAME, way)?.includes(word)) ? "" : name;
 }
 
 export function answer(question, reply, done) {
@@ -24,71 +44,136 @@ export function answer(question, reply, done) {
 }
 
 function Permission({ question, busy, send }) {
-  const shown = question.command !== null || question.diffs.length || question.text;
+  const changed = new Set(question.diffs.map((each) => each.path));
+  const paths = question.paths.filter((path) => !changed.has(path));
+  const input = question.input === null ? null : html`<pre class="said" tabindex="0" aria-label="Input">${clip(JSON.stringify(question.input, null, 2))}</pre>`;
+  // Some agents write the command only as the title.
+  const titled = question.toolKind === "execute" && question.command === null && question.title.trim() !== "";
+  const known = titled || question.command !== null || question.diffs.length > 0 || paths.length > 0 || input !== null;
   return html`
+    ${titled && html`<pre class="command" tabindex="0" aria-label="Title">${clip(question.title)}</pre>`}
+    ${!titled && question.title.length > MAX_TITLE && html`<pre class="said" tabindex="0" aria-label="Title">${clip(question.title)}</pre>`}
     ${question.command !== null && html`<pre class="command" tabindex="0" aria-label="Command">${clip(question.command)}</pre>`}
+    ${question.cwd !== null && html`<p class="about">in <code>${clip(question.cwd, 400)}</code></p>`}
+    ${question.notes.map((note) => html`<p class="notice">${clip(note, 400)}</p>`)}
     ${question.diffs.map((each) => html`<${Diff} path=${each.path} oldText=${each.oldText} newText=${each.newText} />`)}
-    ${!question.diffs.length && question.paths.length > 0 && html`<ul class="paths" aria-label="Paths">${question.paths.map((path) => html`<li>${clip(path, 400)}</li>`)}</ul>`}
+    ${question.moreDiffs > 0 && html`<p class="notice">${question.moreDiffs} more changed ${question.moreDiffs === 1 ? "file is" : "files are"} not shown.</p>`}
+    ${paths.length > 0 && html`<ul class="paths" aria-label="Paths">${paths.map((path) => html`<li>${clip(path, 4096)}</li>`)}</ul>`}
     ${question.text && html`<pre class="said" tabindex="0">${clip(question.text)}</pre>`}
-    ${!shown && question.input !== null && html`<pre class="said" tabindex="0">${clip(JSON.stringify(question.input, null, 2))}</pre>`}
+    ${input !== null && (question.inputIsShown ? html`<details><summary>Full input</summary>${input}</details>` : input)}
+    ${!known && html`<p class="notice">The agent does not say what it wants to do.</p>`}
     <div class="buttons">
-      ${question.options.map((option) => html`
-        <button type="button" disabled=${busy || rights.value !== "act"}
-          class=${option.kind.startsWith("allow") ? "primary" : ""}
+      ${inOrder(question.options).map((option) => html`
+        <button type="button" data-kind=${option.kind} disabled=${busy || rights.value !== "act"}
+          class=${option.kind === "allow_once" ? "primary" : ""}
           onClick=${() => send({ option: option.id })}>
-          ${MEANINGS[option.kind] ?? "Answer"}${ownName(option) && html` <small>${ownName(option)}</small>`}
+          ${own(MEANINGS, option.kind) ?? "Answer"}${isAlways(option) && html` <small>in this session</small>`}${ownName(option) && html` <small>${ownName(option)}</small>`}
         </button>`)}
     </div>`;
 }
 
+// The schema comes from the agent and may be any JSON.
+function isObject(value) {
+  return typeof value === "object" && value !== null;
+}
+
+const INPUTS = { string: "text", number: "number", integer: "number" };
+const FORMATS = { email: "email", uri: "url", date: "date" };
+
+// The fields of a form, or null if the page does not support one of them.
 function fieldsOf(schema) {
-  const known = schema && typeof schema === "object" ? schema.properties : null;
-  return known && typeof known === "object" ? Object.entries(known) : [];
+  const known = isObject(schema) ? schema.properties ?? {} : null;
+  if (!isObject(known)) return null;
+  const fields = Object.entries(known);
+  return fields.every(([, field]) => isObject(field) && canAsk(field)) ? fields : null;
+}
+
+function canAsk(field) {
+  const type = field.type ?? "string";
+  if (type === "array") return isObject(field.items) && choicesOf(field.items) !== null;
+  return type === "boolean" || own(INPUTS, type) !== undefined;
 }
 
 function choicesOf(field) {
   if (Array.isArray(field.enum)) return field.enum.map((value, at) => [value, field.enumNames?.[at] ?? value]);
   const listed = field.oneOf ?? field.anyOf;
-  return Array.isArray(listed) && listed.every((each) => "const" in each) ? listed.map((each) => [each.const, each.title ?? each.const]) : null;
+  return Array.isArray(listed) && listed.every((each) => isObject(each) && "const" in each) ? listed.map((each) => [each.const, each.title ?? each.const]) : null;
 }
 
+function numberOr(value) {
+  return typeof value === "number" ? value : undefined;
+}
+
+// Prefix of input names: an input named `elements` would hide that property of the form.
+const INPUT = "field:";
+
+// Set only default values: `value` would be set again at every render and overwrite the user's input.
 function Field({ id, name, field, required }) {
   const label = clip(field.title ?? name, 200);
   const help = field.description ? html`<small id="${id}-help">${clip(field.description, 1000)}</small>` : null;
-  const choices = choicesOf(field);
   const about = help ? `${id}-help` : undefined;
   if (field.type === "boolean") {
-    return html`<div class="field"><label><input type="checkbox" name=${name} checked=${field.default === true} aria-describedby=${about} /> ${label}</label>${help}</div>`;
+    return html`<div class="field"><label><input type="checkbox" name=${INPUT + name} defaultChecked=${field.default === true} aria-describedby=${about} /> ${label}</label>${help}</div>`;
   }
+  if (field.type === "array") {
+    const chosen = Array.isArray(field.default) ? field.default : [];
+    return html`<fieldset class="field" aria-describedby=${about}><legend>${label}${required ? " (required)" : ""}</legend>
+      ${choicesOf(field.items).map(([value, title]) => html`<label class="choice"><input type="checkbox" name=${INPUT + name} value=${textOf(value)} defaultChecked=${chosen.includes(value)} /> ${clip(title, 200)}</label>`)}${help}</fieldset>`;
+  }
+  const choices = choicesOf(field);
+  const type = own(INPUTS, field.type ?? "string");
   const input = choices
-    ? html`<select id=${id} name=${name} required=${required} aria-describedby=${about}>${!required && html`<option value=""></option>`}${choices.map(([value, title]) => html`<option value=${String(value)} selected=${field.default === value}>${clip(title, 200)}</option>`)}</select>`
-    : html`<input id=${id} name=${name} required=${required} aria-describedby=${about} type=${field.type === "integer" || field.type === "number" ? "number" : "text"} step=${field.type === "integer" ? "1" : "any"} value=${field.default ?? ""} />`;
+    ? html`<select id=${id} name=${INPUT + name} required=${required} aria-describedby=${about}>${!required && html`<option value=""></option>`}${choices.map(([value, title]) => html`<option value=${textOf(value)} selected=${field.default === value}>${clip(title, 200)}</option>`)}</select>`
+    : html`<input id=${id} name=${INPUT + name} required=${required} aria-describedby=${about} type=${type === "text" ? own(FORMATS, field.format) ?? type : type} step=${field.type === "integer" ? "1" : "any"}
+        min=${numberOr(field.minimum)} max=${numberOr(field.maximum)} minlength=${numberOr(field.minLength)} maxlength=${numberOr(field.maxLength)} defaultValue=${clip(field.default ?? "", 10000)} />`;
   return html`<div class="field"><label for=${id}>${label}${required ? " (required)" : ""}</label>${input}${help}</div>`;
 }
 
-function contentOf(form, schema) {
-  const content = {};
-  for (const [name, field] of fieldsOf(schema)) {
-    const input = form.elements.namedItem(name);
-    if (!input) continue;
-    if (field.type === "boolean") content[name] = input.checked;
-    else if (input.value !== "") content[name] = field.type === "integer" || field.type === "number" ? Number(input.value) : input.value;
+function valueOf(inputs, field) {
+  if (field.type === "boolean") return inputs[0].checked;
+  if (field.type === "array") return inputs.filter((input) => input.checked).map((input) => input.value);
+  const { value } = inputs[0];
+  if (value === "") return undefined;
+  return field.type === "integer" || field.type === "number" ? Number(value) : value;
+}
+
+function contentOf(form, fields) {
+  const inputs = [...form.elements];
+  const values = fields.map(([name, field]) => [name, valueOf(inputs.filter((input) => input.name === INPUT + name), field)]);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+}
+
+// The checks that a browser does not do by itself.
+function wrongIn(fields, content, required) {
+  for (const [name, field] of fields.filter(([, each]) => each.type === "array")) {
+    const many = content[name].length;
+    const least = Math.max(numberOr(field.minItems) ?? 0, required.has(name) ? 1 : 0);
+    const label = clip(field.title ?? name, 60);
+    if (many < least) return `${label}: choose at least ${least}`;
+    if (many > (numberOr(field.maxItems) ?? Infinity)) return `${label}: choose at most ${field.maxItems}`;
   }
-  return content;
+  return "";
 }
 
 function Form({ question, busy, send }) {
-  const required = new Set(question.schema?.required ?? []);
+  const [wrong, setWrong] = useState("");
+  const required = new Set(Array.isArray(question.schema?.required) ? question.schema.required : []);
   const disabled = busy || rights.value !== "act";
+  const fields = question.url === null ? fieldsOf(question.schema) : [];
   const submit = (event) => {
     event.preventDefault();
-    send({ action: "accept", content: contentOf(event.target, question.schema) });
+    const content = contentOf(event.target, fields);
+    const problem = wrongIn(fields, content, required);
+    setWrong(problem);
+    if (!problem) send({ action: "accept", content });
   };
   return html`<form onSubmit=${submit}>
-    ${question.url !== null && html`<p>The agent wants you to open this page, if you trust it: <code>${clip(question.url, 2000)}</code></p>`}
-    ${fieldsOf(question.schema).map(([name, field]) => html`<${Field} id="q-${question.id}-${name}" name=${name} field=${field} required=${required.has(name)} />`)}
+    ${question.url !== null && html`<p>The agent asks you to open this page. Open it only if you trust it: <code>${clip(question.url, 2000)}</code></p>`}
+    ${(fields ?? []).map(([name, field]) => html`<${Field} id="q-${question.id}-${name}" name=${name} field=${field} required=${required.has(name)} />`)}
+    ${fields === null && html`<p class="problem">This form has a field that cannot be filled in here. Answer it where it was asked, or decline it.</p>`}
+    ${wrong && html`<p class="problem" role="alert">${wrong}</p>`}
     <div class="buttons">
-      <button class="primary" disabled=${disabled}>${question.url === null ? "Answer" : "Done"}</button>
+      ${fields !== null && html`<button class="primary" disabled=${disabled}>${question.url === null ? "Answer" : "Done"}</button>`}
       <button type="button" disabled=${disabled} onClick=${() => send({ action: "decline" })}>Decline</button>
     </div>
   </form>`;
@@ -101,7 +186,7 @@ export function Question({ question, inSession = false, select = null }) {
     await answer(question, reply, "Answered.");
     setBusy(false);
   };
-  const title = question.type === "permission" ? oneLine(question.title, 200) || "Permission" : clean(oneLine(question.message, 200)) || "Question";
+  const title = question.type === "permission" ? oneLine(question.title, MAX_TITLE) || "Permission" : oneLine(question.message, 200) || "Question";
   const heading = `q-${question.id}`;
   return html`<article class="card question" aria-labelledby=${heading} data-question=${question.id}>
     <header>
@@ -111,7 +196,7 @@ export function Question({ question, inSession = false, select = null }) {
         <span class="chip">${clip(question.peer, 60)}</span>${" "}
         ${question.type === "permission" && html`<span class="chip kind">${clip(question.toolKind, 40)}</span>`}${" "}
         <span title=${clip(question.workspace, 400)}>${shortPath(question.workspace)}</span>${" · "}
-        <span>${age(clock.value - question.askedAt)} ago</span>
+        <span><${Ago} at=${question.askedAt} /></span>
         ${!inSession && html`${" · "}<a href="#/session/${encodeURIComponent(question.session)}">session</a>`}
       </p>
     </header>

@@ -1,14 +1,19 @@
-// One session: the conversation as it streams, its open questions, and the next prompt.
+// The session screen: the live conversation, its open questions, and the next prompt.
 import { memo } from "./memo.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { act, call, clock, drawn, follow, followed, questions, rights, unfollow, work } from "./connection.js";
+import { Since } from "./ago.js";
+import { act, call, drawn, follow, followed, online, questions, rights, work } from "./connection.js";
+import { Boundary } from "./boundary.js";
 import { Diff } from "./diff.js";
 import { markdown } from "./markdown.js";
 import { Question } from "./question.js";
-import { age, clip, oneLine } from "./text.js";
+import { clip, oneLine, own, printed, until } from "./text.js";
 
-const WINDOW = 150; // items that are drawn at once; older ones on demand
+const WINDOW = 200; // number of rendered items
+const STEP = 100; // number of items by which the window moves
+const EDGE = 200; // distance from an edge, in pixels, at which the window moves
+const TOP = 120; // distance from the top, in pixels, of the item that was jumped to
 const NAMES = { user: "You", agent: "Agent", thought: "Thought" };
 
 function Blocks({ blocks }) {
@@ -19,31 +24,37 @@ const Message = memo(({ item }) => {
   if (item.role === "thought") {
     return html`<details class="item thought"><summary>Thought: ${oneLine(item.text, 100)}</summary><div class="text">${markdown(item.text)}</div></details>`;
   }
-  return html`<section class="item message ${item.role === "user" ? "user" : "agent"}" aria-label=${NAMES[item.role] ?? "Message"}>
-    <h3 class="who">${NAMES[item.role] ?? clip(item.role, 20)}</h3>
+  return html`<section class="item message ${item.role === "user" ? "user" : "agent"}" aria-label=${own(NAMES, item.role) ?? "Message"}>
+    <h3 class="who">${own(NAMES, item.role) ?? clip(item.role, 20)}</h3>
     <div class="text">${item.role === "user" ? html`<p class="plain">${clip(item.text)}</p>` : markdown(item.text)}</div>
     <${Blocks} blocks=${item.blocks} />
   </section>`;
 });
 
+// The output of a command is not Markdown, unless the agent put it in a code fence.
+function isPrinted(item, text) {
+  return item.kind === "execute" && !String(text ?? "").includes("```");
+}
+
 const Tool = memo(({ item }) => {
   const title = oneLine(item.title || item.name || item.kind, 160);
   const input = item.input === null ? "" : typeof item.input === "string" ? item.input : JSON.stringify(item.input, null, 2);
   return html`<details class="item tool ${clip(item.status, 20)}">
-    <summary><span class="state ${clip(item.status, 20)}">${clip(item.status, 20)}</span> <span class="chip kind">${clip(item.kind, 20)}</span> ${title}${item.changes.length ? ` (${item.changes.length} ${item.changes.length === 1 ? "file" : "files"} ${item.stage})` : ""}</summary>
-    ${item.locations.length > 0 && html`<ul class="paths">${item.locations.slice(0, 100).map((each) => html`<li>${clip(each.path, 400)}${each.line ? `:${each.line}` : ""}</li>`)}</ul>`}
+    <summary><span class="state ${clip(item.status, 20)}">${clip(item.status, 20)}</span> <span class="chip kind">${clip(item.kind, 20)}</span> ${title}${item.changes.length ? ` (${item.changes.length} ${item.changes.length === 1 ? "file" : "files"} ${clip(item.stage, 20)})` : ""}</summary>
+    ${item.locations.length > 0 && html`<ul class="paths">${item.locations.slice(0, 100).map((each) => html`<li>${clip(each.path, 400)}${each.line ? `:${clip(each.line, 20)}` : ""}</li>`)}</ul>`}
     ${input && html`<pre class="said" tabindex="0" aria-label="Input">${clip(input, 20000)}</pre>`}
     ${item.changes.map((each) => html`<${Diff} path=${each.path} oldText=${each.old_text} newText=${each.new_text} diff=${each.diff} />`)}
-    ${item.content.map((each) => each.type === "text" ? html`<div class="text">${markdown(each.text)}</div>` : html`<${Blocks} blocks=${[each]} />`)}
-    ${item.printed && html`<pre class="terminal" tabindex="0" aria-label="Output">${clip(item.printed)}</pre>`}
-    ${item.exit_code !== null && html`<p>Exit code ${item.exit_code}</p>`}
-    ${item.error && html`<p class="problem">${clip(item.error, 2000)}</p>`}
+    ${item.content.map((each) => each.type === "text" ? (isPrinted(item, each.text) ? html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(each.text)}</pre>` : html`<div class="text">${markdown(each.text)}</div>`) : html`<${Blocks} blocks=${[each]} />`)}
+    ${item.printed && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(item.printed)}</pre>`}
+    ${!item.printed && !item.content.length && item.output !== null && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(typeof item.output === "string" ? item.output : JSON.stringify(item.output, null, 2), 20000)}</pre>`}
+    ${item.exit_code !== null && html`<p>Exit code ${clip(item.exit_code, 20)}</p>`}
+    ${item.error && html`<p class="problem">${printed(item.error, 2000)}</p>`}
   </details>`;
 });
 
-const TurnEnd = memo(({ item }) => html`<p class="item turn ${item.outcome === "ok" ? "done" : "failed"}">Turn ended: ${clip(item.outcome, 40)}${item.failure ? ` – ${clip(item.failure.message, 2000)}` : ""}</p>`);
+const TurnEnd = memo(({ item }) => html`<p class="item turn ${item.outcome === "ok" ? "done" : "failed"}">Turn ended: ${clip(item.outcome, 40)}${item.failure ? ` – ${printed(item.failure.message, 2000)}` : ""}</p>`);
 
-const Notice = memo(({ item }) => html`<p class="item notice">${clip(item.severity, 20)}: ${clip(item.title, 2000)}</p>`);
+const Notice = memo(({ item }) => html`<p class="item notice ${item.severity === "info" ? "calm" : ""}">${item.severity === "info" ? "" : `${clip(item.severity, 20)}: `}${clip(item.title, 2000)}</p>`);
 
 const KINDS = { message: Message, tool: Tool, turn: TurnEnd, notice: Notice };
 
@@ -55,27 +66,70 @@ function Plans({ plans }) {
   </section>`);
 }
 
-function Conversation({ now }) {
-  drawn.value; // it is drawn again when events have come
-  const [shown, setShown] = useState(WINDOW);
+// Only a window of items is rendered: the latest ones, or those around the reading position. Scrolling
+// to an edge moves the window; the item at that edge stays where it is on screen.
+export function Conversation({ now, empty = "Nothing has happened in this session yet." }) {
+  const version = drawn.value; // render again when events have arrived
+  const [first, setFirst] = useState(null); // null: follow the end
+  const list = useRef(null);
   const atEnd = useRef(true);
+  const anchor = useRef(null);
   const { order } = now.view;
-  const hidden = Math.max(0, order.length - shown);
+  const last = Math.max(0, order.length - WINDOW);
+  const begin = first === null ? last : Math.min(first, last);
+  const end = first === null ? order.length : Math.min(order.length, begin + WINDOW);
+  const shown = useRef(null);
+  shown.current = { begin, end, length: order.length };
+  // A scroll event may fire before the next render, and must see the new window.
+  const open = (to) => {
+    const { length } = shown.current;
+    const last_ = Math.max(0, length - WINDOW);
+    const at = to === null ? last_ : Math.min(Math.max(0, to), last_);
+    shown.current = { begin: at, end: Math.min(length, at + WINDOW), length };
+    setFirst(to);
+  };
+  const move = (to) => {
+    const here = [...list.current.children].find((each) => each.getBoundingClientRect().bottom > 0);
+    anchor.current = here ? [here.dataset.at, here.getBoundingClientRect().top] : null;
+    atEnd.current = false;
+    open(to >= shown.current.length - WINDOW ? null : Math.max(0, to));
+  };
+  const jump = (to) => {
+    anchor.current = to === null ? null : [to, TOP];
+    atEnd.current = to === null;
+    open(to);
+  };
   useEffect(() => {
-    const look = () => { atEnd.current = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120; };
+    const look = () => {
+      const now_ = shown.current;
+      const below = document.documentElement.scrollHeight - window.innerHeight - window.scrollY;
+      atEnd.current = now_.end === now_.length && below <= 120;
+      if (window.scrollY < EDGE && now_.begin > 0) move(now_.begin - STEP);
+      else if (below < EDGE && now_.end < now_.length) move(now_.begin + STEP);
+    };
     window.addEventListener("scroll", look, { passive: true });
     return () => window.removeEventListener("scroll", look);
   }, []);
   useLayoutEffect(() => {
-    if (atEnd.current) window.scrollTo(0, document.documentElement.scrollHeight);
-  });
+    if (atEnd.current) {
+      window.scrollTo(0, document.documentElement.scrollHeight);
+    } else if (anchor.current !== null) {
+      const [at, top] = anchor.current;
+      const here = list.current.querySelector(`[data-at="${at}"]`);
+      anchor.current = null;
+      if (here) window.scrollBy(0, here.getBoundingClientRect().top - top);
+    }
+  }, [version, begin, end]);
+  // A user who opens a tool call wants to read it: stop following the end.
+  const opened = () => { atEnd.current = false; };
   return html`
     ${!now.caughtUp && html`<p class="empty">Loading …</p>`}
-    ${now.caughtUp && !order.length && html`<p class="empty">Nothing has happened in this session yet.</p>`}
-    ${hidden > 0 && html`<p class="earlier"><button type="button" onClick=${() => { atEnd.current = false; setShown(shown + WINDOW); }}>Show ${Math.min(WINDOW, hidden)} earlier of ${hidden}</button></p>`}
-    <div class="conversation" role="log" aria-live="off" aria-label="Conversation">
-      ${order.slice(hidden).map((entry) => { const Kind = KINDS[entry.kind]; return html`<${Kind} key=${entry.id} item=${entry.item} version=${entry.item.version} />`; })}
+    ${now.caughtUp && !order.length && html`<p class="empty">${empty}</p>`}
+    ${begin > 0 && html`<p class="earlier"><button type="button" onClick=${() => move(begin - STEP)}>Show earlier (${begin})</button> <button type="button" onClick=${() => jump(0)}>Go to the beginning</button></p>`}
+    <div class="conversation" role="log" aria-live="off" aria-label="Conversation" ref=${list} onToggleCapture=${opened}>
+      ${order.slice(begin, end).map((entry, at) => { const Kind = KINDS[entry.kind]; return html`<div key=${entry.id} data-at=${begin + at}><${Boundary}><${Kind} item=${entry.item} version=${entry.item.version} /><//></div>`; })}
     </div>
+    ${end < order.length && html`<p class="earlier"><button type="button" onClick=${() => move(begin + STEP)}>Show later (${order.length - end})</button> <button type="button" onClick=${() => jump(null)}>Go to the end</button></p>`}
     <${Plans} plans=${now.view.plans} />`;
 }
 
@@ -87,14 +141,17 @@ function Composer({ item }) {
     event?.preventDefault();
     if (!text.trim() || busy) return;
     setBusy(true);
-    const told = await act(() => call(`sessions/${encodeURIComponent(item.session)}/prompt`, { text }), running ? "Queued behind the turn that runs." : "Sent.");
+    const told = await act(() => call(`sessions/${encodeURIComponent(item.session)}/prompt`, { text }), running ? "Queued behind the running turn." : "Sent.");
     setBusy(false);
-    if (told !== null) setText("");
+    if (told === null) return;
+    setText("");
+    // A peer that cannot reopen the session continues in a new one, with a summary.
+    if (told.session !== item.session) location.hash = `#/session/${encodeURIComponent(told.session)}`;
   };
   const key = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send(event);
   };
-  if (rights.value !== "act") return html`<p class="empty">This browser may only read.</p>`;
+  if (rights.value !== "act") return html`<p class="empty">This browser can view but not act.</p>`;
   return html`<form class="composer" onSubmit=${send}>
     <label for="prompt">${running ? "Next prompt" : "Prompt"} <small>(Ctrl+Enter sends)</small></label>
     <textarea id="prompt" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key}></textarea>
@@ -102,7 +159,7 @@ function Composer({ item }) {
   </form>`;
 }
 
-// Another peer goes on in a session of its own, and is told what was said.
+// Another peer continues in a new session, with a summary of this one.
 function Handover({ item }) {
   const [peers, setPeers] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -119,9 +176,9 @@ function Handover({ item }) {
   };
   return html`<details class="card" onToggle=${load}>
     <summary>Hand over to another peer</summary>
-    ${peers !== null && !peers.length && html`<p class="empty">No other peer is enabled. <code>dragoman peers enable NAME</code> enables one.</p>`}
+    ${peers !== null && !peers.length && html`<p class="empty">No other peer is enabled. Enable one: <code>dragoman peers enable NAME</code></p>`}
     ${peers !== null && peers.length > 0 && html`<form onSubmit=${send}>
-      <p class="empty">It begins a new session here and is told in short what was said.</p>
+      <p class="empty">The peer starts a new session in this directory, with a summary of the conversation.</p>
       <div class="field"><label for="handover-peer">Peer</label><select id="handover-peer" name="peer" required>${peers.map((name) => html`<option value=${name}>${clip(name, 60)}</option>`)}</select></div>
       <div class="field"><label for="handover-words">What to do next</label><textarea id="handover-words" name="words" rows="2" required></textarea></div>
       <div class="buttons"><button class="primary" disabled=${busy}>${busy ? "Handing over …" : "Hand over"}</button></div>
@@ -130,33 +187,53 @@ function Handover({ item }) {
 }
 
 export function stateWords(item) {
+  if (item.state === "parked") return item.parked ? `parked until ${until(item.parked.until)}` : "parked";
   const words = { working: "working", waiting: "waiting for you", queued: "queued", idle: "idle", done: "done", failed: "failed" };
-  return (words[item.state] ?? item.state) + (item.queued && item.state !== "queued" ? `, ${item.queued} queued` : "");
+  return (own(words, item.state) ?? clip(item.state, 40)) + (item.queued && item.state !== "queued" ? `, ${item.queued} queued` : "");
+}
+
+// The item of a session; undefined while it is loading, null if there is no such session. A session
+// that is not listed may be too old for the list, or brand new.
+function useItem(id) {
+  const listed = work.value.get(id);
+  const [stored, setStored] = useState(undefined);
+  const asks = listed === undefined && online.value;
+  useEffect(() => {
+    if (!asks) return undefined;
+    let over = false;
+    call(`sessions/${encodeURIComponent(id)}`).then(
+      (told) => { if (!over) setStored(told); },
+      () => { if (!over) setStored(null); },
+    );
+    return () => { over = true; };
+  }, [id, asks]);
+  return listed ?? stored;
 }
 
 export function Session({ id }) {
-  useEffect(() => {
-    follow(id);
-    return unfollow;
-  }, [id]);
-  const item = work.value.get(id);
+  useEffect(() => follow(id), [id]);
+  const item = useItem(id);
   const now = followed.value;
   const job = item?.job;
   useEffect(() => {
     if (job?.state === "ended" && job.unseen && rights.value === "act") call(`jobs/${encodeURIComponent(job.id)}/seen`, {}).catch(() => {});
   }, [job?.id, job?.state]);
-  if (item === undefined) return html`<h1>Session</h1><p class="empty">There is no session ${clip(id, 60)} here. <a href="#/work">Work</a> lists those there are.</p>`;
+  if (item === undefined) return html`<h1>Session</h1><p class="empty">Loading …</p>`;
+  if (item === null) return html`<h1>Session</h1><p class="empty">There is no session ${clip(id, 60)}. <a href="#/work">Work</a> lists all sessions.</p>`;
   const own = [...questions.value.values()].filter((question) => question.session === id);
-  const stop = () => act(() => call(`jobs/${encodeURIComponent(job.id)}/cancel`, {}), "Stopping.");
+  const stop = () => act(async () => {
+    const told = await call(`jobs/${encodeURIComponent(job.delegation ?? job.id)}/cancel`, {});
+    if (!told.cancelled) throw new Error("It has already ended.");
+  }, "Stopping.");
   const running = job !== null && job.state !== "ended";
   return html`
     <header class="session">
       <h1>${oneLine(item.title || item.name || job?.prompt, 120) || "Session"}</h1>
-      <p class="about"><span class="chip">${clip(item.peer, 60)}</span>${" "}<span class="state ${item.state}">${stateWords(item)}</span>${item.model ? ` · ${clip(item.model, 60)}` : ""}${" · "}<span title=${clip(item.cwd, 400)}>${clip(item.cwd, 120)}</span>${running && job.startedAt ? ` · ${age(clock.value - job.startedAt)}` : ""}${item.cost ? ` · ${item.cost.amount} ${clip(item.cost.unit, 10)}` : ""}</p>
+      <p class="about"><span class="chip">${clip(item.peer, 60)}</span>${" "}<span class="state ${item.state}">${stateWords(item)}</span>${item.model ? ` · ${clip(item.model, 60)}` : ""}${" · "}<span title=${clip(item.cwd, 400)}>${clip(item.cwd, 120)}</span>${running && job.startedAt && html`${" · "}<${Since} at=${job.startedAt} />`}${item.cost ? ` · ${item.cost.amount} ${clip(item.cost.unit, 10)}` : ""}${" · "}<a href="#/review/${encodeURIComponent(item.session)}">review changes</a></p>
       ${running && html`<div class="buttons"><button type="button" class="stop" disabled=${rights.value !== "act"} onClick=${stop}>Stop</button></div>`}
     </header>
     ${now !== null && now.key === id && html`<${Conversation} now=${now} />`}
-    ${own.map((question) => html`<${Question} key=${question.id} question=${question} inSession=${true} />`)}
+    ${own.map((question) => html`<${Boundary} key=${question.id}><${Question} question=${question} inSession=${true} /><//>`)}
     ${rights.value === "act" && html`<${Handover} item=${item} />`}
     <${Composer} item=${item} />`;
 }

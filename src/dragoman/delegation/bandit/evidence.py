@@ -1,4 +1,4 @@
-"""Reward of a turn, and the update and time decay of a posterior.
+"""Compute the reward of a turn, and update and decay posteriors.
 
 Pure: the time is an argument, in seconds of any one clock. Evidence decays in two ways: by age
 (HALF_LIFE) and by the number of later turns (MEMORY). `sampling` draws from the posteriors.
@@ -15,8 +15,8 @@ from msgspec import Struct
 from dragoman.store.values import FLOOR, Posterior, Size
 
 HALF_LIFE: Final = 30 * 24 * 3600.0
-"""Seconds in which evidence loses half of its weight. Peers change with their releases; a few
-delegations a day must be enough to learn something between two of them."""
+"""Seconds in which evidence loses half of its weight. Peers change with their releases, and a few
+delegations a day must be enough to learn something between two releases."""
 
 MEMORY: Final = 60.0
 """Maximum number of attempts that an arm remembers. Without it a peer that was good for a
@@ -24,14 +24,14 @@ thousand turns would need hundreds of failures to lose its place, however fast t
 
 OK_FLOOR: Final = 0.5
 """A successful turn earns more than this, however expensive and slow it was. A failure earns 0, so
-no saving of cost or time makes up for one."""
+saved cost or time never makes up for one."""
 
 _LEAST_EFFICIENCY: Final = 1e-6
 """Keeps a successful turn above the floor if its time or cost is extreme."""
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The neutral cost and time: they earn half of what can be earned."""
+    """The neutral cost and time, which earn half of what can be earned."""
 
     cost: float
     seconds: float
@@ -53,9 +53,11 @@ def reward(
     seconds: float,
     scale: Scale = SCALES["medium"],
 ) -> float:
-    """Reward of a turn: 0 if it was not ok or was rejected, else more than 0.5 and at most 1.
+    """Return the reward of a turn: 0 if it was not ok or was rejected, else more than 0.5 and at
+    most 1.
 
-    An unknown cost counts as the scale's: a peer that does not report it neither gains nor loses.
+    An unknown cost counts as the neutral one: a peer that does not report its cost neither gains
+    nor loses.
     """
     if not ok or rejected:
         return 0.0
@@ -68,7 +70,7 @@ def reward(
 
 
 def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> float:
-    """Share of its evidence that a posterior still has at `now`.
+    """Return the share of its evidence that a posterior still has at `now`.
 
     A prior is not evidence and does not decay. A clock that was set back changes nothing.
     """
@@ -80,7 +82,7 @@ def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) 
 
 
 def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
-    """The posterior with its evidence decayed to `now`."""
+    """Return the posterior with its evidence decayed to `now`."""
     left = weight_left(posterior, now, half_life)
     if left == 1:
         return posterior
@@ -103,15 +105,18 @@ def updated(
     seconds: float | None = None,
     half_life: float = HALF_LIFE,
 ) -> Posterior:
-    """The posterior after one more turn. `cost` and `seconds` are those of the turn, if known."""
+    """Return the posterior after one more turn.
+
+    `cost` and `seconds` are those of the turn, if known.
+    """
     if not 0.0 <= reward <= 1.0:
-        raise ValueError(f"a reward is between 0 and 1, and this one is {reward}")
+        raise ValueError(f"a reward must be between 0 and 1, not {reward}")
     before = decayed(posterior, now, half_life)
     kept = 1 - 1 / MEMORY
     return Posterior(
         alpha=FLOOR + (before.alpha - FLOOR) * kept + reward,
         beta=FLOOR + (before.beta - FLOOR) * kept + (1 - reward),
-        # What a failure cost says nothing about what a success costs.
+        # The cost of a failure says nothing about the cost of a success.
         cost=_averaged(before.cost, cost if reward > 0 else None),
         seconds=_averaged(before.seconds, seconds if reward > 0 else None),
         pulls=before.pulls + 1,

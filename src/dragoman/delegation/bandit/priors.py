@@ -1,4 +1,4 @@
-"""Priors of the bandit, and the size of a task (small, medium, large) from prompt and files.
+"""Priors for the bandit, and the size of a task (small, medium, large) from its prompt and files.
 
 Pure. `store.values` defines Arm and Posterior, `evidence` updates a posterior, `sampling` draws
 from it.
@@ -11,9 +11,9 @@ from typing import Final
 from dragoman.store.values import FLOOR, Arm, Posterior, Size
 
 SMALL_PROMPT_SIZE: Final = 400
-"""Maximum characters of a prompt that is a question or a single request: about five lines."""
+"""Maximum length of a prompt that counts as a question or a single request: about five lines."""
 LARGE_PROMPT_SIZE: Final = 4000
-"""Minimum characters of a prompt that is a specification: more than a page."""
+"""Minimum length of a prompt that counts as a specification: more than a page."""
 SMALL_FILES: Final = 1
 LARGE_FILES: Final = 10
 """A task that names this many files spans a whole package."""
@@ -31,19 +31,19 @@ _FITS: Final[dict[tuple[str, Size], float]] = {
 _FITS_ELSE: Final = 0.7
 _NOT_CLAIMED: Final = 0.25
 PRIOR_WEIGHT: Final = 2.0
-"""Weight of a prior in attempts. Small, so that a handful of real turns outweigh it."""
+"""Weight of a prior, in attempts. It is small, so that a handful of real turns outweigh it."""
 
 
 def prior(arm: Arm, claims: bool) -> Posterior:
-    """Prior of an arm that was never tried. `claims`: the peer claims the role."""
+    """Return the prior of an arm that was never tried. `claims`: the peer claims the role."""
     good = _FITS.get((arm.tier, arm.size), _FITS_ELSE) if claims else _NOT_CLAIMED
     return Posterior(alpha=FLOOR + PRIOR_WEIGHT * good, beta=FLOOR + PRIOR_WEIGHT * (1 - good))
 
 
 def size_of(prompt: str, files: int) -> Size:
-    """Size of the work, estimated from the prompt and the number of files it names.
+    """Return the size of the work, estimated from the prompt and the number of files it names.
 
-    Rough on purpose: with finer sizes each arm would be tried too seldom to learn from.
+    Deliberately rough: with finer sizes each arm would be tried too rarely to learn from.
     """
     if len(prompt) >= LARGE_PROMPT_SIZE or files >= LARGE_FILES:
         return "large"

@@ -16,8 +16,8 @@ from dragoman.delegation.bandit.priors import prior
 from dragoman.store.values import FLOOR, Arm, Posterior
 
 SHARPNESS: Final = 2.0
-"""Weight of each piece of evidence in a draw. Forgetting keeps every posterior wide, so draws
-from the plain posterior keep trying poor arms, in the simulation about twice as often as this."""
+"""Weight of each piece of evidence in a draw. Forgetting keeps every posterior wide, so draws from
+the plain posterior would keep trying poor arms, about twice as often in the simulation."""
 
 
 class Chance(Protocol):
@@ -44,7 +44,7 @@ def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = 
 
 
 def believed(posteriors: Mapping[Arm, Posterior], arm: Arm, *, claims: bool) -> Posterior:
-    """The stored posterior of an arm, or its prior. An invalid posterior is ignored."""
+    """Return the stored posterior of an arm, or its prior. An invalid posterior is ignored."""
     known = posteriors.get(arm)
     return known if known is not None and known.sound else prior(arm, claims)
 
@@ -58,7 +58,10 @@ def best_of(
     claims: bool,
     half_life: float = HALF_LIFE,
 ) -> Draw:
-    """The arm with the highest drawn score; the first of equals. `arms` must not be empty."""
+    """Return the arm with the highest drawn score; the first one if several are equal.
+
+    `arms` must not be empty.
+    """
     best: tuple[Arm, Posterior] | None = None
     highest = -1.0
     for arm in arms:

@@ -69,7 +69,7 @@ def _read(event: anthropic.types.RawMessageStreamEvent) -> ModelChunk | None:
         case "message_stop":
             return None
         case _:
-            # A thought, or an event type of a later version, is a sign of life all the same.
+            # A thought, or an event type of a later version, also shows that the model works.
             return ModelChunk()
 
 

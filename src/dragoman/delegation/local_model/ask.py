@@ -24,12 +24,14 @@ from dragoman.delegation.local_model.model import LocalModel, ModelChunk
 from dragoman.errors import BudgetExceeded, DragomanError, InvalidAnswer
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
+from dragoman.rpc.tasks import in_thread
 
 CONNECT_TIMEOUT: Final = 10.0
 """Timeout in seconds for the connection alone: a machine that is off does not answer at all."""
 
 MAX_TEXT_SIZE: Final = 8 * 1024 * 1024
-"""Maximum characters of an answer: far more than any model writes, as a bound for a broken one."""
+"""Maximum length of an answer, in characters: far more than any model writes, in case one is
+broken."""
 
 _STOPS: Final[Mapping[str, Outcome]] = {
     "stop_sequence": Outcome.OK,
@@ -37,7 +39,7 @@ _STOPS: Final[Mapping[str, Outcome]] = {
     "model_context_window_exceeded": Outcome.TRUNCATED,
     "content_filter": Outcome.REFUSED,
 }
-"""Stop reasons of these APIs that no agent uses."""
+"""Stop reasons that these APIs use but agents do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,8 @@ async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[Mo
     name = "anthropic_messages" if model.api == "anthropic" else "openai_chat"
     try:
         # Imported on first use and in a thread: these libraries take seconds to load.
-        module = await asyncio.to_thread(
-            importlib.import_module, f"dragoman.delegation.local_model.{name}"
-        )
+        where = f"dragoman.delegation.local_model.{name}"
+        module = await in_thread(where, lambda _: importlib.import_module(where))
     except ImportError as error:
         raise failures.missing_library(error) from error
     pieces: AsyncGenerator[ModelChunk, None] = module.stream(
@@ -100,15 +101,15 @@ async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[Mo
 async def _within(
     pieces: AsyncGenerator[ModelChunk, None], budgets: Budgets
 ) -> AsyncGenerator[ModelChunk, None]:
-    """The chunks, each under its timeout. Raises `BudgetExceeded`."""
+    """Yield the chunks, each under its timeout. Raises `BudgetExceeded`."""
     loop = asyncio.get_running_loop()
     over_at = None if budgets.total is None else loop.time() + budgets.total
-    name, limit = "the first sign of life", budgets.first_event
+    name, limit = "first_event", budgets.first_event
     try:
         while True:
             due_at = None if limit is None else loop.time() + limit
             if over_at is not None and (due_at is None or over_at < due_at):
-                due_at, name, limit = over_at, "the whole turn", budgets.total
+                due_at, name, limit = over_at, "total", budgets.total
             try:
                 async with asyncio.timeout_at(due_at):
                     told = await anext(pieces)
@@ -140,7 +141,7 @@ class _Growing:
             self._texts.append(told.text)
             self._size += len(told.text)
             if self._size > MAX_TEXT_SIZE:
-                raise InvalidAnswer(f"the answer has more than {MAX_TEXT_SIZE} characters")
+                raise InvalidAnswer(f"the response is longer than {MAX_TEXT_SIZE} characters")
         self.model = told.model or self.model
         self._stop = told.stop or self._stop
         if told.usage is not None:
@@ -153,7 +154,7 @@ class _Growing:
             return Result(outcome, text, self._stop, failure, self._usage, error=error)
         if not self._stop:
             # The stream ended without a finish reason: the answer may be incomplete.
-            cut = InvalidAnswer("the answer ended without saying that it was complete")
+            cut = InvalidAnswer("the response ended before it was complete")
             outcome, failure = failures.judge(cut)
             return Result(outcome, text, "", failure, self._usage, error=cut)
         outcome = _STOPS.get(self._stop) or outcome_of(self._stop)
@@ -163,7 +164,10 @@ class _Growing:
 
 
 def _merged(old: Usage | None, new: Usage) -> Usage:
-    """Later numbers replace earlier ones; those that are not reported again stay."""
+    """Merge two usage reports.
+
+    Later numbers replace earlier ones; those that are not reported again are kept.
+    """
     if old is None:
         return new
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}

@@ -1,6 +1,7 @@
 """Map HTTP status codes and network errors of a model API to dragoman's errors and outcomes.
 
-Reads Retry-After and tells a rate limit from a used-up quota. Never retries: `execution` decides.
+Parses Retry-After and distinguishes a rate limit from an exhausted quota. Never retries:
+`execution` decides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind, Outcome
 
 SHOWN_SIZE: Final = 500
-"""Characters of a server's error message that are kept."""
+"""Maximum number of characters of a server's error message to keep."""
 
 _KINDS: Final[Mapping[int, ErrorKind]] = {
     402: ErrorKind.QUOTA,
@@ -37,7 +38,7 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 }
 
 _HARD_QUOTA: Final = ("insufficient_quota", "billing", "credit balance", "spend limit")
-"""Words in an error response that mean a used-up quota and not a short rate limit."""
+"""Words in an error response that mean an exhausted quota, not a short rate limit."""
 
 _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context window")
 
@@ -45,7 +46,7 @@ _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context wi
 def from_status(
     status: int, body: Any, headers: Mapping[str, str], *, variable: str
 ) -> DragomanError:
-    """The error for an HTTP status. `variable` is the API key variable, for the hint."""
+    """Return the error for an HTTP status. `variable` is the API key variable, for the hint."""
     message, word = _said(body)
     text = f"{message} {word}".lower()
     data: dict[str, Any] = {"status": status}
@@ -54,7 +55,7 @@ def from_status(
     if status in (400, 402, 403, 429) and any(words in text for words in _HARD_QUOTA):
         return RemoteError(status, message, {**data, "kind": ErrorKind.QUOTA.value})
     if status in (401, 403):
-        return AuthRequired(message, hint=f"look at the key in {variable}", data=data)
+        return AuthRequired(message, hint=f"check the key in {variable}", data=data)
     kind = _KINDS.get(status, ErrorKind.INTERNAL if status >= 500 else ErrorKind.INVALID_PARAMS)
     if status == 400 and any(words in text for words in _TOO_LONG):
         kind = ErrorKind.CONTEXT_FULL
@@ -62,7 +63,7 @@ def from_status(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of the Retry-After header; None if it is absent or a date."""
+    """Return the seconds in the Retry-After header, or None if it is absent or a date."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
@@ -71,10 +72,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def from_network(error: Exception, *, connected: bool, where: str) -> DragomanError:
-    """The error for a failed connect, or for a connection that broke during the answer."""
+    """Return the error for a failed connect, or for a connection that broke during the answer."""
     detail = str(error) or type(error).__name__
     if connected:
-        broken = ConnectionBroken(f"the answer of {where} broke off: {detail[:SHOWN_SIZE]}")
+        broken = ConnectionBroken(f"the response from {where} was cut off: {detail[:SHOWN_SIZE]}")
         broken.may_have_run = True
         return broken
     return ConnectError(f"{where} cannot be reached: {detail[:SHOWN_SIZE]}")
@@ -82,12 +83,12 @@ def from_network(error: Exception, *, connected: bool, where: str) -> DragomanEr
 
 def missing_library(error: ImportError) -> Unsupported:
     return Unsupported(
-        f"{error.name or 'a library'} is not installed; `pip install 'dragoman[local]'` brings it"
+        f"{error.name or 'a library'} is not installed; `pip install 'dragoman[local]'` installs it"
     )
 
 
 def judge(error: DragomanError) -> tuple[Outcome, Failure]:
-    """Outcome and failure for an error."""
+    """Return the outcome and failure for an error."""
     outcome, failure = explain(error)
     match error:
         case RemoteError(data={"kind": str(word)}):
@@ -109,7 +110,7 @@ def judge(error: DragomanError) -> tuple[Outcome, Failure]:
 
 
 def _said(body: Any) -> tuple[str, str]:
-    """Message and error code of an error body, in any of the known shapes."""
+    """Return the message and error code of an error body, in any of the known shapes."""
     inner = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(inner, dict):
         message = str(inner.get("message") or "the server gave no reason")

@@ -6,7 +6,6 @@ request.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from dragoman.errors import AuthRequired, ConfigInvalid
 from dragoman.events.parts import Usage
+from dragoman.transports.addresses import is_this_machine
 
 Api: TypeAlias = Literal["anthropic", "openai"]
 
@@ -22,10 +22,10 @@ KEY_VARIABLES: Final[Mapping[Api, str]] = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
 }
-"""Variable of the API key, unless a setting names another one."""
+"""Environment variable of the API key, unless a setting names another one."""
 
 MAX_TOKENS: Final = 8192
-"""Default maximum tokens of an answer: about ten pages."""
+"""Default maximum number of tokens in an answer: about ten pages."""
 
 ORIGIN: Final = "local_model"
 
@@ -38,22 +38,25 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str
     """The model id in the API."""
     base_url: str | None = None
-    """Base URL of the API. For `openai` with its version, such as http://127.0.0.1:11434/v1."""
+    """Base URL of the API; for `openai` including its version, such as
+    http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
     """The environment variable that holds the key."""
     max_tokens: int = MAX_TOKENS
-    """Maximum tokens of an answer."""
+    """Maximum number of tokens in an answer."""
     system: str = ""
     """The system prompt."""
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ConfigInvalid(ORIGIN, "it names no model", key="model")
+            raise ConfigInvalid(ORIGIN, "no model is set", key="model")
         if self.max_tokens < 1:
-            raise ConfigInvalid(ORIGIN, "an answer has at least one token", key="max_tokens")
+            raise ConfigInvalid(ORIGIN, "it must be at least 1", key="max_tokens")
         if self.base_url is None:
             if self.api == "openai":
-                raise ConfigInvalid(ORIGIN, "an API of this kind can be anywhere", key="base_url")
+                raise ConfigInvalid(
+                    ORIGIN, "set it: this kind of API has no default address", key="base_url"
+                )
         elif not self.base_url.lower().startswith(("http://", "https://")) or not self.host:
             raise ConfigInvalid(ORIGIN, "not an http or https URL", key="base_url")
 
@@ -67,17 +70,13 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def on_this_machine(self) -> bool:
         """Whether the host is loopback, so that no proxy is used."""
-        if self.host == "localhost" or self.host.endswith(".localhost"):
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_this_machine(self.host)
 
     def key(self, environ: Mapping[str, str]) -> str:
-        """The API key from the environment. Raises `AuthRequired` if it is required and missing.
+        """Return the API key from the environment. Raises `AuthRequired` if it is required and
+        missing.
 
-        A local model usually needs none, so an OpenAI-compatible server decides itself.
+        A local model usually needs none, so an OpenAI-compatible server decides for itself.
         """
         variable = self.key_variable or KEY_VARIABLES[self.api]
         if value := environ.get(variable, "").strip():

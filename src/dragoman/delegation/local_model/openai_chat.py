@@ -1,7 +1,7 @@
 """Stream an answer from an OpenAI-compatible chat completions API (server-sent events).
 
-Lenient parser: servers differ in everything but the text. Sends one request without retry. `ask`
-assembles the chunks and rejects a stream that ends without a finish reason.
+The parser is lenient: servers differ in everything but the text. Sends one request without retry.
+`ask` assembles the chunks and rejects a stream that ends without a finish reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dragoman.delegation.local_model.model import KEY_VARIABLES, LocalModel, Mod
 from dragoman.errors import InvalidAnswer
 from dragoman.events.parts import Usage
 from dragoman.wire.framing import Framer
+from dragoman.wire.messages import UNDECODABLE
 
 MAX_LINE_SIZE: Final = 1024 * 1024
-"""Maximum bytes of one chunk: a few words in their envelope."""
+"""Maximum size of one chunk, in bytes: a few words in their envelope."""
 
 MAX_ERROR_SIZE: Final = 64 * 1024
-"""Maximum bytes read of an error response."""
+"""Maximum number of bytes read from an error response."""
 
 
 async def stream(
@@ -78,17 +79,17 @@ async def _read_stream(response: httpx2.Response) -> AsyncGenerator[ModelChunk, 
                     return
                 yield read_chunk(payload)
         if framer.overflowed:
-            raise InvalidAnswer(f"a chunk of the answer has more than {MAX_LINE_SIZE} bytes")
+            raise InvalidAnswer(f"a chunk of the response is larger than {MAX_LINE_SIZE} bytes")
 
 
 def read_chunk(payload: bytes) -> ModelChunk:
     """Decode one chunk. Raises `InvalidAnswer`, or the error that the chunk reports."""
     try:
         chunk = msgspec.json.decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidAnswer(f"a chunk of the answer is not JSON: {error}") from error
+    except UNDECODABLE as error:
+        raise InvalidAnswer(f"a chunk of the response is not JSON: {error}") from error
     if not isinstance(chunk, dict):
-        raise InvalidAnswer("a chunk of the answer is not an object")
+        raise InvalidAnswer("a chunk of the response is not an object")
     if chunk.get("error"):
         raise from_status(500, chunk, {}, variable="")
     text = stop = ""
@@ -130,5 +131,5 @@ async def _error_body(response: httpx2.Response) -> Any:
             break
     try:
         return msgspec.json.decode(kept)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return bytes(kept[:MAX_ERROR_SIZE]).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Routing: decide which peers to try, in which order, and give a reason for each excluded peer.
 
 Pure: facts, time and randomness are arguments. `collect_facts` collects the facts,
-`delegation.bandit` scores the peers, `delegation.execution` carries a decision out.
+`delegation.bandit` scores the peers, `delegation.execution` executes the decision.
 """
 
 from dragoman.delegation.routing.decide import MODEL_TIER, decide

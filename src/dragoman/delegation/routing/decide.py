@@ -1,7 +1,8 @@
-"""Make a routing decision: order the candidates, by the fixed order or by the bandit's scores.
+"""Make a routing decision: put the candidates into the fixed order, or order them by the bandit's
+scores.
 
-Pure: the same facts, time and random source give the same decision. `filters` excludes peers before
-the order is made, so no score can bring one back.
+Pure: the same facts, time and random source give the same decision. `filters` excludes peers
+beforehand, so no score can bring one back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MODEL_TIER: Final = "model:"
 
 
 def decide(inputs: Inputs, rng: Chance, now: float) -> Decision:
-    """Decide: each peer exactly once, as a candidate or passed over with one reason.
+    """Make the decision, which has each peer exactly once: as a candidate, or passed over with one
+    reason.
 
     Raises `UnknownRole` if no peer claims the role, and `UnknownPeer` if the named peer does not
     exist.
@@ -71,10 +73,9 @@ def _check(inputs: Inputs) -> None:
     known = sorted({role for peer in inputs.peers for role in peer.roles})
     if inputs.role not in known:
         near = nearest(inputs.role, known)
-        raise UnknownRole(
-            f"no peer claims the role {inputs.role!r}{f'; did you mean {near[0]}?' if near else ''}"
-            f"; the roles are {', '.join(known) or 'none, because no peer claims any'}"
-        )
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        roles = f"the roles are {', '.join(known)}" if known else "no peer claims any role"
+        raise UnknownRole(f"no peer claims the role {inputs.role!r}{hint}; {roles}")
     if inputs.peer is not None and inputs.peer not in names:
         raise UnknownPeer(inputs.peer, nearest(inputs.peer, names))
 
@@ -83,7 +84,8 @@ def _check(inputs: Inputs) -> None:
 
 
 def _in_fixed_order(peers: Sequence[PeerFacts], inputs: Inputs) -> list[PeerFacts]:
-    """In the given order, but first those known to have the requested model or tier."""
+    """Return the peers in the given order, but those known to have the requested model or tier
+    first."""
     return sorted(peers, key=lambda peer: not _meets_wish(peer, inputs))
 
 
@@ -94,7 +96,7 @@ def _meets_wish(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
-    """The tier without the bandit: the requested one, or the peer's default."""
+    """Return the tier without the bandit: the requested one, or the peer's default."""
     if inputs.model is not None:
         for tier, model in peer.tiers.items():
             if model == inputs.model:
@@ -107,7 +109,7 @@ def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
 
 
 def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) -> list[Candidate]:
-    """The peers by the best draw of their arms, highest first; equals stay in the fixed order."""
+    """Return the peers by the best draw of their arms, highest first. Ties keep the fixed order."""
     found = []
     for peer in peers:
         draw = best_of(
@@ -128,7 +130,7 @@ def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) 
 
 
 def _tiers(peer: PeerFacts, inputs: Inputs) -> list[str]:
-    """The tiers of a peer that the bandit can choose; only one if the user has chosen."""
+    """Return the tiers of a peer that the bandit can choose; only one if the user has chosen."""
     if inputs.model is not None or inputs.tier is not None:
         return [_fixed_tier(peer, inputs)]
     return [DEFAULT_TIER, *sorted(set(peer.tiers) - {DEFAULT_TIER})]
@@ -143,6 +145,7 @@ def _candidate(peer: PeerFacts, inputs: Inputs, tier: str) -> Candidate:
         model = inputs.model
     return Candidate(
         peer=peer.name,
+        host=peer.host,
         tier=tier,
         model=model,
         why="; ".join(_merits(peer, inputs)),
@@ -153,20 +156,22 @@ def _candidate(peer: PeerFacts, inputs: Inputs, tier: str) -> Candidate:
 def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
     said = []
     if is_named(peer, inputs):
-        said.append("it was asked for by name")
+        said.append("it was requested by name")
     if is_last_resort(peer, inputs):
         said.append("the last resort, which answers what it can")
     elif inputs.role in peer.roles:
         said.append(f"it claims {inputs.role}")
     elif is_named(peer, inputs):
         said.append(f"it does not claim {inputs.role}")
+    if peer.host is not None:
+        said.append(f"on the host {peer.host}{peer.host_note and f', {peer.host_note}'}")
     if not is_last_resort(peer, inputs):
         said += _doubts(peer, inputs)
     return said
 
 
 def _measured(record: TrackRecord, role: str) -> str:
-    """A peer's record with a role, as text."""
+    """Format a peer's record for a role."""
     if not record.finished:
         return f"no {role} was delegated to it yet"
     said = [f"{record.done} of {record.finished} done"]
@@ -182,7 +187,7 @@ def _measured(record: TrackRecord, role: str) -> str:
 
 
 def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
-    """Doubts about a peer that do not exclude it."""
+    """Return doubts about a peer that do not exclude it."""
     said = []
     if inputs.model is not None:
         if offers(peer, inputs.model) is None:
@@ -190,7 +195,7 @@ def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
     elif inputs.tier is not None and inputs.tier not in peer.tiers:
         said.append(f"it names no {inputs.tier} model, so it uses its own default")
     if peer.card is None:
-        if not peer.always:
+        if not peer.always and peer.host is None:
             said.append("never verified")
     elif peer.card.asks_permission is False:
         said.append("it does not ask before it writes")
@@ -203,14 +208,14 @@ def _why(candidates: Sequence[Candidate], inputs: Inputs) -> str:
     if inputs.depth >= inputs.max_depth:
         return f"no peer: delegated work is nested at most {inputs.max_depth} deep"
     if not candidates:
-        return f"no peer can be asked for {inputs.role}"
+        return f"no peer can be used for {inputs.role}"
     first = candidates[0]
     if first.last_resort:
         return f"only the last resort is left: {first.peer}"
     if inputs.peer is not None:
-        return f"{first.peer} was asked for"
+        return f"{first.peer} was requested"
     if len(candidates) == 1 or candidates[1].last_resort:
-        return f"{first.peer} is the only one that can be asked for {inputs.role}"
+        return f"{first.peer} is the only one that can be used for {inputs.role}"
     if inputs.adaptive == "on":
         return f"{first.peer} drew the best score for {inputs.size} work of the role {inputs.role}"
-    return f"{first.peer} is the first of your enabled peers that can be asked for {inputs.role}"
+    return f"{first.peer} is the first of your enabled peers that can be used for {inputs.role}"

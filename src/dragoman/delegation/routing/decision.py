@@ -1,6 +1,6 @@
 """Types of a routing decision: Candidate, PassedOver with its Reason, Decision.
 
-They are stored and printed as they are. `decide` makes a decision, `explain` formats it.
+They are stored and printed without conversion. `decide` makes a decision, `explain` formats it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman.store.values import Arm, Size
 
 
 class Reason(enum.StrEnum):
-    """Why a peer is not a candidate. A peer has the first of these that applies, in this order."""
+    """Why a peer is not a candidate. The first reason that applies, in this order, counts."""
 
     TOO_DEEP = "too_deep"
     """The maximum depth of nested delegations is reached."""
@@ -25,6 +25,8 @@ class Reason(enum.StrEnum):
     NOT_INSTALLED = "not_installed"
     NOT_ENABLED = "not_enabled"
     """It is not on the allow-list."""
+    HOST_UNUSABLE = "host_unusable"
+    """Its host was never checked, or the work cannot be sent there."""
     ADAPTER_INVALID = "adapter_invalid"
     """Its Python adapter is missing, not trusted or does not load."""
     NO_CARD = "no_card"
@@ -43,13 +45,15 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A peer that may be tried."""
 
     peer: str
+    host: str | None = None
+    """The host that the peer is on; None is this machine."""
     tier: str
-    """The tier, ``default`` where the model is left to the peer, or ``model:ID``."""
+    """The tier, ``default`` if the peer chooses the model, or ``model:ID``."""
     model: str | None
-    """The model to request; None leaves it to the peer."""
+    """The model to request; None lets the peer choose."""
     why: str
     measured: str = ""
-    """As text: how many of its delegations of this role were done, their cost and duration."""
+    """How many of its delegations in this role were done, with their cost and duration, as text."""
     score: float | None = None
     """The best random draw for the peer from its posteriors; each decision draws again. None if
     the bandit was not used."""
@@ -61,15 +65,18 @@ class PassedOver(Struct, frozen=True, kw_only=True):
     """A peer that is excluded, and why."""
 
     peer: str
+    host: str | None = None
+    """The host that the peer is on; None is this machine."""
     reason: Reason
     detail: str
-    """As text, with the remedy."""
+    """The reason as text, with the remedy."""
     until: float | None = None
     """When the reason ends by itself, if known."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Every peer exactly once: a candidate, or passed over with one reason."""
+    """A routing decision. It has every peer exactly once: as a candidate, or passed over with one
+    reason."""
 
     role: str
     tier: str | None
@@ -79,11 +86,11 @@ class Decision(Struct, frozen=True, kw_only=True):
     passed_over: tuple[PassedOver, ...]
     order: Literal["fixed", "bandit"]
     adaptive: Adaptive | None = None
-    """The setting; None in decisions of an older version."""
+    """The setting; None in decisions made by an older version."""
     shadow: tuple[str, ...] = ()
     """The order the bandit would have drawn, if it ran in shadow mode."""
     why: str
 
     def arm_of(self, candidate: Candidate) -> Arm:
-        """The bandit arm of an attempt with this candidate."""
+        """Return the bandit arm of an attempt with this candidate."""
         return Arm(role=self.role, size=self.size, peer=candidate.peer, tier=candidate.tier)

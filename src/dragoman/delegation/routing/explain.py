@@ -22,14 +22,14 @@ _SETTINGS = {
 
 
 def explain(decision: Decision, *, clock: Callable[[float], str] | None = None) -> list[str]:
-    """The decision as lines: candidates in order, and why each other peer is excluded.
+    """Format the decision as lines: candidates in order, and why each other peer is excluded.
 
     `clock` formats the time at which a reason ends by itself.
     """
     wish = f", tier {decision.tier}" if decision.tier else ""
     lines = [f"{decision.role} ({decision.size} work{wish}): {decision.why}"]
     if decision.candidates:
-        lines.append(f"asked in this order: {_order(decision)}")
+        lines.append(f"tried in this order: {_order(decision)}")
         for number, candidate in enumerate(decision.candidates, 1):
             lines.append(f"  {number}. {_line(candidate, drawn=decision.order == 'bandit')}")
             if candidate.measured:
@@ -58,7 +58,7 @@ def _line(candidate: Candidate, *, drawn: bool) -> str:
         model = f" ({tier}{candidate.model})"
     else:
         model = "" if candidate.tier == DEFAULT_TIER else f" ({candidate.tier})"
-    # Without that word, a number that changes every time would look like an estimate.
+    # Without this word, a number that changes every time would look like an estimate.
     score = f" [drawn {candidate.score:.2f}]" if drawn and candidate.score is not None else ""
     return f"{candidate.peer}{model}{score}: {candidate.why}"
 

@@ -6,6 +6,8 @@ conditions that end by themselves last. `decide` orders the remaining peers.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from dragoman.delegation.routing.decision import PassedOver, Reason
 from dragoman.delegation.routing.inputs import Inputs, PeerFacts
 
@@ -15,18 +17,19 @@ _DAY = 24 * _HOUR
 
 
 def reason_against(peer: PeerFacts, inputs: Inputs, now: float) -> PassedOver | None:
-    """Why the peer is not a candidate; None if it is one."""
-    return (
+    """Return why the peer is not a candidate, or None if it is one."""
+    found = (
         _too_deep(peer, inputs)
         or _unsuited(peer, inputs)
         or _unusable(peer, inputs)
         or _unenforced(peer)
         or _unwell(peer, now)
     )
+    return found if found is None or peer.host is None else structs.replace(found, host=peer.host)
 
 
 def offers(peer: PeerFacts, model: str) -> bool | None:
-    """Whether the peer has the model; None if that is unknown."""
+    """Return whether the peer has the model, or None if that is unknown."""
     wanted = _parent(model)
     if wanted in map(_parent, peer.tiers.values()):
         return True
@@ -40,12 +43,15 @@ def is_named(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def is_last_resort(peer: PeerFacts, inputs: Inputs) -> bool:
-    """Whether it comes after all others. Naming it makes it an ordinary candidate."""
+    """Return whether a peer is tried only after all others.
+
+    Naming it makes it an ordinary candidate.
+    """
     return peer.always and not is_named(peer, inputs)
 
 
 def _parent(model: str) -> str:
-    """The model name without the -preview suffix, in lower case."""
+    """Return the model name without the -preview suffix, in lower case."""
     return model.casefold().removesuffix("-preview")
 
 
@@ -62,19 +68,21 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not what was requested: another peer, role or model. A last resort need not claim the role,
-    but does not replace a peer that was named."""
+    """Exclude a peer that is not what was requested: another peer, role or model.
+
+    A last resort need not claim the role, but does not replace a named peer.
+    """
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_WISHED,
-            detail=f"{inputs.peer} was asked for; ask for {peer.name}, or name no peer",
+            detail=f"{inputs.peer} was requested; request {peer.name}, or name no peer",
         )
     if peer.lacking:
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_WISHED,
-            detail=f"it cannot be given {peer.lacking}; leave that out",
+            detail=f"it does not support {peer.lacking}; omit that",
         )
     if peer.always:
         return None
@@ -86,7 +94,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             reason=Reason.ROLE_NOT_CLAIMED,
             detail=f"it does not claim {inputs.role}; {claimed}",
         )
-    # The card may be old or incomplete: a peer that is named explicitly checks the model itself.
+    # The card may be old or incomplete, so an explicitly named peer checks the model itself.
     if (
         inputs.model is not None
         and not is_named(peer, inputs)
@@ -102,12 +110,14 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not installed, not enabled, without its adapter, or failed in its verification."""
+    """Exclude a peer that is not installed, not enabled, lacks its adapter or failed its
+    verification."""
     if not peer.installed:
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_INSTALLED,
-            detail="it is not installed" + _advice(peer.hint, f"dragoman peers show {peer.name}"),
+            detail=f"it is not installed{'' if peer.host is None else f' on {peer.host}'}"
+            + _advice(peer.hint, f"dragoman peers show {peer.name}"),
         )
     if peer.always:
         return None
@@ -117,6 +127,8 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             reason=Reason.NOT_ENABLED,
             detail="it is not enabled" + _advice(peer.hint, f"dragoman peers enable {peer.name}"),
         )
+    if peer.host_problem:
+        return PassedOver(peer=peer.name, reason=Reason.HOST_UNUSABLE, detail=peer.host_problem)
     if peer.adapter_problem:
         return PassedOver(
             peer=peer.name,
@@ -131,7 +143,9 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
         return PassedOver(
             peer=peer.name,
             reason=Reason.NO_CARD,
-            detail="it was never verified" + _advice("", verify),
+            detail="it was never verified" + _advice("", verify)
+            if peer.host is None
+            else f"require_card is set, and a card of {peer.host} cannot be read from here",
         )
     if not peer.card.usable or peer.card.turns_ok is False:
         problem = peer.card.problem or (
@@ -146,19 +160,19 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unenforced(peer: PeerFacts) -> PassedOver | None:
-    """The policy would not restrict it."""
+    """Exclude a peer that the policy would not restrict."""
     if not peer.unenforced:
         return None
     return PassedOver(
         peer=peer.name,
         reason=Reason.NOT_ENFORCED,
         detail=f"the policy would not restrict it: {peer.unenforced}; `--allow-unenforced` uses it "
-        "all the same",
+        "anyway",
     )
 
 
 def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
-    """Parked, breaker open, or over budget."""
+    """Exclude a peer that is parked, failing or over budget."""
     until = peer.parked_until
     unpark = f"dragoman peers unpark {peer.name}"
     if until is not None and until > now:
@@ -198,7 +212,7 @@ def _advice(hint: str, otherwise: str = "") -> str:
 
 
 def _lasting(seconds: float) -> str:
-    """A rough duration, rounded up so that no retry comes too early."""
+    """Format a rough duration, rounded up so that no retry comes too early."""
     for unit, name, below in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY)):
         # Compared after rounding, or the last minute of an hour would read "60 min".
         if (count := -(-seconds // unit)) * unit < below:

@@ -17,14 +17,14 @@ Breaker: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class CardFacts(Struct, frozen=True, kw_only=True):
-    """The facts of a peer's card that routing needs. None: not measured, which never means no."""
+    """The facts of a peer's card that routing needs. None means not measured, never no."""
 
     usable: bool = True
     """Whether nothing essential failed."""
     turns_ok: bool | None = None
-    """Whether a turn gave text."""
+    """Whether a turn returned text."""
     asks_permission: bool | None = None
-    """Whether it asked before it wrote."""
+    """Whether it asked before writing."""
     parallel: bool | None = None
     """Whether two sessions ran at once."""
     models: tuple[str, ...] | None = None
@@ -34,7 +34,7 @@ class CardFacts(Struct, frozen=True, kw_only=True):
 
 
 class TrackRecord(Struct, frozen=True, kw_only=True):
-    """A peer's record with one role."""
+    """A peer's record in one role."""
 
     finished: int = 0
     done: int = 0
@@ -51,6 +51,12 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """The facts about one peer at this moment."""
 
     name: str
+    host: str | None = None
+    """The host that it is on, such as box for ``codex@box``; None is this machine."""
+    host_problem: str = ""
+    """Why its host cannot be used, with the remedy; empty if it can."""
+    host_note: str = ""
+    """What is known about it on its host, and since when."""
     roles: tuple[str, ...] = ()
     """The roles it claims."""
     installed: bool = True
@@ -61,13 +67,13 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     adapter_problem: str = ""
     """Why its Python adapter cannot be used; empty if it can or there is none."""
     card: CardFacts | None = None
-    """None: it was never verified."""
+    """Facts from its card; None if it was never verified."""
     tiers: dict[str, str] = field(default_factory=dict)
     """Its model for each tier."""
     unenforced: str = ""
     """Why the policy would not restrict it; empty if it would, or if that is allowed."""
     lacking: str = ""
-    """The option of the request that it does not take; empty if it takes all of them."""
+    """The option of the request that it does not support; empty if it supports all of them."""
     parked_until: float | None = None
     parked_why: str | None = None
     """Why it is parked. Without `parked_until` it stays parked until the user unparks it."""
@@ -75,9 +81,10 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     over_budget: str | None = None
     """The budget that is used up, as text."""
     record: TrackRecord | None = None
-    """Its delegations of this role; None if they cannot be read."""
+    """Its record in this role; None if it cannot be read."""
     always: bool = False
-    """A last resort: allowed for every role, without being enabled, after all others (scout)."""
+    """Whether it is a last resort (scout): allowed for every role without being enabled, after all
+    others."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -93,7 +100,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     peers: tuple[PeerFacts, ...]
     """Every known peer, in the fixed order."""
     depth: int = 0
-    """Number of delegations above this one: 0 if a person delegates."""
+    """Number of delegations above this one; 0 if a person delegates."""
     max_depth: int = 1
     """Maximum depth of nested delegations. At this depth no peer is a candidate."""
     adaptive: Adaptive = "shadow"

@@ -2,5 +2,6 @@
 
 `snapshot` compares a workspace before and after, `isolation` makes the worktree, `patch` applies
 its changes, `sweep` removes worktrees of killed processes, `outside_writes` finds writes elsewhere,
-`check_command` runs the check. None of them knows peers. `runs.git` runs git for them.
+`check_command` runs the check. `bundle` packs a workspace for another machine, `sent_tree` unpacks
+it there, `received_patch` applies the result. None of them deals with peers; `runs.git` runs git.
 """

@@ -24,10 +24,10 @@ CHECK_TIMEOUT: Final = 900.0
 """Default timeout in seconds of a check: enough for a large test suite, but bounded if it hangs."""
 
 TAIL_SIZE: Final = 16 * 1024
-"""Bytes of its output that are kept: the end, where test runners say what failed."""
+"""Number of bytes of output to keep: the end, where test runners report failures."""
 
 INHERITED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "GOPATH")
-"""Variables that locate a project's tools, which a check needs and a peer does not get."""
+"""Variables that locate a project's tools: a check needs them, and a peer does not get them."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):

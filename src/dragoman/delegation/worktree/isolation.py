@@ -2,12 +2,11 @@
 
 Copies committed, staged, changed and untracked files, submodules included, but no ignored files. It
 isolates files only: branches and configuration are shared, and a command can write anywhere.
-`patch` makes and applies the patch; `records` and `sweep` remove the worktree, also after a crash.
+`patch` makes and applies the patch; `records` and `sweep` remove the worktree, even after a crash.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
@@ -37,9 +36,6 @@ from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT, Repository
 from dragoman.transports.process.identity import own_identity
 
-REMOVE_TIMEOUT: Final = 60.0
-"""Seconds to wait for the removal of a worktree. The rest is swept later."""
-
 MAX_DEPTH: Final = 4
 """Maximum depth of nested repositories that are copied."""
 
@@ -64,11 +60,11 @@ class Isolation:
     ```
 
     It is removed at the end of the block. If the block raises, the changes so far are saved as a
-    patch first. Nothing is applied without a call of `apply`.
+    patch first. Nothing is applied unless `apply` is called.
     """
 
     def __init__(self, workspace: Path, *, folder: Path, patches: Path | None = None) -> None:
-        """`folder` holds the worktrees, `patches` the saved patches (default: beside it)."""
+        """`folder` holds the worktrees, `patches` the saved patches (default: next to it)."""
         self.id = secrets.token_hex(6)
         self._asked = workspace
         self._folder = folder
@@ -83,19 +79,19 @@ class Isolation:
     def workspace(self) -> Path:
         """The directory in the worktree that corresponds to the workspace."""
         if self._workspace is None:
-            raise UsageError("the worktree is not there: use it as `async with`")
+            raise UsageError("the worktree does not exist yet: use `async with`")
         return self._workspace
 
     # -- life
 
     async def __aenter__(self) -> Self:
         if self._record is not None:
-            raise UsageError("a worktree is made once")
+            raise UsageError("a worktree can be entered only once")
         workspace = git.real_folder(self._asked)
         repository, why = await git.find_repository(workspace)
         if repository is None:
             raise UsageError(
-                f"{workspace} cannot be worked on in isolation, which takes a git repository: {why}"
+                f"{workspace} cannot be isolated, because that needs a git repository: {why}"
             )
         if await git.is_ignored(repository, workspace):
             raise UsageError(
@@ -114,7 +110,7 @@ class Isolation:
             os.makedirs(self._workspace, exist_ok=True)
         except OSError as error:
             await self._remove()
-            raise IsolationFailed(f"making a copy of {workspace}", str(error)) from error
+            raise IsolationFailed(f"copying {workspace}", str(error)) from error
         except BaseException:
             await self._remove()
             raise
@@ -144,10 +140,7 @@ class Isolation:
         home, record = self._home, self._record
         if home is None or record is None:
             return
-        future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
-        await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
-        if not future.done() or future.exception() is not None or not future.result():
-            log.warning("the worktree %s could not be removed completely; it is swept later", home)
+        await records.remove_now(home, record)
         self._home = self._workspace = None
 
     # -- making
@@ -163,7 +156,7 @@ class Isolation:
             prefix=prefix,
         )
         self._note(tree)
-        # A file that needs a filter which only the repository defines cannot be copied faithfully.
+        # A file that needs a filter defined only by the repository cannot be copied faithfully.
         filters = await git.own_filters(repository, refuse=True)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
             captured = await capture(repository, folder, Path(scratch), env=filters)
@@ -183,13 +176,13 @@ class Isolation:
         )
         made_here, why = await git.find_repository(path)
         if made_here is None:
-            raise IsolationFailed(f"looking at {path}", why)
+            raise IsolationFailed(f"inspecting {path}", why)
         # A worktree may have its own settings, and includes that apply to its path only.
         filters = await git.own_filters(made_here, refuse=True)
         await git.demand(
             ("read-tree", "--reset", "-u", base), cwd=path, env=filters, timeout=CHECKOUT_TIMEOUT
         )
-        # The files are as in the workspace. The index must match too: a reviewer asks git what is
+        # The files match the workspace. The index must match too: a reviewer asks git what is
         # committed and what is not.
         await git.demand(("read-tree", staged or commit), cwd=path)
         await git.ask(("update-index", "-q", "--refresh"), cwd=path)
@@ -202,12 +195,10 @@ class Isolation:
         if not git.has_repository(top):
             return
         if depth >= MAX_DEPTH or (self._record and len(self._record.trees) >= MAX_TREES):
-            raise IsolationFailed(
-                f"making a copy of {top}", "its repositories are nested too deeply"
-            )
+            raise IsolationFailed(f"copying {top}", "its repositories are nested too deeply")
         repository, why = await git.find_repository(top)
         if repository is None or repository.top != top:
-            raise IsolationFailed(f"making a copy of {top}", why or "it points nowhere")
+            raise IsolationFailed(f"copying {top}", why or "it points nowhere")
         await self._copy(repository, top, path, prefix=prefix + "/", depth=depth + 1)
 
     def _note(self, tree: Tree) -> None:
@@ -220,14 +211,14 @@ class Isolation:
     # -- the work
 
     async def patch(self) -> bytes:
-        """The changes in the worktree so far, as a patch for the top of the repository.
+        """Return the changes in the worktree so far, as a patch for the top of the repository.
 
         Includes commits made in the worktree, but no ignored files.
         """
         return await patch_of(self._trees())
 
     async def files(self) -> tuple[FileChange, ...]:
-        """The files that the patch changes."""
+        """Return the files that the patch changes."""
         return await files_of(self._trees())
 
     @property
@@ -250,7 +241,7 @@ class Isolation:
 
     def _trees(self) -> tuple[Tree, ...]:
         if self._record is None or self._workspace is None:
-            raise UsageError("the worktree is not there: use it as `async with`")
+            raise UsageError("the worktree does not exist yet: use `async with`")
         return self._record.trees
 
 

@@ -23,9 +23,9 @@ _NOT_MADE: Final = frozenset({ChangeStage.PROPOSED, ChangeStage.DECLINED, Change
 
 
 def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, ...]:
-    """The files outside all `roots` that tool calls wrote, as real paths, each once.
+    """Return the files outside all `roots` that tool calls wrote, as real paths, each once.
 
-    The first root is the workspace, to which relative paths are resolved.
+    The first root is the workspace; relative paths are resolved against it.
     """
     real_roots = [os.path.realpath(root) for root in roots]
     found: dict[str, None] = {}
@@ -38,7 +38,7 @@ def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, .
 
 
 def written(tool: Tool) -> list[str]:
-    """The files that a tool call says it wrote; none if it was refused or failed."""
+    """Return the files that a tool call says it wrote; none if it was refused or failed."""
     if tool.status in _NOT_DONE:
         return []
     names: list[str] = []
@@ -57,7 +57,7 @@ def _inside(root: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The path of a file URL or of a name that starts with ~."""
+    """Return the path of a file URL or of a name that starts with ~."""
     if name.startswith("file://"):
         return unquote(urlsplit(name).path)
     return os.path.expanduser(name) if name.startswith("~") else name

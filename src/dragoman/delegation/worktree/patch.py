@@ -1,7 +1,7 @@
 """Create the patch of a worktree and apply it to the workspace, completely or not at all.
 
-Covers nested repositories, also those that were created inside the worktree. `isolation` creates
-the worktree.
+Covers nested repositories, including those created inside the worktree. `isolation` creates the
+worktree.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Conflict(Struct, frozen=True):
 
 
 class FileStat(Struct, frozen=True):
-    """Lines that a patch adds to and removes from a file; None for a binary file."""
+    """Number of lines that a patch adds to and removes from a file; None for a binary file."""
 
     path: str
     added: int | None
@@ -70,22 +70,28 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
-    """Apply the changes of a worktree to the workspace. The patch is on disk until then."""
+    """Apply the changes of a worktree to the workspace. The patch stays on disk until then."""
     data = await patch_of(trees)
     if not data:
         return Applied(ok=True)
-    files = await files_of(trees)
+    return await apply_patch(
+        data, Path(trees[0].top), files=await files_of(trees), patches=patches, name=name
+    )
+
+
+async def apply_patch(
+    data: bytes, top: Path, *, files: tuple[FileChange, ...], patches: Path, name: str
+) -> Applied:
+    """Apply a patch at the top of a repository. `files` are those that it changes."""
     kept = keep_patch(patches, name, data)
     # git checks every file before it writes the first one, and must not be interrupted then.
-    answer = await finish(
-        git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=Path(trees[0].top))
-    )
+    answer = await finish(git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=top))
     if answer.ok:
         os.unlink(kept)
         return Applied(ok=True, files=files)
     if answer.exit_code != 1:
         problem = f"{git.describe(answer)}; some files may be changed, and the patch is {kept}"
-        error = IsolationFailed(f"applying the patch to {trees[0].top}", problem)
+        error = IsolationFailed(f"applying the patch to {top}", problem)
         error.may_have_run = True
         raise error
     conflicts = _conflicts(answer, [change.path for change in files])
@@ -94,7 +100,7 @@ async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
 
 
 async def stat_of(patch: Path) -> tuple[FileStat, ...]:
-    """The diffstat of a patch; empty if git cannot read it."""
+    """Return the diffstat of a patch; empty if git cannot read it."""
     answer = await git.ask(("apply", "--numstat", "-z", str(patch)), cwd=patch.parent)
     if not answer.ok:
         return ()
@@ -108,19 +114,23 @@ async def stat_of(patch: Path) -> tuple[FileStat, ...]:
     return tuple(found)
 
 
-async def patch_of(trees: Sequence[Tree]) -> bytes:
-    """The changes of a worktree, as one patch for the top of the outermost repository."""
+async def patch_of(trees: Sequence[Tree], *, env: Mapping[str, str] | None = None) -> bytes:
+    """Return the changes in a worktree, as one patch for the top of the outermost repository.
+
+    `env` is the environment for git.
+    """
     pieces: list[bytes] = []
-    for tree, now in await _now(trees):
+    for tree, now in await _now(trees, env or {}):
         paths = (f"--src-prefix=a/{tree.prefix}", f"--dst-prefix=b/{tree.prefix}")
         told = (*DIFF, "-p", "--binary", "--full-index", *paths, tree.base, now)
-        pieces.append((await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output)
+        own = {**(env or {}), **_env(tree)}
+        pieces.append((await git.demand(told, cwd=Path(tree.path), env=own)).output)
     return b"".join(pieces)
 
 
 async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
     found: list[FileChange] = []
-    for tree, now in await _now(trees):
+    for tree, now in await _now(trees, {}):
         told = (*DIFF, "--name-status", "-z", tree.base, now)
         parts = (await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output.split(b"\0")
         for status, name in zip(parts[::2], parts[1::2], strict=False):
@@ -129,8 +139,8 @@ async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
     return tuple(found)
 
 
-async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
-    """The changed repositories of a worktree, with the hash of their current files.
+async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tree, str]]:
+    """Return the changed repositories of a worktree, with the hash of their current files.
 
     A repository that was created in the worktree is included with all its files: the repository
     around it does not track them, and they would be lost.
@@ -142,13 +152,13 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
         tree = ahead.pop(0)
         path = Path(tree.path)
         repository = await _repository(tree)
-        # The peer may have put filters into the configuration, which all worktrees share: they do
-        # not run, and its files are read as they are.
-        env = await git.own_filters(repository)
+        # The peer may have put filters into the configuration that all worktrees share. They do not
+        # run; the files are read unchanged.
+        env = {**extra, **await git.own_filters(repository, env=extra)}
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
             now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
         told = ("hash-object", "-t", "tree", os.devnull)
-        empty = await git.demand(told, cwd=path, env=repository.env)
+        empty = await git.demand(told, cwd=path, env={**extra, **repository.env})
         if now.everything != (tree.base or empty.text):
             changed = msgspec.structs.replace(tree, base=tree.base or empty.text)
             found.append((changed, now.everything))
@@ -157,24 +167,24 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
             if inner not in known and git.has_repository(path / name):
                 known.add(inner)
                 if len(known) > MAX_TREES:
-                    raise IsolationFailed(f"looking at {inner}", "there are too many repositories")
+                    raise IsolationFailed(f"inspecting {inner}", "there are too many repositories")
                 fresh = Tree(top="", common_folder="", path=inner, prefix=f"{tree.prefix}{name}/")
                 ahead.append(fresh)
     return found
 
 
 async def _repository(tree: Tree) -> Repository:
-    """The repository of a worktree. Its `.git` file is not trusted, because the peer may have
-    changed it: the recorded git directory is used."""
+    """Return the repository of a worktree. Its `.git` file is not trusted, because the peer may
+    have changed it: the recorded git directory is used."""
     path = Path(tree.path)
     if tree.git_folder:
         if not git.is_folder(path) or not git.is_folder(Path(tree.git_folder)):
-            raise IsolationFailed(f"looking at {path}", "it is no longer a worktree")
+            raise IsolationFailed(f"inspecting {path}", "it is no longer a worktree")
         common = Path(tree.common_folder)
         return Repository(git.real(path), Path(tree.git_folder), common, pinned=True)
     repository, why = await git.find_repository(path)
     if repository is None or repository.top != git.real(path):
-        raise IsolationFailed(f"looking at {path}", why or "it is no longer a worktree")
+        raise IsolationFailed(f"inspecting {path}", why or "it is no longer a worktree")
     return repository
 
 
@@ -189,7 +199,7 @@ class Captured:
     """The state of a repository's files, stored as git trees."""
 
     everything: str
-    """The tree hash of all files as they are."""
+    """The tree hash of the current state of all files."""
     staged: str
     """The tree hash of the index; empty if it has conflicts."""
     nested: tuple[str, ...]
@@ -203,13 +213,17 @@ async def capture(
     *,
     staged: bool = True,
     env: Mapping[str, str] | None = None,
+    objects: Path | None = None,
 ) -> Captured:
-    """Store the current files of a repository as a git tree. `env` is for git."""
+    """Store the current files of a repository as a git tree. `env` is the environment for git.
+
+    The contents go into the directory `objects` if it is given, and into the repository otherwise.
+    """
     index = scratch / "index"
-    env, answer = await git.stage_everything(repository, folder, index, env=env)
+    env, answer = await git.stage_everything(repository, folder, index, env=env, objects=objects)
     lines = answer.errors.splitlines()
     unborn = [match[1] for line in lines if (match := _UNBORN.match(line))]
-    # Newer versions of git report each a second time.
+    # Newer versions of git report each of them twice.
     expected = {f"error: unable to index file '{name}/'" for name in unborn}
     complaints = [
         line.removeprefix("error: ")
@@ -230,13 +244,13 @@ async def capture(
         return Captured(everything, "", tuple(nested))
     git.copy_index(repository, scratch / "staged")
     # With conflicts in the index there is no such tree; HEAD is used instead.
-    own = {**repository.env, "GIT_INDEX_FILE": str(scratch / "staged")}
+    own = {**env, "GIT_INDEX_FILE": str(scratch / "staged")}
     tree = await git.ask(("write-tree",), cwd=repository.top, env=own)
     return Captured(everything, tree.text if tree.ok else "", tuple(nested))
 
 
 def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, ...]:
-    """The conflicts that git reports for a patch."""
+    """Return the conflicts that git reports for a patch."""
     told: dict[str, str] = {}
     for line in answer.errors.splitlines():
         text = line.removeprefix("error: ").removeprefix("patch failed: ")

@@ -7,6 +7,7 @@ worktrees; `sweep` checks whether the owner is alive and saves the patch first.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import stat
@@ -20,14 +21,23 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.errors import FileFailed
+from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.process.identity import ProcessIdentity
+from dragoman.wire.messages import UNDECODABLE
+
+log: Final = logging.getLogger(__name__)
 
 RECORD: Final = "owner.json"
 UNFINISHED: Final = ".new-"
-"""Name prefix of a directory that has no record yet, and so no worktree."""
+"""Name prefix of a directory that has no record, and thus no worktree, yet."""
+
+REMOVE_TIMEOUT: Final = 60.0
+"""Seconds to wait for the removal of a worktree. The rest is swept later."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""Maximum bytes of a record: it has some hundred per repository; a larger file is not one."""
+"""Maximum size of a record, in bytes: a record has a few hundred per repository, so a larger file
+is not a record."""
 
 
 class Tree(Struct, frozen=True, kw_only=True):
@@ -41,7 +51,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     git_folder: str = ""
     """Its git directory; empty for one created in the worktree, which is not trusted."""
     prefix: str = ""
-    """Its path below the outermost one, with a slash at the end; empty for the outermost."""
+    """Its path below the outermost repository, with a trailing slash; empty for the outermost."""
     base: str = ""
     """The tree hash of all files when the worktree was made; empty until it exists."""
 
@@ -53,7 +63,7 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     workspace: str
     owner: ProcessIdentity
     trees: tuple[Tree, ...] = ()
-    """The outermost first."""
+    """The repositories, outermost first."""
     made_at: float = 0.0
 
 
@@ -72,12 +82,12 @@ def make_folder(folder: Path, record: WorktreeRecord) -> Path:
 
 
 def write_record(folder: Path, record: WorktreeRecord) -> None:
-    """Replace a record in one step."""
+    """Replace a record atomically."""
     write_whole(folder / RECORD, msgspec.json.encode(record))
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, WorktreeRecord | None]]:
-    """The directory of each worktree with its record; None if the record is unreadable."""
+    """Yield the directory of each worktree with its record, or None if the record is unreadable."""
     try:
         entries = sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:
@@ -90,14 +100,14 @@ def _read_record(path: Path) -> WorktreeRecord | None:
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(MAX_SIZE), type=WorktreeRecord)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
 def remove(folder: Path, record: WorktreeRecord) -> bool:
-    """Remove a worktree from its repositories and from disk; True if nothing is left.
+    """Remove a worktree from its repositories and from disk. Returns True if nothing is left.
 
-    Blocking. The record goes last, so that an interrupted removal is repeated.
+    Blocking. The record is removed last, so that an interrupted removal is repeated.
     """
     for tree in reversed(record.trees):
         _forget(tree)
@@ -110,6 +120,26 @@ def remove(folder: Path, record: WorktreeRecord) -> bool:
     return not folder.exists()
 
 
+async def remove_now(folder: Path, record: WorktreeRecord) -> bool:
+    """Remove a worktree in a thread, even if the caller is cancelled. Returns False and logs it if
+    something is left; a sweep tries again."""
+    try:
+        whole = await finish(
+            in_thread(
+                str(folder),
+                lambda _: remove(folder, record),
+                changes_disk=True,
+                timeout=REMOVE_TIMEOUT,
+            )
+        )
+    except (FileFailed, OSError) as error:
+        log.warning("the worktree cannot be removed: %s", error)
+        return False
+    if not whole:
+        log.warning("the worktree %s could not be removed completely", folder)
+    return whole
+
+
 def _entries(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
@@ -120,8 +150,8 @@ def _entries(folder: Path) -> list[Path]:
 def _forget(tree: Tree) -> None:
     """Remove a worktree from its repository's list.
 
-    Only the entry of this path: `git worktree prune` would also remove those of the user whose
-    disk is not mounted at the moment.
+    Only this path's entry is removed: `git worktree prune` would also remove the user's worktrees
+    on disks that are not mounted at the moment.
     """
     worktrees = Path(tree.common_folder) / "worktrees"
     wanted = os.path.join(tree.path, ".git")
@@ -129,12 +159,12 @@ def _forget(tree: Tree) -> None:
         try:
             points_to = os.fsdecode((entry / "gitdir").read_bytes()).rstrip("\n")
         except OSError:
-            # git was killed before it wrote this path. The name is unique to us.
+            # git was killed before it wrote this path. The name is unique to this worktree.
             points_to = wanted if entry.name == os.path.basename(tree.path) else ""
         if points_to == wanted:
             remove_tree(entry)
     with contextlib.suppress(OSError):
-        worktrees.rmdir()  # As git does, when it was the last.
+        worktrees.rmdir()  # As git does when the last worktree is removed.
 
 
 def remove_tree(path: Path) -> None:

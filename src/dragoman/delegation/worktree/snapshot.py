@@ -1,4 +1,4 @@
-"""Snapshot a workspace and compare two snapshots: the proof of which files an attempt changed.
+"""Take snapshots of a workspace and compare them, to prove which files an attempt changed.
 
 git hashes all files that are not ignored; `changed_files` records ignored files and directories
 outside a repository. Commits, branches, index, hooks and configuration are compared too. Nothing in
@@ -7,8 +7,8 @@ the workspace or its repository is written, not even the index.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -20,13 +20,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.errors import SpawnError, UsageError
+from dragoman.errors import FileFailed, SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
-from dragoman.rpc.tasks import finish, in_thread
+from dragoman.rpc.tasks import finish, in_thread, together
 from dragoman.runs import changed_files, git
 from dragoman.runs.changed_files import FileStates
 from dragoman.runs.git import Repository, find_repository
+
+log: Final = logging.getLogger(__name__)
 
 MAX_NESTED: Final = 32
 """Maximum number of nested repositories that are checked, submodules included."""
@@ -39,7 +41,7 @@ MAX_IGNORED: Final = 20_000
 matter least and are the most numerous."""
 
 IGNORED_HASHED_SIZE: Final = 0
-"""Maximum bytes read of files in ignored directories."""
+"""Maximum number of bytes read from files in ignored directories."""
 
 REMOVE_TIMEOUT: Final = 10.0
 """Seconds to wait for the removal of the temporary directory with the index."""
@@ -50,8 +52,9 @@ _GITLINK: Final = b"160000 "
 class Snapshot(Struct, frozen=True, kw_only=True):
     """A workspace at one moment. Made by `take`, compared by `changes`.
 
-    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `changed_files`.
-    Filters that only the repository defines do not run; a file that needs one may count as changed.
+    Does not cover files marked `assume-unchanged`, or contents beyond the limits of
+    `changed_files`. Filters that only the repository defines do not run; a file that needs one may
+    count as changed.
     """
 
     workspace: str
@@ -81,16 +84,16 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """What is different between two snapshots. Paths are relative to the workspace."""
+    """The differences between two snapshots. Paths are relative to the workspace."""
 
     files: tuple[FileChange, ...] = ()
     """Added, modified and deleted files."""
     ignored: tuple[FileChange, ...] = ()
-    """The same in directories that the repository ignores, such as caches."""
+    """The same for directories that the repository ignores, such as caches."""
     repository: tuple[str, ...] = ()
     """Other differences of the repository, such as its commits."""
     complete: bool = True
-    """Whether there can be no other change in the relevant files."""
+    """Whether other changes in the relevant files can be ruled out."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,7 +105,8 @@ class Changed(Struct, frozen=True, kw_only=True):
 def changes(before: Snapshot, after: Snapshot) -> Changed:
     """Compare two snapshots of the same workspace, the earlier one first."""
     if before.workspace != after.workspace:
-        raise UsageError(f"{before.workspace} and {after.workspace} are two workspaces")
+        both = f"{before.workspace} and {after.workspace}"
+        raise UsageError(f"the snapshots are of different workspaces: {both}")
     files: dict[str, FileOp] = {}
     ignored: dict[str, FileOp] = {}
     facts: list[str] = []
@@ -177,7 +181,7 @@ def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[st
         if old is not None and new is not None and changed_files.same(old, new):
             continue
         if (old is None and not before.complete) or (new is None and not after.complete):
-            # It may be beyond the limit of the walk.
+            # The file may be beyond the limit of the walk.
             continue
         yield _text(os.fsencode(name)), _op(old is not None, new is not None)
 
@@ -189,7 +193,7 @@ def _op(was: bool, is_now: bool) -> FileOp:
 
 
 def _text(path: bytes) -> str:
-    """The path as text that is valid in JSON, whatever its bytes are."""
+    """Return the path as text that is valid in JSON, whatever its bytes are."""
     return path.decode("utf-8", "backslashreplace")
 
 
@@ -234,12 +238,14 @@ async def _take_repository(
             objects=scratch / "objects",
             env=await git.own_filters(repository),
         )
-        listed, left, ignored, facts = await asyncio.gather(
-            git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
-            # Not staged: a repository without a commit, an unreadable file.
-            git.ask((*others, "--exclude-standard", "--directory"), cwd=folder, env=env),
-            git.ask(
-                (*others, "--ignored", "--exclude-standard", "--directory"), cwd=folder, env=env
+        (listed, left, ignored), facts = await together(
+            together(
+                git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
+                # Not staged: a repository without a commit, an unreadable file.
+                git.ask((*others, "--exclude-standard", "--directory"), cwd=folder, env=env),
+                git.ask(
+                    (*others, "--ignored", "--exclude-standard", "--directory"), cwd=folder, env=env
+                ),
             ),
             _facts(repository),
         )
@@ -306,7 +312,7 @@ async def _nested(
 
 async def _facts(repository: Repository) -> dict[str, str]:
     """Hashes of the other parts of a repository, for comparison."""
-    refs, index = await asyncio.gather(
+    refs, index = await together(
         git.ask(("for-each-ref", "--format=%(objectname) %(refname)"), cwd=repository.top),
         git.ask(("ls-files", "--stage", "-z"), cwd=repository.top),
     )
@@ -337,13 +343,13 @@ def _left_over(top: Path, output: bytes) -> tuple[list[str], list[str]]:
     names = [os.fsdecode(name) for name in output.split(b"\0") if name]
     folders = [name.rstrip("/") for name in names if name.endswith("/")]
     repositories = [name for name in folders if git.has_repository(top / name)]
-    # Whatever else git would not take, such as a FIFO, has no contents to compare.
+    # Anything else that git does not add, such as a FIFO, has no contents to compare.
     unreadable = [name for name in names if os.path.isfile(top / name)]
     return repositories, unreadable
 
 
 def _split_ignored(output: bytes) -> tuple[list[str], list[str]]:
-    """Ignored files listed one by one, and ignored directories."""
+    """Split git's output into ignored files and ignored directories."""
     names = [os.fsdecode(name) for name in output.split(b"\0") if name]
     return (
         [name for name in names if not name.endswith("/")],
@@ -363,6 +369,10 @@ def _hashed(data: bytes) -> str:
 
 
 async def _remove(folder: Path) -> None:
-    loop = asyncio.get_running_loop()
-    future = loop.run_in_executor(None, lambda: shutil.rmtree(folder, ignore_errors=True))
-    await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
+    def remove(_: threading.Event) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    try:
+        await finish(in_thread(str(folder), remove, changes_disk=True, timeout=REMOVE_TIMEOUT))
+    except FileFailed as error:
+        log.warning("temporary files are left: %s", error)

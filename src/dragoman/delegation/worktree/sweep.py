@@ -1,12 +1,11 @@
 """Remove the worktrees of killed processes, after saving their changes as patches.
 
 Runs at the start of each delegation, under a lock. A worktree is removed only if its owner process
-is known to be dead, and stays if that cannot be determined.
+is known to be dead, and kept if that cannot be determined.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -17,11 +16,9 @@ from typing import Final
 from dragoman.broker.lock import HeldLock, try_lock
 from dragoman.config.safe_files import write_whole
 from dragoman.delegation.worktree import records
-from dragoman.delegation.worktree.isolation import REMOVE_TIMEOUT
 from dragoman.delegation.worktree.patch import keep_patch, patch_of
 from dragoman.delegation.worktree.records import UNFINISHED, WorktreeRecord
 from dragoman.errors import DragomanError
-from dragoman.rpc.tasks import finish
 from dragoman.transports.process.identity import ProcessState, state_of
 
 LOCK: Final = ".sweeping"
@@ -76,16 +73,13 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
                 _report_once(home, error)
                 return None
             # The worktree or its repository is gone: there is nothing to save.
-    future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
-    await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
-    if not future.done() or future.exception() is not None or not future.result():
-        log.warning("the worktree %s could not be removed completely", home)
+    if not await records.remove_now(home, record):
         return None
     return Swept(record.id, record.workspace, kept)
 
 
 def _report_once(home: Path, error: DragomanError) -> None:
-    """Log once that a worktree stays, and not again at every later sweep."""
+    """Log that a worktree is kept, once and not at every later sweep."""
     text = f"{home} is left as it is, because it cannot be read: {error}"
     if (home / REPORTED).exists():
         log.debug("%s", text)

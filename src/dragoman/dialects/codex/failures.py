@@ -1,6 +1,6 @@
-"""Classify errors in the common vocabulary.
+"""Map errors of turns and calls to error kinds.
 
-Maps the errors of turns and of calls to error kinds. `translate` handles all other ends of a turn.
+`translate` handles all other ends of a turn.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _RETRYABLE: Final = frozenset(
 
 
 def failure_of(error: Any) -> parts.Failure:
-    """A turn's error in any form. Its info is a word, or an object with one key."""
+    """Convert a turn's error in any form. Its info is a word, or an object with one key."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     message, info = str(fields.get("message", "")), fields.get("codexErrorInfo")
     word, detail = _word(info)
     kind = _ERROR_KINDS.get(word, ErrorKind.PEER)
     status = detail.get("httpStatusCode") if isinstance(detail, dict) else None
     if isinstance(status, int):
-        # A failed connection says less than the status of the model provider's response.
+        # The status of the model provider's response says more than a failed connection.
         kind = _STATUS_KINDS.get(status, kind)
     elif message.startswith("Missing environment variable"):
         # The variable that should hold the provider's key is not set.
@@ -58,14 +58,14 @@ def failure_of(error: Any) -> parts.Failure:
 
 
 def outcome_of(failure: parts.Failure) -> Outcome:
-    """The outcome of a turn that failed with this error."""
+    """Return the outcome of a turn that failed with this error."""
     if isinstance(failure.code, str) and failure.code in _OUTCOMES:
         return _OUTCOMES[failure.code]
     return ERROR_OUTCOMES.get(failure.kind, Outcome.FAILED)
 
 
 def details_of(error: Any) -> str | None:
-    """What an error adds to its message."""
+    """Return the details that an error has besides its message."""
     details = error.get("additionalDetails") if isinstance(error, dict) else None
     return details if isinstance(details, str) else None
 
@@ -83,8 +83,10 @@ _NO_THREAD: Final = (
 
 
 def refusal_kind(message: str) -> ErrorKind | None:
-    """The kind of a JSON-RPC error -32600, the code of nearly every refusal: only its message
-    distinguishes them. None for a request that is simply invalid."""
+    """Return the kind of a JSON-RPC error -32600, or None for a request that is simply invalid.
+
+    Nearly every refusal has this code, so only the message distinguishes them.
+    """
     if message == "Not initialized":
         return ErrorKind.NOT_INITIALIZED
     if message == "Already initialized":

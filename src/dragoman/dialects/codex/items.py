@@ -1,7 +1,7 @@
 """Translate the items of a turn: messages, plans, and tool calls with the files they change.
 
-Maps one item to events, whether it comes live (`translate`) or from the history of a thread.
-Stateless.
+Maps one item to events, whether it arrives live (`translate`) or comes from the history of a
+thread. Stateless.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
-
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+from dragoman.wire.messages import UNDECODABLE
 
 PART_BREAK: Final = "\n\n"
 """Separates two parts of a summary, as in the server's own display."""
@@ -29,7 +28,7 @@ def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
     """Translate an item of a thread's history. An unexpected one is `Unknown`."""
     try:
         item = _decode(raw)
-    except UNREADABLE as error:
+    except UNDECODABLE as error:
         return [model.Unknown(*place.base(native, bytes(raw)), str(error))]
     return of_item(item, place, bytes(raw), native, final=True)
 
@@ -78,7 +77,7 @@ def _message(
 
 
 def user_blocks(content: Any) -> tuple[parts.Block, ...]:
-    """What the user said, from the server's echo."""
+    """Return what the user said, from the server's echo."""
     blocks: list[parts.Block] = []
     for piece in content if isinstance(content, list) else ():
         if not isinstance(piece, dict):
@@ -118,8 +117,10 @@ _READS: Final[dict[str, ToolKind]] = {
 
 
 def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
-    """The tool kind of a command: a reading kind only if the server says so for every part of
-    it."""
+    """Return the tool kind of a command.
+
+    It is a reading kind only if the server says so for every part of the command.
+    """
     # An unknown action does not count as reading.
     kinds = {_READS.get(str(action.get("type"))) for action in actions or ()}
     if not kinds or None in kinds:
@@ -205,7 +206,7 @@ _OPS: Final = {"add": FileOp.ADD, "delete": FileOp.DELETE, "update": FileOp.MODI
 
 
 def changes_of(changes: Sequence[shapes.FileUpdateChange]) -> tuple[parts.FileChange, ...]:
-    """The files that a change touches."""
+    """Return the files that a change touches."""
     return tuple(_change(change) for change in changes)
 
 

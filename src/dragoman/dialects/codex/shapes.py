@@ -1,4 +1,4 @@
-"""The messages of the app-server that dragoman reads and writes.
+"""Messages of the app-server that dragoman decodes and encodes.
 
 The types keep the protocol's own names. Unused fields are omitted: the server adds new ones with
 every version, and the raw message is kept anyway. Messages that end a turn have the fewest required
@@ -321,7 +321,7 @@ class CommandApproval(TurnScoped):
     cwd: str | None = None
     reason: str | None = None
     available_decisions: list[Any] | None = None
-    """Not in the schema, but sent."""
+    """Not in the schema, although the server sends it."""
 
 
 class FileChangeApproval(TurnScoped):

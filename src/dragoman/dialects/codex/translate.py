@@ -17,6 +17,7 @@ from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Outcome, Role
+from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "codex"
 
@@ -28,7 +29,7 @@ MODES: Final = {
     "workspace-write": "workspaceWrite",
     "danger-full-access": "dangerFullAccess",
 }
-"""The sandboxes, which are dragoman's modes: the word in a request, and the word in a response."""
+"""The sandboxes, which are dragoman's modes: the word in a request, and the one in a response."""
 
 POLICIES: Final = ("untrusted", "on-request", "never")
 """When the server asks for approval."""
@@ -37,28 +38,28 @@ POLICY_OPTION: Final = "approval_policy"
 
 
 def named(user_agent: str) -> parts.PeerInfo:
-    """Name and version of the server, whose version is only in its user agent: ``name/0.166.0
-    (…)``."""
+    """Return the name and version of the server from its user agent, ``name/0.166.0 (…)``; the
+    version is nowhere else."""
     found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
     return parts.PeerInfo("codex", "Codex", found[1] if found else None)
 
 
 def peer_info(result: Raw) -> parts.PeerInfo:
-    """Name and version of the server, from its response to the handshake."""
+    """Return the name and version of the server, from its response to the handshake."""
     try:
         return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)
-    except items.UNREADABLE:
+    except UNDECODABLE:
         return parts.PeerInfo()
 
 
 def mode_of(sandbox: Any) -> str | None:
-    """The mode for a sandbox in a response; None if it is not one of ours."""
+    """Return the mode for a sandbox in a response, or None if it is not one of ours."""
     kind = sandbox.get("type") if isinstance(sandbox, dict) else None
     return next((mode for mode, word in MODES.items() if word == kind), None)
 
 
 def policy_option(policy: Any) -> parts.SessionOption:
-    """The approval policy as an option of a session."""
+    """Return the approval policy as an option of a session."""
     choices = tuple(parts.Choice(word, word) for word in POLICIES)
     value = policy if isinstance(policy, str) else "granular"
     return parts.SessionOption(POLICY_OPTION, "Approval policy", value, choices)
@@ -74,7 +75,7 @@ def of_notification(
     decode, meaning = known
     try:
         message = decode(params)
-    except items.UNREADABLE as error:
+    except UNDECODABLE as error:
         return _unknown(method, params, place, raw, str(error))
     return meaning(message, place, raw, method)
 
@@ -82,10 +83,13 @@ def of_notification(
 def _unknown(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None, reason: str
 ) -> tuple[Event, ...]:
-    """A message that is not understood still belongs to the thread that it names."""
+    """Return an event for a message that is not understood.
+
+    It still belongs to the thread that it names.
+    """
     try:
         scope = msgspec.json.decode(params, type=shapes.Scope)
-    except items.UNREADABLE:
+    except UNDECODABLE:
         scope = shapes.Scope()
     base = _at(place, scope.thread_id, scope.turn_id).base(method, raw)
     return (model.Unknown(*base, reason),)
@@ -209,7 +213,7 @@ def _turn_completed(
 
 
 def ending(turn: shapes.TurnOutline, place: EventEnvelope, raw: bytes | None, native: str) -> Event:
-    """How a turn ended."""
+    """Translate the end of a turn."""
     failure = None if turn.error is None else failures.failure_of(turn.error)
     outcome = words.outcome_of(turn.status)
     if outcome is Outcome.FAILED and failure is not None:
@@ -363,7 +367,7 @@ def _limits(
 
 
 def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
-    """The remaining limits of an account: one entry for each period."""
+    """Return the remaining limits of an account: one entry for each period."""
     name = told.limit_name or told.limit_id or "codex"
     reached = told.rate_limit_reached_type is not None
     return tuple(
@@ -381,8 +385,11 @@ def _compacted(m: shapes.TurnScoped, place: EventEnvelope, raw: bytes | None, na
 
 
 def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
-    """A thread that dragoman started was already reported by the response to that request; any
-    other is new."""
+    """Translate the start of a thread.
+
+    One that dragoman started was already reported by the response to that request; any other is
+    new.
+    """
     base = _at(place, m.thread.id, None).base(native, raw)
     return (model.SessionChanged(*base, status="started"),)
 

@@ -1,8 +1,8 @@
-"""The engine of the legacy dialects: what their client ends and agent ends share.
+"""Shared engine of the legacy dialects, for client ends and agent ends.
 
 A dialect is a table of method names, message shapes and losses, with a function for each meaning
 that only it has. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages.
-Each keeps the state of one connection only. A message is a pair of method and params; in a sequence
+Each keeps the state of only one connection. A message is a pair of method and params; in a sequence
 of messages, the next is an alternative to try only after proof that nothing ran.
 """
 
@@ -48,11 +48,11 @@ Proof: TypeAlias = tuple[str, Sequence[Message], Callable[[Raw], object]]
 """The purpose of a request, the request under each of its names, and the reader of its response."""
 
 Cancel: TypeAlias = Literal["request", "notification", "end"]
-"""How a turn is cancelled: by a request whose response is ignored, by a notification, or only
+"""How a turn is cancelled: with a request whose response is ignored, with a notification, or only
 by ending the connection."""
 
 Meaning: TypeAlias = Callable[[Any, Any, EventEnvelope, str, bytes], Sequence[Event]]
-"""The events of a notification, given the client end, the decoded message, its envelope, its
+"""Translates a notification to events, given the client end, the decoded message, its envelope, its
 method and its line."""
 
 
@@ -131,7 +131,7 @@ class SessionOptions(Struct, frozen=True):
 def meanings(
     table: Mapping[str, tuple[Any, Meaning]],
 ) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
-    """A table of notifications, each with its shape and its translation, ready for use."""
+    """Prepare a table of notifications, each with its shape and its translation, for use."""
     return {
         method: (msgspec.json.Decoder(shape).decode, meaning)
         for method, (shape, meaning) in table.items()
@@ -141,9 +141,9 @@ def meanings(
 class ClientEnd:
     """A dialect as a client speaks it, on one connection.
 
-    Without a table of its own it has no handshake, one session that needs no opening, text prompts
-    and no notifications, and a turn is cancelled by ending the connection. Methods that read a
-    response raise a decoder's error if it is malformed.
+    By default it has no handshake, one session that needs no opening, text prompts and no
+    notifications, and a turn is cancelled by ending the connection. Methods that read a response
+    raise a decoder's error if it is malformed.
     """
 
     name: str = ""
@@ -154,24 +154,24 @@ class ClientEnd:
     version: str | None = None
     cancel: Cancel = "end"
     opens_with: frozenset[str] = frozenset()
-    """Which options of a new session it can express: mode, model, mcp_servers, metadata."""
+    """The options of a new session that it can express: mode, model, mcp_servers, metadata."""
     loads_from_list: bool = False
     """Whether an earlier session is found by listing and needs no opening."""
     blocks: tuple[type, ...] = (Text,)
     """The kinds of blocks that a prompt may have."""
     harmless: frozenset[str] = frozenset()
-    """Which requests may be sent in their next form after any refusal, because a refused one
-    has no effect: create."""
+    """Requests that may be sent in their next form after any refusal, because a refused one has no
+    effect: create."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
     """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
 
     def hello(self) -> Message | None:
-        """The handshake, if the dialect has one."""
+        """Return the handshake, if the dialect has one."""
         return None
 
     def hellos(self) -> Sequence[Message]:
-        """The handshake in each of its forms; the next is tried after a refusal."""
+        """Return the handshake in each of its forms; the next is tried after a refusal."""
         hello = self.hello()
         return () if hello is None else (hello,)
 
@@ -179,7 +179,7 @@ class ClientEnd:
         """Store the response to the handshake."""
 
     def proof(self, cwd: str) -> Proof | None:
-        """A request whose response proves that the peer speaks this dialect, if no handshake
+        """Return a request whose response proves that the peer speaks this dialect, if no handshake
         does. It opens a session, which becomes the first one."""
         return None
 
@@ -194,25 +194,26 @@ class ClientEnd:
         mcp_servers: Sequence[Mapping[str, Any]],
         metadata: Mapping[str, Any],
     ) -> Sequence[Message]:
-        """How to open a session; empty if it needs no request."""
+        """Return the messages that open a session; empty if none is needed."""
         options = SessionOptions(cwd, mode, model, mcp_servers, metadata)
         return self.open_with(session_id, options)
 
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
-        """How to open a new session, or an earlier one by its id."""
+        """Return the messages that open a new session, or an earlier one by its id."""
         return ()
 
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
-        """The id of the session, and whatever else the response contains: settings, history."""
+        """Return the id of the session, and whatever else the response contains: settings,
+        history."""
         return "default", []
 
     def listing(self, cursor: str | None) -> Sequence[Message]:
         return ()
 
     def listed(self, result: Raw) -> tuple[Sequence[Listed], str | None]:
-        """A page of sessions, and the cursor of the next one."""
+        """Return a page of sessions, and the cursor of the next one."""
         return (), None
 
     def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
@@ -234,10 +235,10 @@ class ClientEnd:
         return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
-        """The peer has this method."""
+        """Record that the peer has this method."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
-        """Events that must precede a turn's last event, however it ends."""
+        """Return the events that must precede a turn's last event, however it ends."""
         return []
 
     def cancelling(self, session_id: str) -> Message | None:
@@ -247,25 +248,23 @@ class ClientEnd:
         return None
 
 
-BareEnd = ClientEnd
-"""The name of the engine for dialects outside of this package."""
-
-
 def text_of(blocks: Sequence[object]) -> str:
-    """The text in blocks, for a dialect that has one field for it."""
+    """Return the text in blocks, for a dialect that has one field for it."""
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
 def unsaid(said: str, whole: str | None) -> str:
-    """What a whole answer at the end adds to the chunks before it. Without any chunks, the end
-    of the turn itself has the text."""
+    """Return what a complete answer at the end adds to the chunks before it.
+
+    Without any chunks, the end of the turn itself has the text.
+    """
     if not said or not whole or said.endswith(whole):
         return ""
     return whole.removeprefix(said)
 
 
 def said(place: EventEnvelope, native: str, text: str) -> list[Event]:
-    """A chunk of the agent's answer that did not come in a message of its own."""
+    """Return events for a chunk of the agent's answer that did not come in its own message."""
     return [MessageDelta(*place.base(native, None), Role.AGENT, text)] if text else []
 
 
@@ -287,8 +286,10 @@ def tool_named(
     output: Any = UNSET,
     error: Any = UNSET,
 ) -> ToolChanged:
-    """A tool call of which only the name is known: the name is also its title, and its kind is
-    a guess."""
+    """Return an event for a tool call of which only the name is known.
+
+    The name is also its title, and its kind is a guess.
+    """
     return ToolChanged(
         *place.base(native, line),
         tool_id,
@@ -303,7 +304,7 @@ def tool_named(
 
 
 def stopped(result: Raw, place: EventEnvelope, method: str) -> list[Event]:
-    """The end of a turn whose response has only a stop reason."""
+    """Translate the end of a turn whose response has only a stop reason."""
     return [ended(place, method, bytes(result), _decode_stop(result).stop_reason)]
 
 
@@ -320,7 +321,7 @@ def ended(
     text: str | None = None,
     usage: Usage | None = None,
 ) -> TurnEnded:
-    """The end of a turn, with the outcome for its stop reason."""
+    """Return the end of a turn, with the outcome for its stop reason."""
     outcome = words.outcome_of(stop)
     return TurnEnded(*place.base(native, raw), outcome, stop, failure, text, usage)
 
@@ -351,8 +352,8 @@ def failed(
     text: str | None = None,
     usage: Usage | None = None,
 ) -> list[Event]:
-    """The end of a turn by an error, preceded by its report."""
-    # A code may say nothing while the message does, as in an example in one of the documents.
+    """Return the events for a turn that ended with an error: its report and the end."""
+    # The message may say more than the code, as in an example in one of the specifications.
     if kind in _VAGUE and "rate limit" in message.lower():
         kind = ErrorKind.RATE_LIMITED
     failure = Failure(message, kind, code, kind in _RETRYABLE)
@@ -426,14 +427,14 @@ class AgentEnd:
         return []
 
     def begins(self, tool_id: str) -> bool:
-        """Whether a tool call is seen for the first time."""
+        """Return whether a tool call is seen for the first time."""
         known = tool_id in self._started
         self._started.add(tool_id)
         return not known
 
 
 def tool_name(event: ToolChanged, known: str = "") -> str:
-    """The single name that a dialect has for a tool call."""
+    """Return the single name that a dialect has for a tool call."""
     return str(event.name or event.title or known or event.tool_id)
 
 
@@ -442,5 +443,5 @@ def is_over(event: ToolChanged) -> bool:
 
 
 def content_text(event: ToolChanged) -> str:
-    """The text in the content of a tool call."""
+    """Return the text in the content of a tool call."""
     return text_of(event.content) if isinstance(event.content, tuple) else ""

@@ -1,8 +1,8 @@
 """The chained dialect: each method has several possible names, to be tried in order.
 
 Defines the name chains, message shapes and event translations. `client.legacy.method_names` finds
-the name that works, beginning with the naming family that a read-only call was answered in. The
-response to a prompt may never come: a notification ends the turn.
+the name that works, starting with the naming family in which a read-only call was answered. The
+response to a prompt may never arrive: a notification ends the turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOSSES: Final = (
     base.NO_CLIENT_SERVICES,
     Loss("everything in a loaded session except its messages"),
     Loss(
-        "resuming, forking, closing and deleting sessions, and additional folders",
+        "resuming, forking, closing and deleting sessions, and additional directories",
         (),
         ("resume", "fork", "close", "delete", "additional_directories"),
     ),
@@ -64,8 +64,8 @@ PAGE_SIZE: Final = 50
 _ENDS: Final = ("completed", "error")
 """The statuses that end a turn."""
 _ENDED: Final = 32
-"""How many ended turns of a session are remembered, so that a late message about one of them
-does not end the next."""
+"""Number of ended turns to remember per session, so that a late message about one of them does not
+end the next."""
 
 
 class ListSessions(Struct, frozen=True):
@@ -182,7 +182,7 @@ class ErrorNote(About, frozen=True, kw_only=True):
 
 
 def family_of(method: str) -> int | None:
-    """The naming style of a method."""
+    """Return the naming style of a method."""
     for chain in (LIST, CREATE, PROMPT):
         if method in chain:
             return chain.index(method)
@@ -302,7 +302,7 @@ class ClientEnd(base.ClientEnd):
         self._over: dict[str | None, deque[str]] = {}
 
     def _any(self, names: Sequence[str], body: Any) -> Sequence[Message]:
-        """A message under each of its names, the name of the known family first."""
+        """Return a message under each of its names, starting with the known family's."""
         first = None if self.family is None else names[self.family]
         return [(name, body) for name in sorted(names, key=lambda name: name != first)]
 
@@ -356,7 +356,7 @@ class ClientEnd(base.ClientEnd):
         sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
         place.turn = sent.turn or place.turn
         self._reuse(place)
-        # A response that only acknowledges ends nothing. One with an end status does.
+        # A mere acknowledgement ends nothing; a response with an end status does.
         if sent.status in _ENDS:
             self.remember(place)
             return [base.ended(place, PROMPT[0], bytes(result), sent.status)]
@@ -364,7 +364,7 @@ class ClientEnd(base.ClientEnd):
         return [model.TurnState(*place.base(PROMPT[0], bytes(result)), running)]
 
     def is_over(self, turn: str, place: EventEnvelope) -> bool:
-        """Whether a turn of a session has ended before."""
+        """Return whether a turn of a session has ended before."""
         return turn in self._over.get(place.session, ())
 
     def _reuse(self, place: EventEnvelope) -> None:
@@ -380,13 +380,16 @@ class ClientEnd(base.ClientEnd):
             over.append(place.turn)
 
     def worked(self, method: str) -> None:
-        """The peer has this method: its other names are likely of the same family."""
+        """Record that the peer has this method.
+
+        Its other names are likely to be of the same family.
+        """
         family = family_of(method)
         self.family = self.family if family is None else family
 
 
 def history(session: Session, place: EventEnvelope) -> list[Event]:
-    """The messages of a listed session as a replay."""
+    """Return the messages of a listed session as a replay."""
     roles = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT}
     events: list[Event] = []
     with base.replaying(place):
@@ -425,7 +428,7 @@ class AgentEnd(base.AgentEnd):
         return messages if self._streams else []
 
     def name(self, names: Sequence[str]) -> str:
-        """The notification's name in the client's family, if the family has one."""
+        """Return the notification's name in the client's family, if the family has one."""
         return names[min(self._family, len(names) - 1)]
 
     def message(self, event: model.MessageDelta) -> Message:

@@ -47,7 +47,7 @@ LOSSES: Final = (
     base.ONLY_TURN_USAGE,
     base.NO_CLIENT_SERVICES,
     Loss(
-        "sessions: listing, loading, resuming, forking, closing, deleting, additional folders",
+        "sessions: listing, loading, resuming, forking, closing, deleting, additional directories",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
@@ -193,7 +193,7 @@ class ClientEnd(base.ClientEnd):
 def require_version(answer: Initialized, ours: str) -> None:
     """Raise unless the agent speaks our version."""
     told = [answer.protocol_version]
-    # The document compares a field that its own example lacks; both are accepted.
+    # The specification compares a field that its own example lacks; both are accepted.
     if "protocolVersion" in answer.server_capabilities:
         told.append(answer.server_capabilities["protocolVersion"])
     for version in told:
@@ -212,7 +212,7 @@ _FINISH: Final = {"end_turn": "stop", "max_tokens": "length", "max_turn_requests
 
 
 def finish_reason(stop: str) -> str:
-    """The stop reason for the agent's own."""
+    """Map the agent's own stop reason."""
     return _FINISH.get(stop, stop)
 
 
@@ -241,8 +241,8 @@ class AgentEnd(base.AgentEnd):
         return messages
 
     def files(self, event: model.FilesChanged) -> list[Message]:
-        # A proposed change may never be made: it waits for the end of its tool call, which may have
-        # come first. The content of a tool call is complete each time.
+        # A proposed change may never be made, so it waits for the end of its tool call, which may
+        # have come first. The content of a tool call is complete each time.
         told = self._completed.get(event.tool_id, ())
         self._changes[event.tool_id] = tuple(each for each in event.changes if each not in told)
         applied = event.stage is ChangeStage.APPLIED or event.tool_id in self._completed
@@ -256,7 +256,7 @@ class AgentEnd(base.AgentEnd):
 
 
 def _diff(change: parts.FileChange) -> str:
-    """A unified diff of a change given as whole texts."""
+    """Return a unified diff of a change given as whole texts."""
     if change.diff is not None:
         return change.diff
     old, new = change.old_text or "", change.new_text or ""

@@ -1,7 +1,8 @@
 """The tagged dialect: ACP designed for Go servers, with a string version and typed updates.
 
 Method names, message shapes and event translations for both ends. Capability keys contain literal
-dots. Cancelling is a request and best effort: a serial agent reads it only after its prompt ended.
+dots. Cancelling is a request, on a best-effort basis: a serial agent reads it only after its prompt
+has ended.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dragoman.events.words import Loss, Outcome, Part, PlanStatus, Role, ToolSta
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
-"""The document only says that a version is a string; it gives no value."""
+"""The specification only says that a version is a string; it gives no value."""
 
 VERSIONS: Final = (VERSION, "1.0")
-"""The versions to greet an agent with, in this order: one that validates may want the other
-spelling."""
+"""The versions to greet an agent with, in this order: an agent that validates the version may
+expect the second spelling."""
 
 LOSSES: Final = (
     Loss("thoughts have no type of their own: they are message chunks with the role `thought`"),
@@ -47,7 +48,7 @@ LOSSES: Final = (
         ("mcp_stdio", "mcp_http", "mcp_sse", "embedded"),
     ),
     Loss(
-        "listing, loading, resuming, forking, closing and deleting sessions, additional folders",
+        "listing, loading, resuming, forking, closing and deleting sessions, extra directories",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
@@ -60,7 +61,7 @@ LOSSES: Final = (
 INITIALIZE: Final = "initialize"
 NEW: Final = "session/new"
 LOAD: Final = "session/load"
-"""Not in the document, which has only the capability `loadSession`."""
+"""Not in the specification, which has only the capability `loadSession`."""
 PROMPT: Final = "session/prompt"
 CANCEL: Final = "session/cancel"
 UPDATE: Final = "session/update"
@@ -299,7 +300,7 @@ _STOPS: Final = {"end_turn": "endTurn", "cancelled": "cancelled"}
 
 
 def stop_reason(stop: str) -> str:
-    """The stop reason for the agent's own. One that the dialect lacks counts as a failure."""
+    """Map the agent's own stop reason. One that the dialect lacks counts as a failure."""
     if stop in _STOPS:
         return _STOPS[stop]
     return "endTurn" if words.outcome_of(stop) is Outcome.OK else "error"
@@ -352,7 +353,7 @@ def _step(entry: parts.PlanEntry) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as text, for a field that only takes text."""
+    """Return a value as text, for a field that only takes text."""
     if value is UNSET or value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

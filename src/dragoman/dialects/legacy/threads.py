@@ -1,8 +1,8 @@
 """The threads dialect: threads and turns, where the response to a turn is its result.
 
 Method names, message shapes and event translations for both ends. The handshake is optional.
-Progress notifications have no fixed names: their text is found by its field. The response to a
-failed turn is a result that says so, not a JSON-RPC error.
+Progress notifications have no fixed method name: their text is found by its field name. The
+response to a failed turn is a result that says so, not a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOSSES: Final = (
     Loss("ids of replayed messages", (Part.REPLAYED_IDS,)),
     base.NO_CLIENT_SERVICES,
     Loss(
-        "listing, forking, closing and deleting sessions, and additional folders",
+        "listing, forking, closing and deleting sessions, and additional directories",
         (),
         ("list", "fork", "close", "delete", "additional_directories"),
     ),
@@ -49,7 +49,7 @@ START: Final = "threadStart"
 RESUME: Final = "threadResume"
 TURN: Final = "turn"
 PROGRESS: Final = "turn_progress"
-"""The method name for progress of dragoman's own agents; the dialect leaves it to the agent."""
+"""The method name for progress that dragoman's own agents use; the dialect does not define one."""
 
 
 class Service(Struct, frozen=True):
@@ -92,7 +92,7 @@ class Result(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class State(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A resumed thread. The document names no fields, so the usual names are tried."""
+    """A resumed thread. The specification names no fields, so the usual names are tried."""
 
     thread_id: str
     turns: list[Result] = field(default_factory=list)
@@ -108,7 +108,8 @@ class Progress(Struct, frozen=True, rename="camel"):
 
 
 class Notification(Struct, frozen=True, rename="camel"):
-    """A notification of any name. The document names no fields, so the usual names are tried."""
+    """A notification of any name. The specification names no fields, so the usual names are
+    tried."""
 
     thread_id: str | None = None
     text: Any = None
@@ -153,7 +154,7 @@ ERRORS: Final[dict[str, ErrorKind]] = {
     "internal": ErrorKind.INTERNAL,
     "internal_error": ErrorKind.INTERNAL,
 }
-"""The meaning of the codes of a failed turn; others are the peer's own."""
+"""Error kinds by the code of a failed turn; other codes are the peer's own."""
 
 
 # -- the client's end
@@ -186,8 +187,10 @@ class ClientEnd(base.ClientEnd):
         return None if self._greeted else ("create", self._starting(), self.greeted)
 
     def _starting(self) -> Sequence[Message]:
-        """How to start a thread; an agent may require the handshake first, which starts one,
-        too."""
+        """Return the messages that start a thread.
+
+        An agent may require the handshake first, which also starts one.
+        """
         start = (START, self._service)
         return (start,) if self._greeted else (start, (INITIALIZE, self._service))
 
@@ -247,7 +250,7 @@ _decode_thread = msgspec.json.Decoder(Thread).decode
 
 
 def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[Event]:
-    """How a turn ended."""
+    """Translate the result of a turn."""
     usage = base.usage_of(result.usage)
     text = result.content
     if result.error is None and result.status != "error":
@@ -267,7 +270,7 @@ def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[E
 
 
 def history(state: State, place: EventEnvelope) -> list[Event]:
-    """The turns of a thread as a replay, followed by the last known result."""
+    """Return the turns of a thread as a replay, followed by the last known result."""
     turns = state.turns or state.history
     last = state.last_result
     if isinstance(last, str):
@@ -313,5 +316,5 @@ _NUMBERS: Final = {
 
 
 def error_code(number: int) -> str:
-    """The error word for a JSON-RPC error code."""
+    """Return the error word for a JSON-RPC error code."""
     return _NUMBERS.get(number, f"error_{abs(number)}")

@@ -27,7 +27,7 @@ MAX_PLACES: Final = 8
 MAX_NEAREST: Final = 3
 
 FEW: Final = 1 / 3
-"""More than this share of a question's words must be found for an answer."""
+"""Share of a question's words that must be exceeded for an answer."""
 
 
 async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
@@ -35,13 +35,13 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
     terms = terms_of(asked.text)
     words = list(terms.values())
     if not terms:
-        return ScoutAnswer(cannot("There is nothing in it to look for."), answered=False)
+        return ScoutAnswer(cannot("It contains nothing to search for."), answered=False)
     named = ", ".join(code(word) for word in words)
     await context.plan(f"Search for {named}", "Rank the files", "Answer")
     places, missing, missed = await find_places(context, asked.text, terms)
     if asked.why_not:
         head = cannot(asked.why_not)
-        listed = ["These places may be of help:", *_listed(places[:MAX_NEAREST])] if places else []
+        listed = ["These places may help:", *_listed(places[:MAX_NEAREST])] if places else []
         return ScoutAnswer(paragraphs(head, listed, missed), answered=False)
     lost = f"Nothing found for {', '.join(code(terms[term]) for term in missing)}."
     if not places or len(terms) - len(missing) <= FEW * len(terms):
@@ -57,7 +57,7 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
 
 
 async def nearest(context: TurnContext, symbol: str) -> list[str]:
-    """Places for the words of a name that was not found, as lines."""
+    """Return places for the words of a name that was not found, as lines."""
     terms = terms_of(symbol)
     if not terms:
         return []
@@ -68,7 +68,7 @@ async def nearest(context: TurnContext, symbol: str) -> list[str]:
 async def find_places(
     context: TurnContext, text: str, terms: dict[str, str]
 ) -> tuple[list[RankedPlace], list[str], str]:
-    """The best places, the terms without a match, and what the search may have missed."""
+    """Return the best places, the terms without a match, and what the search may have missed."""
     title = f"Search for {', '.join(terms.values())}"
     async with context.tool(title, "search", "search", {"terms": list(terms.values())}, "") as call:
         patterns = {term: text_pattern(term) for term in terms}
@@ -105,7 +105,7 @@ def _judged(
         try:
             lines = reader.all_lines(path, stop)
         except ServiceError:
-            lines = []  # It is known by its path alone: a picture, or gone by now.
+            lines = []  # Only its path is known: it is a picture, or gone by now.
         places.append(rank.judge(path, lines, counts.get(path, {}), weights))
     return sorted(places, key=lambda each: (-each.score, each.path))[:MAX_PLACES]
 
@@ -129,7 +129,7 @@ def cannot(reason: str) -> str:
 
 
 def abilities() -> str:
-    """Every kind of question with an example, and every command."""
+    """Return every kind of question with an example, and every command."""
     return paragraphs(
         "I answer questions about the files in this folder, by looking and without a model:",
         [f"- {kind.asks}: {code(kind.examples[0])}" for kind in QUESTIONS],

@@ -19,10 +19,10 @@ from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_LISTED: Final = 40
 MAX_TOP: Final = 30
-"""Maximum directories and files in a layout, the largest directories first."""
+"""Maximum number of directories and files in a layout, largest directories first."""
 
 LINES_BEHIND: Final = 40
-"""Lines shown if only the first is given."""
+"""Number of lines to show if only the first is given."""
 
 README_LINES: Final = 80
 
@@ -34,7 +34,7 @@ async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
         folder = await context.in_thread(lambda _: context.reader.folder(asked.path or "."))
     except FileMissing:
         if os.path.isabs(asked.path) or ".." in asked.path.split("/"):
-            raise  # Nothing outside is looked for, whatever is written.
+            raise  # Nothing outside the workspace is searched, whatever the question says.
         return await _read_guessed(context, asked)
     except PathRefused as error:
         if error.reason != NOT_A_DIRECTORY:
@@ -136,7 +136,7 @@ async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
 
 
 async def _first_words(context: TurnContext, readme: str) -> str:
-    """The first sentences of a README, without headings and images."""
+    """Return the first sentences of a README, without headings and images."""
     part = await context.in_thread(lambda stop: context.reader.part(readme, 1, README_LINES, stop))
     words: list[str] = []
     for line in part.lines:

@@ -1,7 +1,7 @@
 """Answer questions about names in programs, and about lines with an exact text.
 
-`symbols` sorts the lines into definitions, uses and calls. A name without a match is not an answer;
-then the nearest places are listed.
+`symbols` sorts the lines into definitions, uses and calls. If a name has no match, the nearest
+places are listed, but the question is not answered.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dragoman.scout.terms import literal_pattern
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 30
-"""Maximum places listed; the answer says how many there are."""
+"""Maximum number of places to list; the answer says how many there are."""
 
 MAX_DEFINITIONS: Final = 12
 SNIPPET: Final = 10
-"""Lines of the best definition shown."""
+"""Number of lines of the best definition to show."""
 
 MAX_LOOKED_INTO: Final = 40
-"""Maximum files opened to find the context of a line."""
+"""Maximum number of files to open to find the context of a line."""
 
 
 class _Name:
@@ -89,8 +89,8 @@ async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
     if not name.best:
         mentions = listed([bullet(hit) for hit in seen.other_uses()[:5]], len(seen.uses))
         text = f"I found no definition of {code(symbol)} in this folder, only mentions of it:"
-        # It is used here and defined elsewhere, or in a way scout does not recognise: not an
-        # answer.
+        # The name is used here but defined elsewhere, or in a way that scout does not recognise, so
+        # this is not an answer.
         return ScoutAnswer(paragraphs(text, mentions, name.missed), answered=False, symbol=symbol)
     first = name.best[0]
     snippet = await _snippet(context, first.hit)
@@ -154,7 +154,7 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
 
 
 def _is_meant(question: str, best: Sequence[Defined]) -> bool:
-    """Whether an ordinary word is meant as a description: "where is the parser?" is rarely
+    """Return whether an ordinary word is meant as a description: "where is the parser?" is rarely
     about a variable."""
     if not best or best[0].mark.rank == LOCAL:
         return False
@@ -167,7 +167,7 @@ def _defined(found: Sequence[Defined]) -> list[str]:
 
 
 def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> list[list[str]]:
-    """The functions and types that contain each place, from the inside out."""
+    """Return the functions and types that contain each place, from the inside out."""
     files: dict[str, list[str]] = {}
     found = []
     for hit in hits:
@@ -184,7 +184,7 @@ def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> l
 
 
 async def _snippet(context: TurnContext, hit: Hit) -> str:
-    """The first lines of a definition."""
+    """Return the first lines of a definition."""
     title = f"Read {place(hit.path, hit.line)}"
     raw = {"path": hit.path if hit.path.isprintable() else "", "line": hit.line}
     async with context.tool(title, "read", "read", raw) as call:

@@ -1,4 +1,4 @@
-"""Save scout's last answer to a file, after asking for permission: the only write that scout does.
+"""Save scout's last answer to a file, after asking for permission: scout writes nothing else.
 
 The tool call shows the diff. The client writes the file if it offers that, otherwise scout does.
 After a refusal the turn ends without text, so that it does not look as if the file was written.
@@ -17,7 +17,7 @@ from dragoman.scout.questions import Save
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_OLD_SIZE: Final = 1024 * 1024
-"""Bytes of an existing file shown in the diff."""
+"""Maximum size of an existing file whose content is shown in the diff, in bytes."""
 
 
 async def save(context: TurnContext, asked: Save, last: str) -> ScoutAnswer:

@@ -1,4 +1,7 @@
-"""List TODO, FIXME and similar marks in comments."""
+"""List TODO, FIXME and similar marks in comments.
+
+A mark is distinguished from a word in a sentence or a name. `turn_context` searches the files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ MAX_LISTED: Final = 50
 
 
 def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
-    """Whether one of the tags is a mark in this line, and not a word in a sentence or a name.
+    """Return whether one of the tags is a mark in this line, rather than a word in a sentence or a
+    name.
 
     It must be in a comment, either at its start or followed by a colon or a bracket. In prose every
     line is a comment.

@@ -1,7 +1,7 @@
 """Table of MCP clients and editors: path of their settings file, and form of the entry.
 
-Taken from each program's documentation. Reads and writes no file; `entries` does. A program whose
-settings are code gets a text to paste.
+The data is taken from each program's documentation. Reads and writes no file; `entries` does. A
+program whose settings are code gets a text to paste.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 ServerKind = Literal["mcp", "acp"]
-"""Which server the program starts: dragoman's MCP tools, or dragoman as an ACP agent."""
+"""The server that the program starts: dragoman's MCP tools, or dragoman as an ACP agent."""
 
 DELEGATION_TIMEOUT: Final = 3600
 """Seconds a program should wait for a tool. A delegated job takes minutes, and Codex times out
-after one. A user can lower it in the entry, where it is kept."""
+after one minute. A user can lower it in the entry, where the change is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class HostEnvironment:
         return cls(Path.home(), os.environ, sys.platform)
 
     def folder(self, variable: str, default: str) -> Path:
-        """The directory that a variable names, else one below the home directory."""
+        """Return the directory that a variable names, else one below the home directory."""
         named = self.env.get(variable, "")
         return Path(named) if named else self.home / default
 
     def settings(self, name: str) -> Path:
-        """The settings directory of a desktop program for this user."""
+        """Return the settings directory of a desktop program for this user."""
         if self.platform == "win32":
             return self.folder("APPDATA", "AppData/Roaming") / name
         if self.platform == "darwin":
@@ -66,20 +66,20 @@ class Client:
     initial: Mapping[str, Any] = field(default_factory=dict)
     """Members of a new entry; in an existing one they are not changed."""
     skills: Callable[[HostEnvironment], Path] | None = None
-    """The user's folder of skills, if the program reads one."""
+    """The user's skills directory, if the program reads one."""
     one_list: bool = False
     """Whether ``command`` is a list with the whole command line, without ``args``."""
     after: str = ""
     """The next step for the user."""
 
     def command(self, words: Sequence[str]) -> dict[str, Any]:
-        """The members of an entry that hold a command line."""
+        """Return the members of an entry that hold a command line."""
         if self.one_list:
             return {"command": list(words)}
         return {"command": words[0], "args": list(words[1:])}
 
     def words(self, entry: Mapping[str, Any]) -> list[Any] | None:
-        """The command line of an entry; None if it has none."""
+        """Return the command line of an entry, or None if it has none."""
         command, args = entry.get("command"), entry.get("args")
         if self.one_list:
             return command if isinstance(command, list) else None
@@ -109,7 +109,7 @@ def _zed(around: HostEnvironment) -> Path:
 def _opencode(around: HostEnvironment) -> Path:
     base = around.env.get("XDG_CONFIG_HOME", "")
     folder = (Path(base) if base else around.home / ".config") / "opencode"
-    # It reads both, and writes the one with comments by itself.
+    # The program reads both, and itself writes the one with comments.
     commented = folder / "opencode.jsonc"
     return commented if commented.exists() else folder / "opencode.json"
 
@@ -131,7 +131,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             fixed={"type": "stdio"},
             initial={"env": {}},
             skills=lambda around: around.folder("CLAUDE_CONFIG_DIR", ".claude") / "skills",
-            after="start a new session of `claude`; `/mcp` shows the server",
+            after="start a new `claude` session; `/mcp` shows the server",
         ),
         Client(
             name="codex",
@@ -143,7 +143,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             format="toml",
             initial={"tool_timeout_sec": DELEGATION_TIMEOUT},
             skills=lambda around: around.folder("CODEX_HOME", ".codex") / "skills",
-            after="start a new session of `codex`; `/mcp` shows the server",
+            after="start a new `codex` session; `/mcp` shows the server",
         ),
         Client(
             name="cursor",
@@ -166,7 +166,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".gemini/settings.json",
             initial={"timeout": DELEGATION_TIMEOUT * 1000},
             skills=lambda around: around.folder("GEMINI_CLI_HOME", "") / ".gemini" / "skills",
-            after="start a new session of `gemini`; `/mcp` shows the server",
+            after="start a new `gemini` session; `/mcp` shows the server",
         ),
         Client(
             name="qwen",
@@ -177,7 +177,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".qwen/settings.json",
             initial={"timeout": DELEGATION_TIMEOUT * 1000},
             skills=lambda around: around.folder("QWEN_HOME", ".qwen") / "skills",
-            after="start a new session of `qwen`; `qwen mcp list` shows the server",
+            after="start a new `qwen` session; `qwen mcp list` shows the server",
         ),
         Client(
             name="copilot",
@@ -188,7 +188,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".github/mcp.json",
             fixed={"type": "local"},
             initial={"tools": ["*"]},
-            after="start a new session of `copilot`; `copilot mcp list` shows the server",
+            after="start a new `copilot` session; `copilot mcp list` shows the server",
         ),
         Client(
             name="opencode",
@@ -198,10 +198,10 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             user_file=_opencode,
             project_file="opencode.json",
             fixed={"type": "local"},
-            # It times out after five seconds otherwise.
+            # The program times out after five seconds otherwise.
             initial={"enabled": True, "timeout": DELEGATION_TIMEOUT * 1000},
             one_list=True,
-            after="start a new session of `opencode`; `opencode mcp list` shows the server",
+            after="start a new `opencode` session; `opencode mcp list` shows the server",
         ),
         Client(
             name="kimi",
@@ -212,7 +212,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".kimi-code/mcp.json",
             initial={"toolTimeoutMs": DELEGATION_TIMEOUT * 1000},
             skills=lambda around: around.folder("KIMI_CODE_HOME", ".kimi-code") / "skills",
-            after="start a new session of `kimi`; `/mcp` shows the server",
+            after="start a new `kimi` session; `/mcp` shows the server",
         ),
         Client(
             name="zed",
@@ -221,7 +221,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             section="context_servers",
             user_file=_zed,
             project_file=".zed/settings.json",
-            # Versions of 2025 do not read an entry without it, and later ones ignore it.
+            # Versions from 2025 do not read an entry without this key, and later ones ignore it.
             initial={"source": "custom", "env": {}},
             after="the server appears in the settings of Zed's agent panel",
         ),
@@ -263,7 +263,7 @@ ACP_EDITORS: Final[Mapping[str, Client]] = {
         ),
     )
 }
-"""The editors whose settings are files of data, by name."""
+"""The editors whose settings are data files, by name."""
 
 
 def _lua(name: str, command: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Add, update or remove dragoman's entry in another program's settings file, with a backup.
 
-Only the entry changes, BOM and line endings stay, and a second run changes nothing. A file that
-cannot be parsed is left alone. `clients` describes the programs, `config.safe_files` writes.
+Only the entry changes, the BOM and line endings are kept, and a second run changes nothing. A file
+that cannot be parsed is left alone. `clients` describes the programs, `config.safe_files` writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from dragoman.setup.install.clients import Client, HostEnvironment
 from dragoman.setup.install.json_edit import Unfit, Update
 
 MAX_FILE_SIZE: Final = 64 * 1024 * 1024
-"""Claude Code stores data of every project in its settings file, so it can be large."""
+"""Maximum size of a settings file. Claude Code stores data about every project in it, so it can be
+large."""
 
 BACKUP: Final = ".before-dragoman"
 """Suffix of a backup; further ones get a number."""
@@ -33,7 +34,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class EntryEdit:
-    """A file before and after the edit. None: there is no file."""
+    """A file before and after the edit. None means that there is no file."""
 
     path: Path
     before: bytes | None
@@ -45,7 +46,7 @@ class EntryEdit:
 
 
 def file_of(client: Client, *, project: Path | None = None) -> Path:
-    """The settings file of a program: the user's, or that of a project."""
+    """Return the settings file of a program: the user's, or that of a project."""
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
@@ -54,7 +55,7 @@ def file_of(client: Client, *, project: Path | None = None) -> Path:
 
 
 def snippet(client: Client, name: str, program: Sequence[str]) -> str:
-    """The entry as a complete settings file, to paste by hand."""
+    """Return the entry as a complete settings file, to paste by hand."""
     return _put("", client, name, _update(client, name, program))
 
 
@@ -89,8 +90,8 @@ def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
 
 
 def own_entries(client: Client, path: Path) -> list[str]:
-    """The names of the entries of a settings file that start dragoman for this client. A file that
-    cannot be read has none."""
+    """Return the names of the entries of a settings file that start dragoman for this client. A
+    file that cannot be read has none."""
     try:
         data = (read_file(path) or b"").removeprefix(BOM).decode("utf-8")
         if client.format == "toml":
@@ -135,7 +136,7 @@ def _edited(
 
 
 def write(planned: EntryEdit) -> Path | None:
-    """Write the edit. Returns the path of the backup; None if there was no file or no change."""
+    """Write the edit. Returns the path of the backup, or None if there was no file or no change."""
     if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:
@@ -176,7 +177,8 @@ def _taken(client: Client, name: str) -> NameTaken:
 
 
 def _options(client: Client, entry: Mapping[str, Any]) -> list[str] | None:
-    """The extra arguments of an entry for our command; None if it starts something else."""
+    """Return the additional arguments in an entry for our command, or None if it starts something
+    else."""
     words = client.words(entry) or []
     for at in range(1, len(words) - 1):
         if words[at : at + 2] == ["serve", client.server]:
@@ -191,12 +193,12 @@ def _put(text: str, client: Client, name: str, update: Update) -> str:
 
 
 def read_file(path: Path) -> bytes | None:
-    """The bytes of a regular file; None if it does not exist."""
+    """Return the bytes of a regular file, or None if it does not exist."""
     return safe_files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
 
 
 def _back_up(path: Path, data: bytes) -> Path:
-    """Copy a file to an unused name beside it, with the same mode."""
+    """Copy a file to an unused name next to it, with the same mode."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     try:
         for number in itertools.count(1):
@@ -207,5 +209,5 @@ def _back_up(path: Path, data: bytes) -> Path:
                 continue
             return backup
     except OSError as error:
-        raise FileFailed(str(path), f"no backup can be made: {error}", error.errno) from error
+        raise FileFailed(str(path), f"cannot create a backup: {error}", error.errno) from error
     raise AssertionError("numbers do not end")

@@ -28,7 +28,7 @@ class Unfit(ValueError):
 
 
 def put(text: str, path: Sequence[str], update: Update) -> str:
-    """The text with the entry at `path`, which is a list of keys from the root.
+    """Return the text with the entry at `path`, which is a list of keys from the root.
 
     Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if the entry or an object around
     it has another type.
@@ -45,7 +45,8 @@ def put(text: str, path: Sequence[str], update: Update) -> str:
 
 
 def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) -> str:
-    """The text without the entry at `path`, and without an object around it that would be empty.
+    """Return the text without the entry at `path`, and without an object around it that would be
+    empty.
 
     `require_ours` raises for an entry that must not be removed. Raises `InvalidJsonc` if the text
     cannot be parsed.
@@ -75,7 +76,7 @@ def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) 
 
 
 def _holds_only(text: str, node: Node, member: Member) -> bool:
-    """Whether an object has only this member, and not even a comment besides."""
+    """Return whether an object has only this member, and no comment either."""
     rest = text[node.start + 1 : member.start] + text[member.node.end : node.end - 1]
     return len(node.members) == 1 and not rest.strip(" \t\r\n,")
 
@@ -163,7 +164,7 @@ def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) ->
         new += style.eol + _indent_of_line(text, node.start)
     edits = [_Edit(at, at, new)]
     if node.members and not node.trailing_comma:
-        # Directly after the value: a comment at the end of its line is about it and stays there.
+        # Directly after the value: a comment at the end of its line refers to it and stays there.
         edits.insert(0, _Edit(last, last, ","))
     return edits
 
@@ -210,7 +211,7 @@ def _indent_of_line(text: str, at: int) -> str:
 
 
 def _render(value: Any, style: _Style, base: str, *, wide: bool) -> str:
-    """A value as text: members on lines of their own, lists of words on one line."""
+    """Format a value: members on separate lines, lists of words on one line."""
     if isinstance(value, Mapping) and value and wide:
         inner = base + style.unit
         lines = [
@@ -232,7 +233,7 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality in JSON, where true is not 1."""
+    """Return whether two values are equal in JSON, where true is not 1."""
     return json.dumps(one) == json.dumps(other)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_DEPTH: Final = 200
-"""Levels of nesting. Real settings have fewer than ten; more could exhaust the stack."""
+"""Maximum nesting depth. Real settings have fewer than ten levels; more could exhaust the stack."""
 
 _TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
@@ -39,7 +39,7 @@ class Node:
     value: Any
     """The value in Python."""
     members: tuple[Member, ...] = ()
-    """Of an object only."""
+    """The members, for an object."""
     trailing_comma: bool = False
 
     @property
@@ -60,7 +60,7 @@ class Member:
 
 
 def read(text: str) -> Node | None:
-    """Parse a text; None if it has only whitespace and comments."""
+    """Parse a text. Returns None if it has only whitespace and comments."""
     reader = _Reader(text)
     at = reader.skip(0)
     if at == len(text):
@@ -73,7 +73,7 @@ def read(text: str) -> Node | None:
 
 
 def comments_end(text: str, start: int, end: int) -> int:
-    """The end of the last comment between `start` and `end`; `start` if there is none."""
+    """Return the end of the last comment between `start` and `end`; `start` if there is none."""
     last = start
     for found in _COMMENT.finditer(text, start, end):
         last = found.end()
@@ -147,7 +147,7 @@ class _Reader:
         return Node(start, at + 1, items, (), comma)
 
     def _comma(self, at: int) -> tuple[int, bool]:
-        """Skip to the next token after a value; also whether there was a comma."""
+        """Skip to the next token after a value. Also returns whether there was a comma."""
         at = self.skip(at)
         if self.text[at : at + 1] == ",":
             return self.skip(at + 1), True

@@ -1,7 +1,8 @@
-"""Command line with which another program starts this dragoman.
+"""Find the command line with which another program starts this installation of dragoman.
 
-Uses the full path of the installed command, because an editor started from a desktop has another
-PATH than a shell; otherwise the interpreter with ``-m dragoman``.
+Uses the full path of the installed command, because the PATH of an editor started from a desktop
+differs from that of a shell. Without an installed command, uses the interpreter
+with ``-m dragoman``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ NAME: Final = "dragoman"
 
 
 def this_program(argv0: str | None = None, *, interpreter: str | None = None) -> tuple[str, ...]:
-    """The command of this process, with a full path.
+    """Return the command of this process, with a full path.
 
     A symbolic link is not resolved: its target changes with every upgrade.
     """

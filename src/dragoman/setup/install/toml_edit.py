@@ -1,7 +1,7 @@
 """Insert, update or remove one table in a TOML text, and keep the rest of the text.
 
-A new table goes to the end; an existing one is updated key by key, and other keys stay. The result
-is parsed again before it is returned. `entries` handles files.
+A new table is added at the end; an existing one is updated key by key, and other keys stay. The
+result is parsed again before it is returned. `entries` handles files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def put(text: str, path: tuple[str, str], update: Update) -> str:
-    """The text with the table at `path`, a section and a name in it.
+    """Return the text with the table at `path`, a section and a name in it.
 
     Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if there is another
     value.
@@ -50,7 +50,7 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
 
 
 def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]) -> str:
-    """The text without the table at `path`.
+    """Return the text without the table at `path`.
 
     `require_ours` raises for a table that must not be removed. Raises `tomllib.TOMLDecodeError` if
     the text cannot be parsed, and `Unfit` if the table is written in a way that cannot be cut out.
@@ -82,7 +82,7 @@ def _without_lines(text: str, path: tuple[str, str]) -> str:
         if line.lstrip().startswith("["):
             if ours.match(line.rstrip("\r\n")):
                 if not inside and kept and not kept[-1].strip():
-                    # The blank line that was put before the header.
+                    # The blank line that was inserted before the header.
                     kept.pop()
                 inside, held = True, []
                 continue
@@ -152,7 +152,7 @@ def _reads_as(text: str, meant: Mapping[str, Any]) -> bool:
 
 
 def _landmarks(text: str) -> list[str]:
-    """The comment and header lines, in order."""
+    """Return the comment and header lines, in order."""
     return [line for line in text.splitlines() if line.lstrip()[:1] in ("#", "[")]
 
 

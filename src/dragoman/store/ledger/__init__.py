@@ -1,6 +1,6 @@
 """The ledger of delegations: decisions, attempts, outcomes and cost, in ``ledger.db``.
 
-Beside it, ``events.jsonl`` is a log for other programs. `delegation.routing`, `delegation.bandit`
+Next to it, ``events.jsonl`` is a log for other programs. `delegation.routing`, `delegation.bandit`
 and `delegation.health` make decisions from these records. Prompts and answers are in `store`.
 """
 

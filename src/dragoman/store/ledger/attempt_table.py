@@ -7,9 +7,9 @@ the health of the peer. A killed process loses at most the end, and `end_orphans
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -21,7 +21,7 @@ from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict
 from dragoman.store.values import Charge
 
 PAGE: Final = 1000
-"""Rows read at a time, so that a long export blocks no writer."""
+"""Number of rows to read at a time, so that a long export blocks no writer."""
 
 PROCESS_GONE: Final = "process_gone"
 """The `error_class` of an attempt whose own process died before it could record the end."""
@@ -34,7 +34,15 @@ COLUMNS: Final = (
     *("cost", "currency", "cost_provenance"),
 )
 _NAMES: Final = ", ".join(COLUMNS)
-_TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unenforced")
+_TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unenforced", "machine")
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that is recorded when it has ended: on another machine."""
+
+    began: AttemptRecord
+    ending: Ending
+    learned: Learned | None
 
 
 class AttemptTable(PosteriorTable):
@@ -106,6 +114,19 @@ class AttemptTable(PosteriorTable):
                 self.change_health(before.peer, health)
         return after
 
+    def add_ended(
+        self, decision_id: str, decision: Mapping[str, Any], attempts: Sequence[EndedAttempt]
+    ) -> bool:
+        """Record all attempts of an ended job in one transaction. False if the ledger already has
+        attempts of this job; then nothing is changed."""
+        with self.transaction():
+            if not attempts or self.attempts(attempts[0].began.job):
+                return False
+            for one in attempts:
+                number = self.begin(decision_id, decision, one.began)
+                self.finish(number, one.ending, learned=one.learned)
+        return True
+
     def verdict(
         self,
         job: str,
@@ -114,10 +135,10 @@ class AttemptTable(PosteriorTable):
         source: VerdictSource = "user",
         learned: Callable[[AttemptRecord], Learned | None] | None = None,
     ) -> AttemptRecord:
-        """Record a verdict on a job, at the attempt that answered it: the last that ended.
+        """Record a verdict on a job, on the attempt that answered it: the last one that ended.
 
-        Returns that attempt as it was before, so that a repeated verdict can be told from a new
-        one; `learned` is called with the same. Raises `UnknownJob`.
+        Returns that attempt as it was before, so that a repeated verdict can be distinguished from
+        a new one; `learned` is called with the same value. Raises `UnknownJob`.
         """
         with self.transaction() as connection:
             found = self._attempts(
@@ -136,20 +157,20 @@ class AttemptTable(PosteriorTable):
         return before
 
     def attempt(self, attempt_id: int) -> AttemptRecord | None:
-        """One attempt."""
+        """Return one attempt."""
         found = self._attempts("id = ?", attempt_id)
         return found[0] if found else None
 
     def attempts(self, job: str) -> list[AttemptRecord]:
-        """The attempts of a job, in order."""
+        """Return the attempts of a job, in order."""
         return self._attempts("job = ? ORDER BY number", job)
 
     def latest(self, limit: int) -> list[AttemptRecord]:
-        """The most recent attempts, the newest first."""
+        """Return the most recent attempts, newest first."""
         return self._attempts("TRUE ORDER BY started_at DESC, id DESC LIMIT ?", limit)
 
     def decision(self, decision_id: str) -> dict[str, Any] | None:
-        """A decision, as passed to `begin`."""
+        """Return a decision, as passed to `begin`."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT data FROM decisions WHERE id = ?", (decision_id,)
@@ -159,7 +180,7 @@ class AttemptTable(PosteriorTable):
     def end_orphans(
         self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
     ) -> list[AttemptRecord]:
-        """End the attempts whose process is gone, as crashed. Their cost stays unknown."""
+        """Mark the attempts whose process is gone as crashed. Their cost remains unknown."""
         ended = []
         with self.transaction():
             for attempt in self._attempts("outcome IS NULL"):
@@ -189,7 +210,7 @@ class AttemptTable(PosteriorTable):
             yield {"type": "Health", **msgspec.to_builtins(health)}
 
     def prune(self, before: float) -> int:
-        """Delete the attempts that ended before an instant, and decisions without attempts."""
+        """Delete the attempts that ended before `before`, and decisions without attempts."""
         with self.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM attempts WHERE started_at < ? AND ended_at < ?", (before, before)
@@ -210,7 +231,7 @@ class AttemptTable(PosteriorTable):
             return [_record(row) for row in rows]
 
     def _pages(self, select: str, key: str, place: int) -> Iterable[tuple[Any, ...]]:
-        """Rows in the order of a key, which is the column at `place`."""
+        """Yield rows in the order of a key, which is the column at `place`."""
         last: Any = None
         while True:
             where = "TRUE" if last is None else f"{key} > ?"
@@ -225,7 +246,7 @@ class AttemptTable(PosteriorTable):
             last = rows[-1][place]
 
     def _row(self, attempt: AttemptRecord) -> dict[str, Any]:
-        """An attempt as stored in the table, redacted."""
+        """Return an attempt as stored in the table, redacted."""
         row: dict[str, Any] = {name: getattr(attempt, name) for name in _PLAIN}
         for name in _TEXTS:
             if row[name] is not None:
@@ -243,7 +264,7 @@ class AttemptTable(PosteriorTable):
 
 
 def day_of(at: float) -> str:
-    """The local date of an instant."""
+    """Return the local date of an instant."""
     return datetime.fromtimestamp(at).date().isoformat()
 
 

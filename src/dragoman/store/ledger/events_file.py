@@ -1,7 +1,7 @@
 """``events.jsonl``: the log of delegation events, one JSON line each, for other programs.
 
 A line is redacted and written whole or not at all, under a file lock (not on Windows). Full files
-are rotated. Fields are only ever added. The ledger beside it is the permanent record.
+are rotated. Fields are only ever added. The ledger next to it is the permanent record.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from dragoman.transports.file_lock import take_lock
 FILE_NAME: Final = "events.jsonl"
 
 MAX_SIZE: Final = 10 * 1024 * 1024
-"""Bytes of a file before it is rotated: some thirty thousand lines."""
+"""Size at which a file is rotated, in bytes: about thirty thousand lines."""
 
 KEPT: Final = 3
-"""Rotated files that are kept: ``events.1.jsonl`` is the most recent."""
+"""Number of rotated files to keep: ``events.1.jsonl`` is the most recent."""
 
 LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for other writers: each takes microseconds, so a longer wait means that one
@@ -42,11 +42,11 @@ is stopped."""
 LOCK_INTERVAL: Final = 0.005
 
 TEXT_SIZE: Final = 2000
-"""Characters of a text that are kept."""
+"""Maximum number of characters of a text to keep."""
 
 _TEXTS: Final = (
     *("job", "decision", "peer_id", "role", "tier", "model", "outcome", "error_class"),
-    *("currency", "detail"),
+    *("currency", "detail", "machine"),
 )
 
 
@@ -64,7 +64,7 @@ class EventName(enum.StrEnum):
 
 
 class LoggedEvent(Struct, frozen=True, kw_only=True):
-    """One line. Every line has every field; null if unknown or not applicable."""
+    """One line. Every line has every field, which is null if unknown or not applicable."""
 
     time: str
     """ISO 8601, in UTC."""
@@ -91,6 +91,8 @@ class LoggedEvent(Struct, frozen=True, kw_only=True):
     """Seconds."""
     detail: str | None = None
     """A sentence: why this peer, what went wrong, until when it is parked."""
+    machine: str | None = None
+    """The machine on which the peer works; null is this one."""
 
 
 def logged(
@@ -104,7 +106,7 @@ def logged(
     error_class: str | None = None,
     detail: str | None = None,
 ) -> LoggedEvent:
-    """A line about an attempt, or about what precedes the first one."""
+    """Build a line about an attempt, or about what precedes the first one."""
     line = LoggedEvent(
         time=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         event=event,
@@ -135,6 +137,7 @@ def logged(
         currency=attempt.cost.currency,
         cost_provenance=attempt.cost.provenance,
         duration=attempt.seconds,
+        machine=attempt.machine,
     )
 
 
@@ -149,7 +152,7 @@ class EventsFile:
         self._max_size = max_size
 
     def write(self, event: LoggedEvent) -> None:
-        """Append a line. Raises `StoreError`; the file then contains nothing of it."""
+        """Append a line. Raises `StoreError`; then no part of the line is in the file."""
         line = msgspec.json.encode(self._clean(event)) + b"\n"
         try:
             make_private(self.path.parent)
@@ -159,8 +162,8 @@ class EventsFile:
             raise self._explained(error) from error
 
     def _clean(self, event: LoggedEvent) -> LoggedEvent:
-        """The event, redacted. Texts are truncated only afterwards: half a secret does not look
-        like one. Field names are ours, so only values are searched."""
+        """Return the event, redacted. Texts are truncated only afterwards: half a secret does not
+        look like one. Field names are ours, so only values are searched."""
         texts = {
             name: self.redact.text(value)[:TEXT_SIZE]
             for name in _TEXTS
@@ -170,7 +173,7 @@ class EventsFile:
 
     @contextlib.contextmanager
     def _locked(self, size: int) -> Iterator[int]:
-        """The locked file, with room for a line. A full file is rotated first."""
+        """Context manager: the locked file, with room for a line. A full file is rotated first."""
         give_up_at = time.monotonic() + LOCK_TIMEOUT
         while True:
             descriptor = os.open(self.path, _FLAGS, 0o600)
@@ -226,12 +229,12 @@ class EventsFile:
 
 
 def events_path(state: Path) -> Path:
-    """Path of the file, below dragoman's state directory."""
+    """Return the path of the file, below dragoman's state directory."""
     return state / FILE_NAME
 
 
 def older(path: Path, number: int) -> Path:
-    """The name of a rotated file."""
+    """Return the name of a rotated file."""
     return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
@@ -246,10 +249,10 @@ _FLAGS: Final = (
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Write a line with one call; if the disk is full, truncate the part that was written."""
+    """Write a line with one call. If the disk is full, remove the part that was written."""
     before = os.fstat(descriptor).st_size
     if before and not _ends_a_line(descriptor, before):
-        # Another program, or a power loss, has left half a line.
+        # Another program, or a power loss, may have left half a line.
         line = b"\n" + line
     try:
         written = os.write(descriptor, line)

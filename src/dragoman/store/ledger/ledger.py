@@ -16,7 +16,7 @@ FILE_NAME: Final = "ledger.db"
 
 
 def ledger_path(state: Path) -> Path:
-    """Path of the ledger, below dragoman's state directory."""
+    """Return the path of the ledger, below dragoman's state directory."""
     return state / FILE_NAME
 
 

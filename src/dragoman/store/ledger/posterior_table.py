@@ -24,7 +24,7 @@ Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
 HealthChange: TypeAlias = Callable[[Health], Health]
 
 TEXT_SIZE: Final = 2000
-"""Characters of a text that are kept."""
+"""Maximum number of characters of a text to keep."""
 
 _ARM: Final = Arm.__struct_fields__
 _POSTERIOR: Final = Posterior.__struct_fields__
@@ -41,7 +41,7 @@ class PosteriorTable(Database):
     form: ClassVar[Form] = FORM
 
     def posteriors(self) -> dict[Arm, Posterior]:
-        """The posteriors of all arms that were tried."""
+        """Return the posteriors of all arms that were tried."""
         with self._reading() as connection:
             rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM posteriors").fetchall()
         size = len(_ARM)
@@ -53,7 +53,7 @@ class PosteriorTable(Database):
         }
 
     def posterior(self, arm: Arm) -> Posterior | None:
-        """The posterior of one arm."""
+        """Return the posterior of one arm."""
         where = " AND ".join(f"{name} = ?" for name in _ARM)
         with self._reading() as connection:
             row = connection.execute(
@@ -74,13 +74,13 @@ class PosteriorTable(Database):
             return connection.execute("DELETE FROM posteriors").rowcount
 
     def health(self, peer: str) -> Health:
-        """The health of a peer; empty if it was never tried."""
+        """Return the health of a peer; empty if it was never tried."""
         with self._reading() as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
             return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
 
     def healths(self) -> dict[str, Health]:
-        """The health of every peer that was ever tried."""
+        """Return the health of every peer that was ever tried."""
         with self._reading() as connection:
             rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
             return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}

@@ -18,10 +18,10 @@ RuntimeRole: TypeAlias = Literal["peer", "host"]
 
 Verdict: TypeAlias = Literal["good", "bad"]
 VerdictSource: TypeAlias = Literal["user", "check", "outcome"]
-By: TypeAlias = Literal["work", "role", "peer", "model", "day"]
-"""What totals are grouped by; `work` is each role with each peer."""
+By: TypeAlias = Literal["work", "role", "peer", "model", "day", "machine"]
+"""What totals are grouped by; `work` is each role with each peer of each machine."""
 
-WAYS: Final[tuple[By, ...]] = ("work", "role", "peer", "model", "day")
+WAYS: Final[tuple[By, ...]] = ("work", "role", "peer", "model", "day", "machine")
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ NO_TOKENS: Final = Tokens()
 
 
 def tokens_of(usage: Usage | None) -> Tokens:
-    """Tokens as reported by a peer."""
+    """Return the tokens as reported by a peer."""
     if usage is None:
         return NO_TOKENS
     input, output, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
@@ -64,6 +64,8 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     model: str | None = None
     """The model that was used, if known; before the end, the requested one."""
     runtime_role: RuntimeRole = "peer"
+    machine: str | None = None
+    """The machine on which the peer worked; None is this one."""
     reason: str = ""
     """Why this peer was tried."""
     started_at: float
@@ -82,7 +84,7 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     verdict_source: VerdictSource | None = None
     runner: dict[str, Any] = {}
-    """The process that made it: the fields of a `ProcessIdentity`."""
+    """The process that ran it: the fields of a `ProcessIdentity`."""
 
     @property
     def seconds(self) -> float | None:
@@ -114,20 +116,21 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     tokens: int = 0
     tokens_unknown: int = 0
-    """Turns that reported no tokens: the real sum is higher."""
+    """Number of turns that reported no tokens. The real sum is higher."""
     cost: float = 0.0
-    """In US dollars."""
+    """Cost in US dollars."""
     other_costs: dict[str, float] = {}
-    """In other currencies and units."""
+    """Costs in other currencies and units."""
     cost_unknown: int = 0
-    """Turns of unknown cost."""
+    """Number of turns of unknown cost."""
 
 
 class StatRow(Struct, frozen=True, kw_only=True):
-    """The attempts of one role, peer, model or day."""
+    """The attempts of one role, peer, model, day or machine."""
 
     key: str | None
-    """None if the attempts have no value, such as a peer that reports no model."""
+    """None if the attempts have no value, such as a peer that reports no model; of machines, None
+    is this one."""
     attempts: int
     ok: int
     unfinished: int
@@ -137,19 +140,23 @@ class StatRow(Struct, frozen=True, kw_only=True):
     good: int
     bad: int
     seconds: float | None
-    """Average per attempt."""
+    """Average duration of an attempt."""
     first_event_seconds: float | None
     input_tokens: int | None
     output_tokens: int | None
     tokens_unknown: int
     costs: dict[str, float]
-    """By currency."""
+    """Cost by currency."""
     cost_unknown: int
     cost_estimated: int
     peer: str | None = None
     """The peer, if rows are grouped by work; `key` is then the role."""
+    total_seconds: float = 0.0
+    """Total duration of all attempts that have ended."""
     rejected: int = 0
     """Attempts that were ok but rejected by a check or a verdict."""
+    machine: str | None = None
+    """The machine, if rows are grouped by work or machine; None is this one."""
 
     @property
     def finished(self) -> int:
@@ -167,5 +174,5 @@ class StatRow(Struct, frozen=True, kw_only=True):
 
 
 def new_decision_id() -> str:
-    """A unique name for a decision."""
+    """Return a unique name for a decision."""
     return f"d-{secrets.token_hex(6)}"

@@ -10,7 +10,8 @@ from typing import Final
 from dragoman.store.database import Form
 
 APPLICATION_ID: Final = 0x6472616C
-"""In the file header, so that the ledger and the session store are not mistaken for each other."""
+"""Stored in the file header, so that the ledger and the session store are not mistaken for each
+other."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -86,11 +87,23 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE attempts ADD COLUMN unenforced TEXT",
         "ALTER TABLE attempts ADD COLUMN violations INTEGER",
     ),
+    (
+        # NULL is this machine.
+        "ALTER TABLE attempts ADD COLUMN machine TEXT",
+        "DROP INDEX attempts_summed",
+        """
+        CREATE INDEX attempts_summed ON attempts (
+            day, role, peer, model, currency, machine, started_at, outcome, verdict, number,
+            ended_at, first_event_at, input_tokens, output_tokens, total_tokens, cost,
+            cost_provenance
+        )
+        """,
+    ),
 )
 
 FORM: Final = Form(
     application_id=APPLICATION_ID,
     migrations=MIGRATIONS,
-    make_room="make room; `dragoman ledger prune` deletes old attempts",
-    upgraded_by="the next delegation does that",
+    make_room="free some disk space; `dragoman ledger prune` deletes old attempts",
+    upgraded_by="the next delegation migrates it",
 )

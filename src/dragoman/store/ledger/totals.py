@@ -1,4 +1,5 @@
-"""Totals of the ledger: spending since a time, and statistics by role, peer, model or day.
+"""Totals of the ledger: spending since a time, and statistics by role, peer, model, day
+or machine.
 
 Both queries read only one covering index, ordered by day, so that their cost grows with the period
 and not with the table. `delegation.spending_limits` compares with budgets; `cli.stats` renders.
@@ -15,14 +16,14 @@ from dragoman.store.ledger.records import By, Spent, StatRow
 from dragoman.store.values import DOLLARS
 
 MARGIN: Final = 2 * 86_400.0
-"""More seconds than the date of an instant can differ by between any two time zones."""
+"""An upper bound, in seconds, for how far the dates of an instant in any two time zones differ."""
 
 _FIRST_DAY: Final = ""
 _LAST_DAY: Final = "~"
 """Texts that sort before and after every day."""
 
-# Each is a sum that can be summed again. Each one is evaluated two hundred thousand times, so
-# missing values are counted by the present ones.
+# Each is a sum that can be summed again. They are evaluated two hundred thousand times, so missing
+# values are derived from the number of present ones.
 _SUMS: Final = {
     "attempts": "count(*)",
     "finished": "count(outcome)",
@@ -48,14 +49,20 @@ _SUMS: Final = {
 _STATS: Final = f"""
 SELECT {{keys}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
 FROM (
-    SELECT day, role, peer, model, currency,
+    SELECT day, role, peer, model, currency, machine,
         {", ".join(f"{sum} AS {name}" for name, sum in _SUMS.items())}
     FROM attempts INDEXED BY attempts_summed
     WHERE day >= ? AND day <= ? AND started_at >= ? AND started_at < ?{{role}}
-    GROUP BY day, role, peer, model, currency
+    GROUP BY day, role, peer, model, currency, machine
 )
-GROUP BY 1, 2, 3
+GROUP BY 1, 2, 3, 4
 """
+
+_KEYS: Final[dict[By, str]] = {
+    "work": "role, peer, machine",
+    "machine": "machine, NULL, machine",
+}
+"""Key, peer and machine of a row; other rows have only their key."""
 
 _SPENT: Final = """
 SELECT currency, count(*), sum(ended_at - started_at),
@@ -72,8 +79,11 @@ class Totals(PosteriorTable):
     """The totals of the ledger."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
-        """Usage of one peer, or of all, since a time."""
-        where, values = (" AND peer = ?", (peer,)) if peer is not None else ("", ())
+        """Return the usage of one peer, here and on hosts, or of all, since a time."""
+        where: str = ""
+        values: tuple[str, ...] = ()
+        if peer is not None:
+            where, values = " AND (peer = ? OR instr(peer, ?) = 1)", (peer, f"{peer}@")
         with self._reading() as connection:
             rows = connection.execute(
                 _SPENT.format(peer=where), (_day(since - MARGIN, _FIRST_DAY), since, *values)
@@ -107,19 +117,23 @@ class Totals(PosteriorTable):
         since: float | None = None,
         until: float | None = None,
     ) -> list[StatRow]:
-        """Totals of the attempts that began in a period, of one role or all: the busiest first,
-        days in order; by work, roles in order with the most successful peer first."""
+        """Return the totals of the attempts that began in a period, for one role or all, the
+        busiest first.
+
+        Days are in order. Grouped by work, roles are in order, each with the most successful peer
+        first.
+        """
         since = -math.inf if since is None else since
         until = math.inf if until is None else until
         days = (_day(since - MARGIN, _FIRST_DAY), _day(until + MARGIN, _LAST_DAY))
-        keys = "role, peer" if by == "work" else f"{by}, NULL"
+        keys = _KEYS.get(by, f"{by}, NULL, NULL")
         where, wanted = (" AND role = ?", (role,)) if role is not None else ("", ())
         query = _STATS.format(keys=keys, role=where)
         with self._reading() as connection:
             rows = connection.execute(query, (*days, since, until, *wanted)).fetchall()
-        grouped: dict[tuple[str | None, str | None], list[tuple[Any, ...]]] = {}
-        for key, peer, *values in rows:
-            grouped.setdefault((key, peer), []).append(tuple(values))
+        grouped: dict[tuple[str | None, str | None, str | None], list[tuple[Any, ...]]] = {}
+        for key, peer, machine, *values in rows:
+            grouped.setdefault((key, peer, machine), []).append(tuple(values))
         found = [_stat(*names, values) for names, values in grouped.items()]
         if by == "work":
             return sorted(found, key=_by_success)
@@ -129,20 +143,23 @@ class Totals(PosteriorTable):
 
 
 def _day(at: float, beyond: str) -> str:
-    """The date of an instant somewhere on earth; `beyond` if the calendar has none for it."""
+    """Return the date of an instant somewhere on earth; `beyond` if the calendar has none for
+    it."""
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
         return beyond
 
 
-def _by_success(row: StatRow) -> tuple[str, float, int, str]:
+def _by_success(row: StatRow) -> tuple[str, float, int, str, str]:
     share = -1.0 if row.success is None else row.success
-    return row.key or "", -share, -row.attempts, row.peer or ""
+    return row.key or "", -share, -row.attempts, row.peer or "", row.machine or ""
 
 
-def _stat(key: str | None, peer: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
-    """One row from the rows that SQLite keeps apart by currency."""
+def _stat(
+    key: str | None, peer: str | None, machine: str | None, rows: list[tuple[Any, ...]]
+) -> StatRow:
+    """Combine the rows that SQLite separates by currency into one."""
     currencies, *columns = zip(*rows, strict=True)
     told = dict(zip(_SUMS, columns, strict=True))
     # A sum over no rows is NULL, which means that nothing was reported.
@@ -158,6 +175,7 @@ def _stat(key: str | None, peer: str | None, rows: list[tuple[Any, ...]]) -> Sta
     return StatRow(
         key=key,
         peer=peer,
+        machine=machine,
         attempts=count["attempts"],
         ok=count["ok"],
         rejected=count["rejected"],
@@ -173,4 +191,5 @@ def _stat(key: str | None, peer: str | None, rows: list[tuple[Any, ...]]) -> Sta
         costs=costs,
         cost_unknown=count["finished"] - count["priced"],
         cost_estimated=count["estimated"],
+        total_seconds=count["took"],
     )

@@ -14,5 +14,5 @@ import sys
 
 
 def command(fault: str = "healthy") -> list[str]:
-    """The command line of a chaos agent with this fault."""
+    """Return the command line of a chaos agent with this fault."""
     return [sys.executable, "-m", "dragoman.testing.chaos", "--fault", fault]

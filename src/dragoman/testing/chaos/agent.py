@@ -22,7 +22,7 @@ from dragoman.testing.chaos.turns import Ask, Pause, Steps, Turn, TurnFailed, us
 
 VERSION: Final = "1.0"
 MEMORY: Final = ".chaos"
-"""The directory inside a session's directory where the session is stored."""
+"""The subdirectory of a session's directory in which the session is stored."""
 
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
@@ -97,7 +97,7 @@ class Agent:
         return 0
 
     def _rest(self) -> float | None:
-        """Seconds until a turn continues."""
+        """Return the seconds until a turn continues."""
         times = [each.wakes_at for each in self._running if each.wakes_at is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
@@ -154,7 +154,7 @@ class Agent:
                     running.turn.cancelled = True
 
     def _request(self, id: Any, method: str, params: Any) -> dict[str, Any] | None:
-        """The result of a request; None if it is answered later."""
+        """Return the result of a request, or None if it is answered later."""
         given = params if isinstance(params, dict) else {}
         match method:
             case "initialize":
@@ -268,7 +268,7 @@ class Agent:
         return session
 
     def _recall(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A session remembered by this or another process."""
+        """Return a session remembered by this or another process."""
         id, cwd = str(given.get("sessionId")), str(given.get("cwd"))
         if self._fault == "accepts-unknown-sessions":
             return self._sessions.setdefault(id, {"id": id, "cwd": cwd, "said": ["once"]})
@@ -340,7 +340,7 @@ class Agent:
 
 
 def _settings(fault: str) -> dict[str, Any]:
-    """The modes and models of a session."""
+    """Return the modes and models of a session."""
     suffix = "-preview" if fault == "preview-models" else ""
     models = [{"value": f"{name}{suffix}", "name": name} for name in MODELS]
     option = {
@@ -359,7 +359,7 @@ def _settings(fault: str) -> dict[str, Any]:
 
 
 def main(fault: str) -> int:
-    """Be an agent with this fault until the input ends."""
+    """Run an agent with this fault until the input ends."""
     children.limit_life()
     try:
         return Agent(fault).run()

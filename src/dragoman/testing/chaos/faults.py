@@ -37,29 +37,29 @@ FAULTS: Final[dict[str, str]] = {
     # Sessions.
     "needs-login": "opens no session without a login",
     "one-session": "refuses a second session",
-    "forgets-sessions": "says that it remembers sessions, and does not",
-    "accepts-unknown-sessions": "loads a session that never was",
-    "preview-models": "names its models with -preview at the end",
+    "forgets-sessions": "claims to remember sessions, but does not",
+    "accepts-unknown-sessions": "loads a session that never existed",
+    "preview-models": "uses model names that end in -preview",
     "ignores-mcp": "does not start the MCP servers that it is given",
     # Messages.
     "split-frames": "sends every line in small pieces",
     "noise": "prints lines on stdout that are not messages",
-    "answers-late": "answers an unknown method only when the next message comes",
+    "answers-late": "answers an unknown method only when the next message arrives",
     "answers-twice": "sends every answer twice",
     "unknown-ids": "sends responses to requests that were never sent",
     "string-ids": "uses strings as ids of its own requests",
-    "wrong-codes": "answers every mistake with the same code",
+    "wrong-codes": "answers every invalid request with the same error code",
     "dies-on-long-line": "exits when it is sent a line over 64 KiB",
     # Turns.
     "long-line": "sends one line of 64 MiB in a turn",
     "freezes": "stops reading and writing in the middle of a turn, and ignores SIGTERM",
     "dies-mid-turn": "exits in the middle of a turn",
-    "empty-turn": "ends every turn at once, with nothing in it",
+    "empty-turn": "ends every turn immediately, without content",
     "one-piece": "sends its answers in one piece",
-    "no-usage": "does not say how many tokens it used",
-    "no-turn-ids": "does not say to which turn an update belongs",
+    "no-usage": "does not report the tokens it used",
+    "no-turn-ids": "does not name the turn that an update belongs to",
     "late-updates": "sends an update after the answer that ends its turn",
-    "errors-as-text": "reports a failed model call as text and a clean end",
+    "errors-as-text": "reports a failed model call as text and ends the turn normally",
     "ignores-cancel": "continues when a turn is cancelled",
     # What it does to the machine.
     "never-asks": "writes without asking",
@@ -75,12 +75,12 @@ FAULTS: Final[dict[str, str]] = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all faults."""
+    """Return the names of all faults."""
     return (*FAULTS, *(f"{HANG}{method}" for method in METHODS))
 
 
 def meaning(name: str) -> str:
-    """What an agent with this fault does. Raises KeyError for an unknown fault."""
+    """Return what an agent with this fault does. Raises KeyError for an unknown fault."""
     if name.startswith(HANG) and name.removeprefix(HANG) in METHODS:
         return f"never answers {name.removeprefix(HANG)}"
     return FAULTS[name]

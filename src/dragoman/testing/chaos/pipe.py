@@ -14,13 +14,13 @@ from typing import Any, Final
 
 READ_SIZE: Final = 64 * 1024
 PIECE_SIZE: Final = 11
-"""Bytes written at once by an agent that splits its frames: never a whole message."""
+"""Number of bytes written at once by an agent that splits its frames: never a whole message."""
 SHORT_LINE: Final = 64 * 1024
 """The maximum line length of an agent that dies of a longer one."""
 LONG_LINE: Final = 64 * 1024 * 1024
 
 NOISE: Final = (b"Welcome to chaos!\n", b"\x1b[1m[info]\x1b[0m loading {not json\n")
-"""What an agent prints that does not know its stdout is the protocol's."""
+"""Output of an agent that does not know that its stdout belongs to the protocol."""
 
 
 class Pipe:
@@ -38,7 +38,7 @@ class Pipe:
             self._write(line)
 
     def read(self, timeout: float | None) -> list[Any] | None:
-        """The messages received, empty after the timeout, and None at the end of the input.
+        """Return the messages received, empty after the timeout, and None at the end of the input.
 
         Anything but a JSON object is dropped, as most agents do.
         """
@@ -64,7 +64,7 @@ class Pipe:
         self._write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def send_long_line(self) -> None:
-        """A line that is not a message and does not end for a long time."""
+        """Send a line that is not a message and does not end for a long time."""
         block = b"x" * (1024 * 1024)
         for _ in range(LONG_LINE // len(block)):
             self._write(block)

@@ -20,7 +20,8 @@ from dragoman.testing.chaos import children
 
 SLOW_PIECES: Final = 2000
 SLOW_INTERVAL: Final = 0.02
-"""A slow answer takes 40 seconds: longer than any wait for the end of a cancelled turn."""
+"""Seconds between chunks of a slow answer, which takes 40 seconds: longer than any wait for the end
+of a cancelled turn."""
 
 _WRITE: Final = re.compile(
     r"^WRITE:(?P<path>[^:\n]+):(?P<text>.*)$"
@@ -183,7 +184,7 @@ class Turn:
         return "end_turn"
 
     def _permitted(self, call: dict[str, Any]) -> Generator[Ask | Pause, Any, str | None]:
-        """Ask whether a call may run: None if it may, else why the turn ends."""
+        """Ask whether a call may run. Returns None if it may, or else why the turn ends."""
         if self._fault == "never-asks":
             return None
         answer = yield Ask(
@@ -222,6 +223,6 @@ class Turn:
 
 
 def usage(text: str) -> dict[str, int]:
-    """The tokens a turn used, counting words as tokens."""
+    """Return the tokens a turn used, counting words as tokens."""
     words = len(text.split())
     return {"inputTokens": words, "outputTokens": words + 2, "totalTokens": 2 * words + 2}

@@ -1,9 +1,9 @@
-"""Checks whether an agent or a client conforms to ACP v1; public, and used on dragoman itself.
+"""Check whether an agent or a client conforms to ACP v1. Public, and used to test dragoman itself.
 
-Has a manifest of the protocol's requirements, checks that test them against any command line, and
-an agent that tests them against any client. It uses raw JSON-RPC, so that it can send what no
-correct client or agent would, and does not use dragoman's own client and agent, which it checks.
-The checks are listed in docs/reference/conformance.md.
+Contains a manifest of the protocol's requirements, checks for any agent that a command line can
+start, and a probe agent that checks any client. It uses raw JSON-RPC, because it must also send
+what a correct client or agent never sends. It does not use dragoman's own client and agent, which
+it tests. docs/reference/conformance.md lists the checks.
 
     report = await check_agent(["some-agent", "--acp"])
     print(report.to_text())

@@ -1,9 +1,9 @@
-"""`python -m dragoman.testing.conformance`: check an agent, or a client, from a shell.
+"""`python -m dragoman.testing.conformance`: check an agent or a client from a shell.
 
-Has the command line and the exit code; `agents` and `clients` check.
+Parses the command line and sets the exit code. `agents` and `clients` run the checks.
 
-Exit codes: 0 if nothing that the protocol requires is missing, 1 if something is, 2 if the command
-line is wrong or the program cannot be started.
+Exit codes: 0 if every checked requirement is met, 1 if one is not, 2 if the command line is invalid
+or the program cannot be started.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="python -m dragoman.testing.conformance",
         usage="%(prog)s [options] -- COMMAND [ARGUMENT ...]",
-        description="Check whether an agent, or a client, keeps to ACP v1. The agent's model is "
+        description="Check whether an agent or a client conforms to ACP v1. The agent's model is "
         "not called unless --turns is given.",
     )
-    found.add_argument("command", nargs="*", help="the agent's command line, behind --")
-    found.add_argument("--client", action="store_true", help="the command is a client's; the word "
-                       "{agent} in it is replaced by the agent that it is to start")  # fmt: skip
+    found.add_argument("command", nargs="*", help="the agent's command line, after --")
+    found.add_argument("--client", action="store_true", help="the command starts a client; "
+                       "{agent} in it is replaced by the command line of the probe "
+                           "agent")  # fmt: skip
     found.add_argument("--json", action="store_true", help="write the report as JSON")
-    found.add_argument("--list", action="store_true", help="list the checks and do nothing")
-    found.add_argument("--only", action="append", default=[], metavar="ID", help="a check or a "
-                       "requirement; may be given again")  # fmt: skip
-    found.add_argument("--turns", action="store_true", help="also send prompts: calls the model")
-    found.add_argument("--prompt", default=DEFAULT_PROMPT, help="what is sent then")
-    found.add_argument("--long-prompt", default=DEFAULT_LONG_PROMPT, help="what is cancelled")
-    found.add_argument("--cwd", help="the sessions' folder; a new empty one if it is not given")
-    found.add_argument("--env", action="append", default=[], metavar="NAME[=VALUE]", help="a "
-                       "variable for the agent; without a value ours is passed on")  # fmt: skip
+    found.add_argument("--list", action="store_true", help="list the checks and exit")
+    found.add_argument("--only", action="append", default=[], metavar="ID", help="run only "
+                       "this check or requirement; may be repeated")  # fmt: skip
+    found.add_argument("--turns", action="store_true", help="also run checks that call the model")
+    found.add_argument("--prompt", default=DEFAULT_PROMPT, help="the prompt to send")
+    found.add_argument("--long-prompt", default=DEFAULT_LONG_PROMPT, help="the prompt to cancel")
+    found.add_argument("--cwd", help="directory of the sessions; default: a new empty one")
+    found.add_argument("--env", action="append", default=[], metavar="NAME[=VALUE]",
+                       help="environment variable for the program; without a value, yours is "
+                       "passed on")  # fmt: skip
     found.add_argument("--timeout", type=float, default=agents.DEFAULT_TIMEOUT, metavar="SECONDS",
-                       help="for one answer")  # fmt: skip
+                       help="timeout for a response")  # fmt: skip
     found.add_argument("--turn-timeout", type=float, default=agents.DEFAULT_TURN_TIMEOUT,
-                       metavar="SECONDS", help="for the answer to a prompt")  # fmt: skip
+                       metavar="SECONDS", help="timeout for the response to a prompt")  # fmt: skip
     return found
 
 
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def listing() -> str:
-    """Every check with its level, its requirements and what it expects."""
+    """Return the list of checks, each with its level, expectation and requirements."""
     turned = {check.check.name for check in agents.ALL if check.turns}
     checks = [check.check for check in agents.ALL] + [check for check, _ in client_checks.ALL]
     return "".join(_entry(check, turns=check.name in turned) for check in checks)

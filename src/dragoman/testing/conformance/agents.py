@@ -1,7 +1,8 @@
 """Run the checks against an agent.
 
-Chooses and orders the checks, sets their timeouts and handles their exceptions. The checks are in
-`handshake`, `messages`, `sessions` and `turns`; the processes they talk to are in `checks.Lab`.
+Chooses and orders the checks, sets their timeouts and turns their exceptions into findings. The
+checks are in `handshake`, `messages`, `sessions` and `turns`. `checks.Lab` starts the processes
+that they talk to.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dragoman.transports.base import Stream
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Timeout in seconds for one response, including the start of the program: real agents take up
-to ten to start on a loaded machine."""
+to ten seconds to start on a busy machine."""
 
 DEFAULT_TURN_TIMEOUT: Final = 180.0
 """Timeout in seconds for the response to a prompt, which needs a model."""
@@ -44,7 +45,7 @@ ALL: Final[tuple[AgentCheck, ...]] = (
     *turns.CHECKS,
     *messages.WATCHING,
 )
-"""Every check of an agent, in the order they run."""
+"""All agent checks, in the order in which they run."""
 
 
 async def check_agent(
@@ -63,9 +64,9 @@ async def check_agent(
 ) -> Report:
     """Check the agent that a command line starts. Its model is called only with `turns`.
 
-    The sessions use `cwd`, or a temporary empty directory. `env` and `inherit` are those of
-    `dragoman.transports.spawn`. `only` names checks or requirements. Raises `SpawnError` if there
-    is no such program.
+    The sessions use `cwd`, or a temporary empty directory. `env` and `inherit` are passed to
+    `dragoman.transports.spawn`. `only` limits the run to these checks or requirements. Raises
+    `SpawnError` if the program cannot be started.
     """
     names = tuple(inherit)
 
@@ -102,7 +103,7 @@ async def check_stream(
     turn_timeout: float = DEFAULT_TURN_TIMEOUT,
     on_finding: Callable[[Finding], None] | None = None,
 ) -> Report:
-    """Check an agent behind any stream; `open_stream` must reach a new one each time."""
+    """Check an agent behind any stream. `open_stream` must start a new agent at each call."""
     chosen = choose(only)
     lab = Lab(
         open_stream,
@@ -126,10 +127,10 @@ async def check_stream(
 
 
 def choose(only: Collection[str]) -> list[AgentCheck]:
-    """The checks with these names or requirements; all if none are given."""
+    """Return the checks with these names or requirements; all if none are given."""
     known = {check.check.name for check in ALL} | requirements().keys()
     if unknown := sorted(set(only) - known):
-        raise UsageError(f"there is no check or requirement {', '.join(unknown)}")
+        raise UsageError(f"unknown check or requirement: {', '.join(unknown)}")
     wanted = set(only)
     return [
         check
@@ -152,7 +153,7 @@ async def _carry_out(check: AgentCheck, lab: Lab, *, turns: bool) -> Finding:
         verdict, reason, evidence = Verdict.FAILED, violation.reason, violation.evidence
     except DragomanError as error:
         if not lab.conversations:
-            # It never started: an error for the caller, not a finding.
+            # The program did not start: an error for the caller, not a finding.
             raise
         verdict, reason = Verdict.FAILED, str(error)
     finally:

@@ -1,24 +1,18 @@
-"""What a check is, and the environment of agent checks.
+"""Define checks, and the `Lab` in which agent checks run.
 
-Declares and grades checks, and has the `Lab`: the agent processes that checks talk to. Harmless
-checks share one process and one session, because real agents take seconds to start; a check that
-may upset an agent gets its own process. The checks are in `handshake`, `messages`, `sessions` and
-`turns`; `agents` runs them.
+The `Lab` owns the agent processes. Harmless checks share one process and one session, because real
+agents take seconds to start. A check that may break an agent gets its own process. The checks are
+in `handshake`, `messages`, `sessions` and `turns`; `agents` runs them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from dragoman.testing.conformance.conversation import (
-    Conversation,
-    Message,
-    Violation,
-    refuse,
-)
+from dragoman.rpc.tasks import all_ended
+from dragoman.testing.conformance.conversation import Conversation, Message, Violation, refuse
 from dragoman.testing.conformance.manifest import DEMANDED, Side, strictest
 from dragoman.testing.conformance.report import Finding, Verdict
 from dragoman.transports.base import Stream
@@ -37,7 +31,7 @@ OpenStream: TypeAlias = Callable[[], Awaitable[Stream]]
 
 
 class Skip(Exception):
-    """A check does not apply here, or cannot be done."""
+    """Raised by a check that does not apply or cannot be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +43,19 @@ class Check:
     ids: tuple[str, ...]
     says: str
     advisory: bool = False
-    """A violation is only a warning although one of its requirements is mandatory: the protocol
-    does not define the exact behaviour in this case."""
+    """Whether a violation is only a warning although one of its requirements is mandatory, because
+    the protocol does not define the exact behaviour in this case."""
 
     @property
     def level(self) -> str:
-        """The strictest level among its requirements, or SHOULD if it is only advice."""
+        """The strictest level of its requirements, or SHOULD if the check is only advisory."""
         level = strictest(self.ids)
         return "SHOULD" if self.advisory and level in DEMANDED else level
 
     def finding(
         self, verdict: Verdict, *, reason: str = "", evidence: str = "", seconds: float = 0.0
     ) -> Finding:
-        """The finding. A failure of something optional becomes a warning."""
+        """Return the finding. A failure of something optional becomes a warning."""
         if verdict is Verdict.FAILED and self.level not in DEMANDED:
             verdict = Verdict.WARNED
         return Finding(
@@ -92,9 +86,9 @@ class AgentCheck:
 def agent_check(
     *ids: str, turns: bool = False, advisory: bool = False
 ) -> Callable[[Run], AgentCheck]:
-    """Declare a check: the function's name is its name, its docstring the expectation.
+    """Declare a check. Its name is the name of the function, its expectation the docstring.
 
-    It returns if all is well, and raises `Violation` or `Skip` otherwise.
+    The function returns if the check passes, and raises `Violation` or `Skip` otherwise.
     """
 
     def declare(run: Run) -> AgentCheck:
@@ -106,14 +100,14 @@ def agent_check(
 
 
 def refuse_everything(request: Message) -> Message:
-    """Responds as a client that offers nothing: permissions are cancelled, the rest is unknown."""
+    """Respond like a client that offers nothing: cancel permission requests, refuse the rest."""
     if request["method"] == "session/request_permission":
         return {"result": {"outcome": {"outcome": "cancelled"}}}
     return refuse()
 
 
 class Lab:
-    """The agent under test: its processes, its handshake, its sessions."""
+    """The agent under test: its processes, handshake and sessions."""
 
     def __init__(
         self,
@@ -147,19 +141,19 @@ class Lab:
     # -- processes
 
     async def fresh(self) -> Conversation:
-        """A separate agent process for this check, before the handshake."""
+        """Return a separate agent process for this check, before the handshake."""
         conversation = await self._start()
         self._own.append(conversation)
         return conversation
 
     async def fresh_ready(self, capabilities: Message | None = None) -> Conversation:
-        """A separate process for this check, after the handshake."""
+        """Return a separate process for this check, after the handshake."""
         conversation = await self.fresh()
         await self.greet(conversation, capabilities)
         return conversation
 
     async def ready(self) -> Conversation:
-        """The shared process, after the handshake; restarted if it died."""
+        """Return the shared process, after the handshake. Restarts it if it has died."""
         if self._broken is not None:
             raise Skip(self._broken)
         if self._shared is None or self._shared.failure is not None:
@@ -178,7 +172,7 @@ class Lab:
     async def greet(
         self, conversation: Conversation, capabilities: Message | None = None
     ) -> Message:
-        """Do the handshake as a client that offers nothing, unless `params` says otherwise."""
+        """Do the handshake as a client with these capabilities; by default with none."""
         conversation.offers_services = bool(capabilities)
         answer = await conversation.ask("initialize", hello(capabilities=capabilities))
         return answer.fields()
@@ -186,12 +180,12 @@ class Lab:
     async def release(self) -> None:
         """End the separate processes of the last check."""
         own, self._own = self._own, []
-        await asyncio.gather(*(conversation.aclose() for conversation in own))
+        await all_ended(*(conversation.aclose() for conversation in own))
 
     async def aclose(self) -> None:
         """End all processes, including those in the middle of a handshake."""
         self._own = []
-        await asyncio.gather(*(conversation.aclose() for conversation in self.conversations))
+        await all_ended(*(conversation.aclose() for conversation in self.conversations))
 
     async def _start(self) -> Conversation:
         conversation = Conversation(
@@ -200,16 +194,17 @@ class Lab:
         self.conversations.append(conversation)
         return conversation
 
-    # -- what the agent can do
+    # -- capabilities of the agent
 
     async def capabilities(self) -> Message:
-        """What the agent advertised."""
+        """Return the capabilities that the agent advertised."""
         await self.ready()
         found = self.hello.get("agentCapabilities")
         return found if isinstance(found, dict) else {}
 
     async def can(self, path: str) -> bool:
-        """Whether a capability was advertised, by its dotted name: true, or an object."""
+        """Return whether a capability, given by its dotted name, was advertised: as true or an
+        object."""
         value: Any = await self.capabilities()
         for part in path.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -225,7 +220,7 @@ class Lab:
         """Open a session and return the whole response."""
         answer = await conversation.ask("session/new", {"cwd": self.cwd, "mcpServers": []})
         if answer.code == codes.AUTH_REQUIRED:
-            raise Skip("it needs a login before it opens a session")
+            raise Skip("it requires a login to open a session")
         fields = answer.fields()
         if not isinstance(fields.get("sessionId"), str):
             raise Violation("a new session has no id", answer.message)
@@ -233,7 +228,7 @@ class Lab:
         return fields
 
     async def session(self) -> tuple[Conversation, str]:
-        """The shared process with a session in it."""
+        """Return the shared process with a session in it."""
         conversation = await self.ready()
         if self._session is None:
             opened = await self.new_session(conversation)
@@ -242,7 +237,7 @@ class Lab:
 
 
 def hello(*, version: object = PROTOCOL_VERSION, capabilities: Message | None = None) -> Message:
-    """The params of a handshake."""
+    """Return the params of `initialize`."""
     return {
         "protocolVersion": version,
         "clientCapabilities": {} if capabilities is None else capabilities,
@@ -251,6 +246,6 @@ def hello(*, version: object = PROTOCOL_VERSION, capabilities: Message | None = 
 
 
 def expect(condition: object, reason: str, evidence: object = "") -> None:
-    """Raise `Violation` unless a condition holds."""
+    """Raise `Violation` if the condition is false."""
     if not condition:
         raise Violation(reason, evidence)

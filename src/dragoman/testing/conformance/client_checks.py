@@ -1,7 +1,7 @@
 """The checks of a client, and the record of their findings.
 
-Lists the client checks and has the `Record` that a probe fills while it plays. `probe` and
-`probe_services` provoke each of them. A check that is never tried stays skipped, with the reason
+Lists the client checks and defines the `Record` that a probe fills while it runs. `probe` and
+`probe_services` implement the checks. A check that is never tried stays skipped, with the reason
 given here.
 """
 
@@ -14,11 +14,11 @@ from dragoman.testing.conformance.checks import Check
 from dragoman.testing.conformance.conversation import Violation
 from dragoman.testing.conformance.report import Finding, Report, Verdict
 
-NO_HANDSHAKE: Final = "the client never shook hands"
-NO_SESSION: Final = "the client opened no session"
-NO_PROMPT: Final = "the client sent no prompt"
-NO_CANCEL: Final = 'the client sent no prompt with the word "cancel" and cancelled it'
-NOT_LEFT: Final = "the client had gone by then"
+NO_HANDSHAKE: Final = "the client did not complete the handshake"
+NO_SESSION: Final = "the client did not open a session"
+NO_PROMPT: Final = "the client did not send a prompt"
+NO_CANCEL: Final = 'the client did not send a prompt with the word "cancel" and cancel it'
+NOT_LEFT: Final = "the client had disconnected by then"
 
 
 def _check(name: str, why: str, *ids: str, says: str, advisory: bool = False) -> tuple[Check, str]:
@@ -52,19 +52,19 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "servers_are_always_listed", NO_SESSION, "ACP1-SES-02",
-        says="`session/new` has a list `mcpServers`, if only an empty one.",
+        says="`session/new` has a list `mcpServers`, which may be empty.",
     ),
     _check(
         "only_advertised_methods_are_called", NO_HANDSHAKE,
         "ACP1-CAP-01", "ACP1-LOAD-01", "ACP1-RES-01", "ACP1-LIST-01", "ACP1-DEL-01",
         "ACP1-CLOSE-01", "ACP1-AUTH-05", "ACP1-AUTH-08", "ACP1-AUTH-11",
-        says="An agent that advertises nothing gets no request beyond sessions and prompts.",
+        says="An agent that advertises nothing gets only session and prompt requests.",
     ),
     _check(
         "only_advertised_content_is_sent", NO_SESSION,
         "ACP1-PRM-02", "ACP1-DIR-01", "ACP1-DIR-02", "ACP1-MCP-02",
-        says="Prompts have text and links; no other folders and no servers on the network are "
-        "named.",
+        says="Prompts contain text and links; no additional directories and no servers on the "
+        "network are sent.",
     ),
     _check(
         "bare_agent_is_enough", NO_PROMPT, "ACP1-CAP-02", "ACP1-CAP-09",
@@ -72,11 +72,11 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "early_updates_are_survived", NO_PROMPT, "ACP1-SES-09",
-        says="An update for a session whose id is still to come does no harm.",
+        says="An update for a session whose id is not known yet is tolerated.",
     ),
     _check(
         "unknown_extension_is_refused", NO_PROMPT, "ACP1-EXT-04",
-        says="A request with an unknown custom method is refused with -32601.",
+        says="A request with an unknown extension method is refused with -32601.",
     ),
     _check(
         "unknown_method_is_refused", NO_PROMPT, "ACP1-RPC-10", "ACP1-ERR-01",
@@ -84,78 +84,80 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "ids_are_echoed_as_they_came", NO_PROMPT, "ACP1-RPC-02", "ACP1-RPC-07",
-        says="Answers have the id of the request with its type, whatever ids the client uses.",
+        says="Responses have the id of the request with its type, whatever ids the client uses.",
     ),
     _check(
         "unknown_notification_is_ignored", NO_PROMPT,
         "ACP1-RPC-03", "ACP1-EXT-05", "ACP1-RCAN-04", "ACP1-RCAN-07",
-        says="Unknown notifications, and `$/cancel_request` for nothing, are never answered.",
+        says="Unknown notifications and `$/cancel_request` without a request get no response.",
     ),
     _check(
         "unknown_updates_are_survived", NO_PROMPT, "ACP1-FWD-03", "ACP1-FWD-04", "ACP1-TOOL-10",
-        says="Updates of unknown kinds and with unknown values do no harm.",
+        says="Updates of unknown kinds and with unknown values are tolerated.",
     ),
     _check(
         "malformed_updates_are_survived", NO_PROMPT, "ACP1-FWD-01", "ACP1-FWD-02",
-        says="Optional members of the wrong type and bad items in lists do no harm.",
+        says="Optional members of the wrong type and invalid list items are tolerated.",
     ),
     _check(
         "noise_is_survived", NO_PROMPT, "ACP1-TRN-11",
-        says="Lines that are not JSON do no harm.",
+        says="Lines that are not JSON are tolerated.",
     ),
     _check(
         "odd_json_is_survived", NO_PROMPT, "ACP1-TRN-09", "ACP1-TRN-11",
-        says="Lines that are JSON but no messages, batches among them, do no harm.",
+        says="JSON lines that are not messages, such as batches, are tolerated.",
     ),
     _check(
         "stray_answer_is_survived", NO_PROMPT, "ACP1-RPC-11",
-        says="Answers to questions that were never asked do no harm.",
+        says="Responses to requests that were never sent are tolerated.",
     ),
     _check(
         "large_update_is_taken", NO_PROMPT, "ACP1-TRN-10",
-        says="An update of two megabytes is read.",
+        says="An update of two megabytes is accepted.",
     ),
     _check(
         "permission_gets_an_offered_option", NO_PROMPT,
         "ACP1-CAP-07", "ACP1-PERM-02", "ACP1-PERM-05",
-        says="A question for permission is answered with an offered option, or as cancelled.",
+        says="The response to a permission request is one of its options, or cancelled.",
     ),
     _check(
         "unknown_kinds_are_not_chosen", NO_PROMPT, "ACP1-PERM-06",
-        says="No option of an unknown kind is chosen.",
+        says="An option of an unknown kind is never chosen.",
     ),
     _check(
         "called_off_permission_is_answered", NO_PROMPT, "ACP1-RCAN-02", "ACP1-RCAN-06",
-        says="A question for permission that is called off is answered all the same.",
+        says="A cancelled permission request still gets a response.",
     ),
     _check(
         "missing_params_are_refused", NO_PROMPT, "ACP1-FWD-05",
-        says="A question for permission without what it needs is refused with -32602.",
+        says="A permission request with missing members is refused with -32602.",
     ),
     _check(
         "services_not_offered_are_refused", NO_PROMPT, "ACP1-CAP-01", "ACP1-ELI-01", advisory=True,
-        says="Files, terminals and questions that the client did not offer are refused.",
+        says="Requests for files, terminals and elicitation that the client did not offer "
+            "are refused.",
     ),
     _check(
         "files_are_written_and_read", NO_PROMPT, "ACP1-FS-02", "ACP1-FS-03", "ACP1-RPC-09",
-        says="A new file is made by writing it, and read back in whole and by lines.",
+        says="Writing creates a file, which can be read completely and by lines.",
     ),
     _check(
         "wrong_paths_are_refused", NO_PROMPT, "ACP1-FS-04",
-        says="A missing file is refused with -32002, a relative path with -32602.",
+        says="A missing file gets -32002, a relative path -32602.",
     ),
     _check(
         "terminals_run_and_are_released", NO_PROMPT,
         "ACP1-TERM-02", "ACP1-TERM-04", "ACP1-TERM-05", "ACP1-TERM-08",
-        says="A command runs, its output and exit can be read, and a release forgets it.",
+        says="A command runs, its output and exit status can be read, and it is gone after its "
+        "release.",
     ),
     _check(
         "terminal_output_loses_its_beginning", NO_PROMPT, "ACP1-TERM-03",
-        says="Output over the limit loses its beginning, at the border of a character.",
+        says="Output over the limit loses its beginning, at a character boundary.",
     ),
     _check(
         "killed_terminal_can_be_read", NO_PROMPT, "ACP1-TERM-06",
-        says="After `terminal/kill` the output and the exit can still be read.",
+        says="After `terminal/kill` the output and the exit status can still be read.",
     ),
     _check(
         "form_is_accepted_declined_or_cancelled", NO_PROMPT, "ACP1-ELI-10",
@@ -163,36 +165,36 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "unknown_way_of_asking_is_refused", NO_PROMPT, "ACP1-ELI-20", advisory=True,
-        says="A question asked in an unknown way is refused, or at least not accepted.",
+        says="An elicitation in an unknown mode is refused, or at least not accepted.",
     ),
     _check(
         "unknown_question_done_is_ignored", NO_PROMPT, "ACP1-ELI-15",
-        says="That an unknown question is done does no harm.",
+        says="The completion of an unknown elicitation is ignored.",
     ),
     _check(
         "one_prompt_at_a_time", NO_PROMPT, "ACP1-PRM-07",
-        says="No second prompt is sent to a session while one runs.",
+        says="No second prompt is sent to a session while one is running.",
     ),
     _check(
         "late_updates_are_survived", NO_PROMPT, "ACP1-PRM-09",
-        says="Updates after the answer to a prompt do no harm.",
+        says="Updates after the response to a prompt are tolerated.",
     ),
     _check(
         "cancel_is_a_notification", NO_CANCEL, "ACP1-CAN-01",
-        says="`session/cancel` has no id, and names the session.", advisory=True,
+        says="`session/cancel` is a notification and has the session id.", advisory=True,
     ),
     _check(
         "open_questions_are_cancelled", NO_CANCEL, "ACP1-CAN-03", "ACP1-PERM-04",
-        says="A question for permission that is open when the turn is cancelled is answered as "
+        says="A permission request that is open when the turn is cancelled gets the response "
         "cancelled.",
     ),
     _check(
         "questions_after_a_cancel_are_cancelled", NO_CANCEL, "ACP1-PERM-04", advisory=True,
-        says="A question for permission that crosses the cancel is answered as cancelled, too.",
+        says="A permission request that crosses the cancel gets the response cancelled too.",
     ),
     _check(
         "updates_after_a_cancel_are_taken", NO_CANCEL, "ACP1-CAN-08",
-        says="Updates that follow a cancel do no harm.",
+        says="Updates after a cancel are tolerated.",
     ),
     _check(
         "input_is_only_messages", NO_HANDSHAKE,
@@ -201,15 +203,16 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "messages_are_well_formed", NO_HANDSHAKE, "ACP1-RPC-01", "ACP1-RPC-04",
-        says="Every message names its version, and answers have one of result and error.",
+        says="Every message has its version, and every response has exactly one of result "
+            "and error.",
     ),
     _check(
         "custom_fields_stay_in_meta", NO_HANDSHAKE, "ACP1-EXT-01",
-        says="The roots of the protocol's types have no members that the schema does not know.",
+        says="Objects of the protocol have no unknown members, except in `_meta`.",
     ),
     _check(
-        "end_of_input_ends_the_agent", "the agent was ended in another way", "ACP1-TRN-06",
-        says="The client ends the agent by ending its input.",
+        "end_of_input_ends_the_agent", "the agent ended in another way", "ACP1-TRN-06",
+        says="The client ends the agent by closing its input.",
     ),
 )  # fmt: skip
 
@@ -217,7 +220,7 @@ CHECKS: Final[dict[str, Check]] = {check.name: check for check, _ in ALL}
 
 
 class Record:
-    """The findings so far; the worst finding of a check is kept."""
+    """The findings so far. A failure is never replaced by a pass."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
@@ -251,8 +254,8 @@ _RANK: Final = {Verdict.SKIPPED: 0, Verdict.PASSED: 1, Verdict.WARNED: 2, Verdic
 
 
 def merged(reports: list[Report]) -> Report:
-    """Merge the reports of several runs of the same client: for each check the most informative
-    finding, and the worst if there are several."""
+    """Merge the reports of several runs of the same client: keep the worst finding of each check,
+    and prefer any other verdict to skipped."""
     best = {finding.check: finding for finding in reports[0].findings}
     for report in reports[1:]:
         for finding in report.findings:

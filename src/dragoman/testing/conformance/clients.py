@@ -1,7 +1,7 @@
 """Run the probe against a client.
 
-Has the command line that a client must start and the directory of its reports, and merges the
-reports of several runs. `probe` plays the scenes; the program is `probe_agent`.
+Builds the command line that the client must start, reads the report of each run, and merges the
+reports. `probe` plays the scenes; `probe_agent` is the program.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from dragoman.testing.conformance.report import Report, from_json
 from dragoman.transports import spawn
 
 REPORT_TIMEOUT: Final = 10.0
-"""Seconds for a probe to finish its report after its client disconnects: it only writes its own
-last line."""
+"""Seconds to wait for the report of a probe after its client has disconnected. All it still has to
+do is write a file."""
 
 POLL_INTERVAL: Final = 0.02
-"""Seconds between two checks for the report. The probe is the client's child, not ours, so we
-get no notice of its end."""
+"""Seconds between two checks for the report. The probe is a child of the client, so we are not
+notified when it ends."""
 
 CLIENT_TIMEOUT: Final = 300.0
-"""Timeout in seconds for a client run as a command, which may involve a person."""
+"""Timeout in seconds for a client run as a command, which may need user input."""
 
 PLACE: Final = "{agent}"
 """Placeholder for the agent in the command line of a client."""
 
 RunClient: TypeAlias = Callable[[Sequence[str]], Awaitable[object]]
-"""Runs a client with the command line of its agent, until the client ends."""
+"""Runs a client until it ends, given the command line of its agent."""
 
 
 class ClientProbe:
-    """An agent that checks its client; use it as ``with``.
+    """An agent that checks its client. Use with ``with``.
 
-    Let the client start `command`, open a session, send a prompt, then send a prompt with the word
-    "cancel" and cancel it, and disconnect. Then read the `report`.
+    Make the client start `command`, open a session, send a prompt, send a prompt with the word
+    "cancel" and cancel it, and disconnect. Then call `report`.
     """
 
     def __init__(self, *, scenario: Scenario = "main", timeout: float = ANSWER_TIMEOUT) -> None:
@@ -79,11 +79,12 @@ class ClientProbe:
     @property
     def _path(self) -> Path:
         if self._folder is None:
-            raise UsageError("a ClientProbe is used as `with`")
+            raise UsageError("use ClientProbe in a `with` statement")
         return Path(self._folder.name) / "report.json"
 
     async def report(self) -> Report:
-        """The findings once the client has disconnected; those so far if it does not."""
+        """Return the findings after the client has disconnected, or those so far if it does not
+        disconnect in time."""
         done = self._path.with_suffix(".done")
         try:
             async with asyncio.timeout(REPORT_TIMEOUT):
@@ -96,10 +97,10 @@ class ClientProbe:
 
 
 async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Report:
-    """Check a client. `run` is called once for every scenario with the command line of the agent.
+    """Check a client. `run` is called once for each scenario, with the command line of the agent.
 
-    Exceptions from `run` are ignored: a client that fails in a scene, as it should in one of them,
-    has shown its behaviour by then.
+    Exceptions from `run` are ignored: one scenario should make a client fail, and by then the probe
+    has seen how it behaves.
     """
     reports: list[Report] = []
     for scenario in SCENARIOS:
@@ -116,13 +117,13 @@ def client_command(
     inherit: Iterable[str] = (),
     timeout: float = CLIENT_TIMEOUT,
 ) -> RunClient:
-    """A client given as a command line, for `check_client`.
+    """Return a `run` function for `check_client` that starts the client from a command line.
 
-    The word ``{agent}`` is replaced by the words of the agent's command line; inside a longer word
-    it becomes that command line quoted for a shell.
+    The word ``{agent}`` is replaced by the words of the agent's command line. Inside a longer word,
+    it is replaced by that command line, quoted for a shell.
     """
     if not any(PLACE in word for word in template):
-        raise UsageError(f"the client's command line has no place for the agent: {PLACE}")
+        raise UsageError(f"the client's command line must contain {PLACE}")
     names = tuple(inherit)
 
     async def run(agent: Sequence[str]) -> None:

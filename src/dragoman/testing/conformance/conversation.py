@@ -1,8 +1,8 @@
 """A conversation that can send anything and records everything it receives.
 
-One stream to the program under test: raw lines out, raw lines in, and the message rules that each
-line violates. It does not use `dragoman.rpc`, which prevents invalid messages and hides those it
-receives; both are needed here. The checks decide what is right and wrong for an agent or a client.
+One stream to the program under test: it sends and receives raw lines, and records which message
+rules each line violates. It does not use `dragoman.rpc`, which neither sends invalid messages nor
+shows those it receives. The checks decide what is right and wrong for an agent or a client.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dragoman.wire.framing import Framer
 T = TypeVar("T")
 
 MAX_LINE_SIZE = 64 * 1024 * 1024
-"""A longer line ends the conversation; twice dragoman's default limit."""
+"""Maximum length of a line; a longer one ends the conversation. Twice dragoman's default limit."""
 
 FENCE = "_dragoman/fence"
-"""A method that no program has. It must be refused, so its response shows that everything sent
-before was read and survived."""
+"""A method that no program has. The program must refuse it, so the response shows that it has read
+and survived everything sent before."""
 
 Message: TypeAlias = dict[str, Any]
 
 Respond: TypeAlias = Callable[[Message], Message | None]
-"""Makes the response to a request of the other side, as the members ``result`` or ``error``;
+"""Creates the response to a request from the other side, as the members ``result`` or ``error``;
 None leaves it unanswered."""
 
 
@@ -55,8 +55,8 @@ class Gone(Violation):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A received line that is not a valid message. `kind` is for the checks, `reason` for
-    people."""
+    """A received line that is not a valid message. `kind` is for the checks, `reason` for the
+    report."""
 
     kind: str
     reason: str
@@ -81,13 +81,13 @@ class Answer:
         return None if self.error is None else self.error.get("code")
 
     def result(self) -> Any:
-        """The result. Raises `Violation` if the request was refused."""
+        """Return the result. Raises `Violation` if the request was refused."""
         if "result" not in self.message:
             raise Violation("the request was refused", self.message)
         return self.message["result"]
 
     def fields(self) -> Message:
-        """The result if it must be an object; null counts as an empty one."""
+        """Return the result, which must be an object; null counts as an empty one."""
         result = self.result()
         if result is None:
             return {}
@@ -167,14 +167,14 @@ class Conversation:
     async def answer(
         self, id: int | str, what: str = "the request", *, timeout: float | None = None
     ) -> Answer:
-        """Wait for the response to a request sent before."""
+        """Wait for the response to a request that was already sent."""
         answers = self._answers.setdefault(_key(id), [])
         return await self.until(
             lambda: answers[0] if answers else None, f"an answer to {what}", timeout=timeout
         )
 
     def answers(self, id: int | str) -> list[Answer]:
-        """The responses to a request so far; more than one is a violation."""
+        """Return the responses to a request so far; more than one is a violation."""
         return list(self._answers.get(_key(id), ()))
 
     async def fence(self, what: str) -> Answer:
@@ -182,7 +182,7 @@ class Conversation:
         try:
             return await self.ask(FENCE, {})
         except Silence as error:
-            raise Silence(f"it answers nothing any more after {what}") from error
+            raise Silence(f"it no longer responds after {what}") from error
         except Gone as error:
             raise Gone(f"after {what}: {error.reason}", error.evidence) from error
 
@@ -205,7 +205,7 @@ class Conversation:
             raise Silence(f"it did not send {what} within {limit:g} s") from None
 
     def heard(self, method: str) -> list[Message]:
-        """The requests and notifications with one method."""
+        """Return the requests and notifications with one method."""
         return [message for message in self.messages if message.get("method") == method]
 
     async def aclose(self) -> None:
@@ -234,7 +234,8 @@ class Conversation:
             self.say({"jsonrpc": "2.0", "id": message["id"], **body})
 
     def _read(self, line: bytes) -> Message | None:
-        """The message in a line, and its flaw; None if it is not a message."""
+        """Return the message in a line, or None if it is not a message. Records what is wrong with
+        the line in `breaches`."""
 
         def breach(kind: str, reason: str) -> None:
             self.breaches.append(Breach(kind, reason, line))
@@ -295,5 +296,5 @@ def _key(id: object) -> tuple[str, object]:
 
 
 def refuse(code: int = codes.METHOD_NOT_FOUND, message: str = "Method not found") -> Message:
-    """The members of a response that refuses a request."""
+    """Return the members of a response that refuses a request."""
     return {"error": {"code": code, "message": message}}

@@ -1,8 +1,8 @@
 """The requirements of ACP v1, and how dragoman proves that it meets them.
 
-Defines an entry and reads ``requirements.toml``, where the entries are. The checks that prove most
-of them name the requirements themselves (`checks.Check.ids`); an entry lists only what is proved
-elsewhere, as ``tests/file.py::test_name``, and what is not claimed. Nothing is run here.
+Reads the entries of ``requirements.toml``. Most requirements are proved by checks, which name them
+in `checks.Check.ids`. An entry lists only tests that prove it elsewhere, as
+``tests/file.py::test_name``, or why no proof is claimed. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SIDES: Final[dict[str, tuple[Side, ...]]] = {
 }
 
 LEVELS: Final = ("MUST", "MUST NOT", "FACT", "SHOULD", "SHOULD NOT", "IMPL", "MAY")
-"""From strict to free. FACT is a shape fixed by the schema, and counts like a MUST; IMPL is not
-in the protocol: what peers rely on, and what dragoman does where the protocol is silent."""
+"""The levels, strictest first. FACT is defined by the schema and counts like a MUST. IMPL is not in
+the protocol: it is what peers rely on, and what dragoman does where the protocol leaves it open."""
 
 DEMANDED: Final = frozenset({"MUST", "MUST NOT", "FACT"})
 """Levels whose violation is a failure; any other violation is a warning."""
@@ -35,7 +35,7 @@ PROVED: Final = frozenset({"MUST", "MUST NOT", "SHOULD", "SHOULD NOT"})
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How one side of dragoman is proved to meet a requirement, besides the checks."""
+    """How one side of dragoman is proved to meet a requirement, in addition to the checks."""
 
     tests: tuple[str, ...] = ()
     not_claimed: str = ""
@@ -44,7 +44,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of the protocol for a side."""
+    """One requirement of the protocol, for one side or both."""
 
     id: str
     sides: tuple[Side, ...]
@@ -60,13 +60,13 @@ class Requirement:
 
 @functools.cache
 def requirements() -> Mapping[str, Requirement]:
-    """Every requirement by its id, in the order of the protocol's chapters."""
+    """Return every requirement by its id, in the order of the protocol's chapters."""
     text = resources.files(__package__).joinpath("requirements.toml").read_text("utf-8")
     return parse(text)
 
 
 def parse(text: str) -> dict[str, Requirement]:
-    """The requirements of a manifest. Raises ValueError for an invalid entry."""
+    """Return the requirements of a manifest. Raises ValueError for an invalid entry."""
     found: dict[str, Requirement] = {}
     for id, entry in tomllib.loads(text).items():
         unknown = entry.keys() - {"side", "level", "says", "agent", "client"}
@@ -75,13 +75,13 @@ def parse(text: str) -> dict[str, Requirement]:
         sides = SIDES[entry["side"]]
         proofs = {side: _proof(entry.get(side, [])) for side in sides}
         if any(side in entry and side not in sides for side in SIDES["both"]):
-            raise ValueError(f"{id}: a proof for a side that it does not concern")
+            raise ValueError(f"{id}: has a proof for a side that it does not apply to")
         found[id] = Requirement(id, sides, entry["level"], entry["says"], proofs)
     return found
 
 
 def strictest(ids: Iterable[str]) -> str:
-    """The strictest level among some requirements."""
+    """Return the strictest level among some requirements."""
     known = requirements()
     return min((known[id].level for id in ids), key=LEVELS.index)
 

@@ -1,8 +1,8 @@
-"""Checks of how an agent reads and writes messages, whatever their meaning.
+"""Checks of how an agent reads and writes messages, independent of their meaning.
 
-Has the unusual lines that an agent must survive, and the rules for every line it sends: `WATCHING`
-are checks over the whole run, made after all others. Methods and their meaning are in `handshake`,
-`sessions` and `turns`.
+Covers unusual lines that an agent must survive, and rules for every line that it sends. The checks
+in `WATCHING` look at the whole run and come after all others. `handshake`, `sessions` and `turns`
+check the methods.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dragoman.transports.process.stream import ProcessStream
 from dragoman.wire import codes
 
 LARGE_SIZE = 2 * 1024 * 1024
-"""Characters in a large message: far above any pipe buffer or the default of a line reader, and
-below a prompt with an image."""
+"""Number of characters in a large message: far more than any pipe buffer or the default limit of a
+line reader, and less than a prompt with an image."""
 
 
 # -- requests and answers
@@ -34,7 +34,7 @@ below a prompt with an image."""
 
 @agent_check("ACP1-EXT-04")
 async def unknown_extension_is_refused(lab: Lab) -> None:
-    """A request with a custom method that the agent does not have is refused with -32601."""
+    """A request with an unknown extension method is refused with -32601."""
     conversation = await lab.ready()
     answer = await conversation.ask("_dragoman/no/such/method", {"a": 1})
     expect(answer.code == codes.METHOD_NOT_FOUND, "not refused with -32601", answer.message)
@@ -42,7 +42,7 @@ async def unknown_extension_is_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-RPC-10", "ACP1-ERR-01", advisory=True)
 async def unknown_method_is_refused(lab: Lab) -> None:
-    """A request with a method that nobody has is refused with -32601."""
+    """A request with an unknown method is refused with -32601."""
     conversation = await lab.ready()
     answer = await conversation.ask("dragoman/no_such_method", {})
     expect(answer.code == codes.METHOD_NOT_FOUND, "not refused with -32601", answer.message)
@@ -50,7 +50,8 @@ async def unknown_method_is_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-RPC-02")
 async def ids_are_echoed_as_they_came(lab: Lab) -> None:
-    """The answer has the id of the request, with its type: text stays text, numbers numbers."""
+    """A response has the id of its request, with the same type: strings stay strings, numbers stay
+    numbers."""
     conversation = await lab.ready()
     for id in ("a-1", "7", 2**40, 0, ""):
         await conversation.ask("_dragoman/echo", {}, id=id)
@@ -58,14 +59,14 @@ async def ids_are_echoed_as_they_came(lab: Lab) -> None:
 
 @agent_check("ACP1-TRN-01")
 async def text_is_utf8(lab: Lab) -> None:
-    """Text beyond ASCII survives the way to the agent and back."""
+    """Non-ASCII text arrives unchanged, in both directions."""
     conversation = await lab.ready()
     await conversation.ask("_dragoman/echo", {"text": "Дж☃😀"}, id="ünï-☃-😀")
 
 
 @agent_check("ACP1-RPC-03", "ACP1-EXT-05")
 async def unknown_notification_is_ignored(lab: Lab) -> None:
-    """A notification that the agent does not know is not answered, not even with an error."""
+    """An unknown notification gets no response, not even an error."""
     conversation = await lab.fresh_ready()
     await _unanswered(conversation, "_dragoman/no/such/notification", {"a": 1})
     await _unanswered(conversation, "dragoman/no_such_notification", {})
@@ -73,7 +74,7 @@ async def unknown_notification_is_ignored(lab: Lab) -> None:
 
 @agent_check("ACP1-RPC-03", "ACP1-RCAN-04", "ACP1-RCAN-07")
 async def cancelling_an_unknown_request_is_ignored(lab: Lab) -> None:
-    """`$/cancel_request` for a request that is not open is ignored, and never answered."""
+    """`$/cancel_request` for a request that is not open is ignored and gets no response."""
     conversation = await lab.fresh_ready()
     await _unanswered(conversation, "$/cancel_request", {"requestId": "no-such-request"})
     await _unanswered(conversation, "$/dragoman/anything", {})
@@ -81,7 +82,7 @@ async def cancelling_an_unknown_request_is_ignored(lab: Lab) -> None:
 
 @agent_check("ACP1-FWD-05")
 async def missing_params_are_refused(lab: Lab) -> None:
-    """A request without the params it needs is refused with -32602."""
+    """A request with missing params is refused with -32602."""
     conversation = await lab.fresh_ready()
     conversation.say({"jsonrpc": "2.0", "id": "bare", "method": "session/new"})
     answer = await conversation.answer("bare", "session/new without params")
@@ -93,13 +94,13 @@ async def missing_params_are_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-ERR-01", advisory=True)
 async def garbage_is_survived(lab: Lab) -> None:
-    """A line that is not JSON does not end the agent; at most it is answered with -32700."""
-    await _survives(lab, b"this is no JSON at all {\n", "a line that is no JSON")
+    """A line that is not JSON does not end the agent; the response is -32700, or there is none."""
+    await _survives(lab, b"this is no JSON at all {\n", "a line that is not JSON")
 
 
 @agent_check("ACP1-TRN-09")
 async def batch_is_survived(lab: Lab) -> None:
-    """A JSON-RPC batch, which v1 does not have, does not end the agent."""
+    """A JSON-RPC batch, which v1 does not support, does not end the agent."""
     await _survives(
         lab, b'[{"jsonrpc":"2.0","id":901,"method":"_dragoman/fence"}]\n', "a batch of requests"
     )
@@ -108,7 +109,7 @@ async def batch_is_survived(lab: Lab) -> None:
 @agent_check("ACP1-ERR-01", advisory=True)
 async def scalar_is_survived(lab: Lab) -> None:
     """A line with a number, a null or an empty object does not end the agent."""
-    await _survives(lab, b"42\nnull\n{}\n", "lines that are JSON but no messages")
+    await _survives(lab, b"42\nnull\n{}\n", "JSON lines that are not messages")
 
 
 @agent_check("ACP1-RPC-02", advisory=True)
@@ -120,14 +121,14 @@ async def null_id_is_survived(lab: Lab) -> None:
 
 @agent_check("ACP1-RPC-11")
 async def stray_answer_is_survived(lab: Lab) -> None:
-    """Answers to questions that were never asked do not end the agent."""
+    """Responses to requests that were never sent do not end the agent."""
     line = b'{"jsonrpc":"2.0","id":424242,"result":{}}\n'
-    await _survives(lab, line + line.replace(b"424242", b'"x"'), "an answer to no question")
+    await _survives(lab, line + line.replace(b"424242", b'"x"'), "a response to no request")
 
 
 @agent_check("ACP1-TRN-02", advisory=True)
 async def blank_and_crlf_lines_are_taken(lab: Lab) -> None:
-    """Empty lines are passed over, and a carriage return before the newline does no harm."""
+    """Empty lines are ignored, and a carriage return before the newline is accepted."""
     await _survives(lab, b"\n\r\n", "empty lines")
     conversation = await lab.fresh()
     conversation.say_bytes(_initialize_line() + b"\r\n")
@@ -136,14 +137,14 @@ async def blank_and_crlf_lines_are_taken(lab: Lab) -> None:
 
 @agent_check("ACP1-TRN-10")
 async def large_line_is_taken(lab: Lab) -> None:
-    """A message of two megabytes is read and answered."""
+    """A message of two megabytes is accepted and answered."""
     conversation = await lab.fresh_ready()
     await conversation.ask("_dragoman/large", {"text": "x" * LARGE_SIZE})
 
 
 @agent_check("ACP1-TRN-06", advisory=True)
 async def end_of_input_ends_the_agent(lab: Lab) -> None:
-    """The agent ends by itself when its input ends; no signal is needed."""
+    """The agent exits when its input ends, without a signal."""
     conversation = await lab.fresh_ready()
     stream = conversation.stream
     if not isinstance(stream, ProcessStream):
@@ -157,19 +158,19 @@ async def end_of_input_ends_the_agent(lab: Lab) -> None:
 
 @agent_check("ACP1-TRN-01", "ACP1-TRN-02", "ACP1-TRN-03", "ACP1-TRN-09")
 async def output_is_only_messages(lab: Lab) -> None:
-    """Every line of the output, in the whole run, is one message in UTF-8."""
+    """Every output line of the whole run is one message in UTF-8."""
     _no_breach(lab, "encoding", "noise", "batch")
 
 
 @agent_check("ACP1-RPC-01", "ACP1-RPC-04")
 async def messages_are_well_formed(lab: Lab) -> None:
-    """Every message names its version, and answers have exactly one of result and error."""
+    """Every message has its version, and every response has exactly one of result and error."""
     _no_breach(lab, "version", "shape", "id")
 
 
 @agent_check("ACP1-RPC-02", "ACP1-RPC-04")
 async def every_request_is_answered_once(lab: Lab) -> None:
-    """No request got two answers in the whole run."""
+    """No request of the whole run got two responses."""
     _some(lab)
     for conversation in lab.conversations:
         seen: dict[tuple[str, object], int] = {}
@@ -178,12 +179,12 @@ async def every_request_is_answered_once(lab: Lab) -> None:
             if "method" not in message and id is not None:
                 key = (type(id).__name__, str(id))
                 seen[key] = seen.get(key, 0) + 1
-                expect(seen[key] == 1, "a request was answered twice", message)
+                expect(seen[key] == 1, "a request got two responses", message)
 
 
 @agent_check("ACP1-FS-01", "ACP1-TERM-01", "ACP1-ELI-02", "ACP1-CAP-01")
 async def nothing_is_asked_that_was_not_offered(lab: Lab) -> None:
-    """A client that offers no files, terminals or questions is not asked for them."""
+    """A client that offers no files, terminals or elicitation gets no requests for them."""
     _some(lab)
     for conversation in lab.conversations:
         if conversation.offers_services:
@@ -196,7 +197,8 @@ async def nothing_is_asked_that_was_not_offered(lab: Lab) -> None:
 
 @agent_check("ACP1-EXT-01")
 async def custom_fields_stay_in_meta(lab: Lab) -> None:
-    """The roots of the protocol's types have no members that the schema does not know."""
+    """Objects of the protocol have no members that the schema does not define, except in
+    `_meta`."""
     _some(lab)
     roots: list[tuple[str, object]] = [("initialize", lab.hello), ("session/new", lab.opened)]
     for conversation in lab.conversations:
@@ -212,7 +214,7 @@ async def custom_fields_stay_in_meta(lab: Lab) -> None:
              "ACP1-TOOL-08", "ACP1-PLAN-04", "ACP1-CONT-01", "ACP1-MODE-03", "ACP1-CFG-09",
              "ACP1-USE-01")  # fmt: skip
 async def updates_are_well_formed(lab: Lab) -> None:
-    """Every update that came in the whole run has the members and values of its kind."""
+    """Every update of the whole run has the members and values of its kind."""
     seen = 0
     for conversation in lab.conversations:
         for message in conversation.heard("session/update"):

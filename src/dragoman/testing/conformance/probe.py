@@ -1,9 +1,8 @@
 """An agent that plays scenes and observes how its client reacts.
 
-Defines the order of the scenes and what each proves about the client. It advertises nothing, so
-that any call beyond the baseline is a mistake of the client. The checks are listed in
-`client_checks`; files, terminals and elicitation are in `probe_services`; `probe_agent` is the
-program around it.
+Defines the order of the scenes and what each proves about the client. It advertises no
+capabilities, so any call beyond the baseline is the client's mistake. `client_checks` lists the
+checks, `probe_services` covers files, terminals and elicitation, and `probe_agent` is the program.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ sends lines that are not messages, which some clients do not survive."""
 SCENARIOS: Final[tuple[Scenario, ...]] = ("main", "version", "noise")
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Timeout in seconds for a response of the client, which may involve a person."""
+"""Timeout in seconds for a response of the client, which may need user input."""
 
 FUTURE_VERSION: Final = 999
 
@@ -67,7 +66,7 @@ class Probe:
         self._talk = Conversation(stream, timeout=timeout, respond=self._respond)
 
     def report(self) -> Report:
-        """The findings so far."""
+        """Return the findings so far."""
         name = self._peer.get("name")
         subject = name if isinstance(name, str) else "a client"
         return Report("client", subject, self.record.findings(), self._peer)
@@ -143,7 +142,8 @@ class Probe:
         self._judge("servers_are_always_listed", listed, "there is no mcpServers", request)
         on_network = [s for s in servers or () if isinstance(s, dict) and "type" in s]
         self._judge_content(not on_network, "it names servers on the network", request)
-        self._judge_content(not params.get("additionalDirectories"), "more folders", request)
+        more = params.get("additionalDirectories")
+        self._judge_content(not more, "it names additional directories", request)
         self._judge_root("session/new", params)
         session = f"probe-{secrets.token_hex(8)}"
         self._sessions[session] = str(cwd)
@@ -189,7 +189,7 @@ class Probe:
         for name, lines, what in (
             ("noise_is_survived", scenes.NOISE, "a line that is not JSON"),
             ("stray_answer_is_survived", scenes.STRAY, "stray answers"),
-            ("odd_json_is_survived", scenes.ODD_JSON, "lines that are JSON but no messages"),
+            ("odd_json_is_survived", scenes.ODD_JSON, "JSON lines that are not messages"),
         ):
             await self._try(name, self._lines(lines, what))
 
@@ -221,7 +221,7 @@ class Probe:
         await self._try("unknown_question_done_is_ignored", self._question_done)
 
     async def _cancelling(self, session: str) -> str:
-        """Ask a question, wait to be cancelled, and see how the question is answered."""
+        """Ask a question, wait for the cancel, and check how the client answers the question."""
         talk = self._talk
         self._update(session, scenes.chunk("Cancel this turn now."))
         question = talk.begin("session/request_permission", scenes.question(session))
@@ -233,7 +233,7 @@ class Probe:
             return "end_turn"
         names = isinstance(cancel.get("params"), dict) and "id" not in cancel
         right = names and cancel["params"].get("sessionId") == session
-        self._judge("cancel_is_a_notification", right, "it is not as it should be", cancel)
+        self._judge("cancel_is_a_notification", right, "the cancel notification is invalid", cancel)
 
         async def opened() -> None:
             answer = await talk.answer(question, "an open question")
@@ -387,17 +387,21 @@ class Probe:
 
 
 def _decided(answer: Answer, offered: list[str]) -> str | None:
-    """The chosen option; None for cancelled."""
+    """Return the chosen option, or None for cancelled."""
     outcome = answer.fields().get("outcome")
-    expect(isinstance(outcome, dict), "the answer has no outcome", answer.message)
+    expect(isinstance(outcome, dict), "the response has no outcome", answer.message)
     assert isinstance(outcome, dict)
     if outcome.get("outcome") == "cancelled":
         return None
-    expect(outcome.get("outcome") == "selected", "the outcome is neither", answer.message)
+    expect(
+        outcome.get("outcome") == "selected",
+        "the outcome is neither selected nor cancelled",
+        answer.message,
+    )
     chosen = outcome.get("optionId")
     expect(chosen in offered, "an option was chosen that was not offered", answer.message)
     return str(chosen)
 
 
 def _cancelled(answer: Answer) -> None:
-    expect(_decided(answer, []) is None, "it is not answered as cancelled", answer.message)
+    expect(_decided(answer, []) is None, "the response is not cancelled", answer.message)

@@ -1,7 +1,7 @@
-"""The probe as a program: an agent that a client can be pointed at.
+"""The probe as a program: an agent for a client to connect to.
 
-Has the command line and the report file, which is complete after the client disconnects and has
-the findings so far before that. `probe` plays the scenes.
+Parses the command line and writes the report file. Until the client disconnects, the file has the
+findings so far. `probe` plays the scenes.
 
     python -m dragoman.testing.conformance.probe_agent --report FILE
 """
@@ -19,10 +19,10 @@ from dragoman.transports import open_stdio
 
 
 async def serve(report: Path, *, scenario: Scenario, timeout: float) -> None:
-    """Play for the client on standard input and output, and record the findings."""
+    """Serve the client on standard input and output, and record the findings."""
 
     def write() -> None:
-        # A client may kill us at any time; half a report is worse than an old one.
+        # The client may kill us at any time: an old report is better than half of a new one.
         draft = report.with_suffix(".draft")
         draft.write_text(probe.report().to_json(), encoding="utf-8")
         os.replace(draft, report)
@@ -42,13 +42,18 @@ async def serve(report: Path, *, scenario: Scenario, timeout: float) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m dragoman.testing.conformance.probe_agent",
-        description="An agent that checks its client. Point a client at it, let it open a session "
-        "and send a prompt; then one with the word cancel, to be cancelled.",
+        description="An agent that checks its client. Make the client start it, open a session and "
+        "send a prompt, then send a prompt with the word cancel and cancel it.",
     )
-    parser.add_argument("--report", type=Path, required=True, help="where the report is written")
-    parser.add_argument("--scenario", choices=SCENARIOS, default="main", help="what is played")
+    parser.add_argument("--report", type=Path, required=True, help="path of the report file")
     parser.add_argument(
-        "--timeout", type=float, default=ANSWER_TIMEOUT, help="seconds for an answer of the client"
+        "--scenario", choices=SCENARIOS, default="main", help="the scenario to play"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=ANSWER_TIMEOUT,
+        help="timeout in seconds for a response of the client",
     )
     options = parser.parse_args(argv)
     asyncio.run(serve(options.report, scenario=options.scenario, timeout=options.timeout))

@@ -1,7 +1,7 @@
-"""How a probe tries the services of a client: files, terminals, elicitation.
+"""Try the services of a client: files, terminals, elicitation.
 
-Has the requests and the expected results. Each function raises `Violation`, or `Skip` if the client
-does not offer the service. `probe` decides when they are called.
+Each method sends requests and checks the results. It raises `Violation`, or `Skip` if the client
+does not offer the service. `probe` decides when to call them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from dragoman.wire import codes
 PRINTED = "ab☃" * 40
 """The output of a terminal: characters of one and of three bytes."""
 LIMIT = 52
-"""How many bytes of it are kept: the cut falls inside a character."""
+"""Number of bytes of it to keep. The cut falls inside a character."""
 
 
 def offers(capabilities: Message, path: str) -> bool:
-    """Whether a client offers something, by its dotted name: true, or an object."""
+    """Return whether a client offers a capability, given by its dotted name: as true or an
+    object."""
     value: Any = capabilities
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -50,10 +51,10 @@ class Services:
             if not offers(self._capabilities, path):
                 raise Skip(f"the client does not offer {path}")
 
-    # -- what is not offered
+    # -- services that are not offered
 
     async def refused(self) -> None:
-        """Everything that is not offered is refused."""
+        """Requests for services that are not offered are refused."""
         path = str(self._cwd / "dragoman-conformance.txt")
         tried = 0
         for capability, method, params in (
@@ -82,11 +83,11 @@ class Services:
         with self._file() as path:
             text = "one\ntwo ☃\nthree\nfour\n"
             (await self._ask("fs/write_text_file", path=path, content=text)).result()
-            expect(_bytes_of(path) == text.encode(), "the file has other content")
-            expect(await self._read(path) == text, "the file is not read as it was written")
+            expect(_bytes_of(path) == text.encode(), "the file does not have the written content")
+            expect(await self._read(path) == text, "the file does not read as it was written")
             part = await self._read(path, line=2, limit=2)
             good = part.splitlines() == ["two ☃", "three"]
-            expect(good, "lines 2 and 3 are not what was asked for", part)
+            expect(good, "lines 2 and 3 are not the requested ones", part)
 
     async def wrong_paths(self) -> None:
         """A missing file and a relative path get their error codes."""
@@ -107,7 +108,10 @@ class Services:
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[str]:
-        """An unused name in the session's directory; the file is removed afterwards."""
+        """Context manager: an unused name in the session's directory.
+
+        The file is removed afterwards.
+        """
         path = self._cwd / f"dragoman-conformance-{secrets.token_hex(8)}.txt"
         try:
             yield str(path)
@@ -117,17 +121,17 @@ class Services:
     # -- terminals
 
     async def terminal(self) -> None:
-        """A command runs to its end, and is forgotten after its release."""
+        """A command runs to its end, and is gone after its release."""
         self._require("terminal")
         id = await self._run("import sys; print('hello'); sys.exit(3)")
         exit = (await self._ask("terminal/wait_for_exit", terminalId=id)).fields()
-        expect(exit.get("exitCode") == 3, "the exit code is not the one of the command", exit)
+        expect(exit.get("exitCode") == 3, "the exit code is not that of the command", exit)
         output = (await self._ask("terminal/output", terminalId=id)).fields()
-        expect(str(output.get("output")).strip() == "hello", "the output is another", output)
+        expect(str(output.get("output")).strip() == "hello", "the output differs", output)
         expect(output.get("truncated") is False, "the output counts as truncated", output)
         status = output.get("exitStatus")
         told = isinstance(status, dict) and status.get("exitCode") == 3
-        expect(told, "the output does not tell the exit", output)
+        expect(told, "the output response has no exit status", output)
         (await self._ask("terminal/release", terminalId=id)).result()
         again = await self._ask("terminal/output", terminalId=id)
         expect(again.error is not None, "a released terminal can be read", again.message)
@@ -141,8 +145,8 @@ class Services:
         output = (await self._ask("terminal/output", terminalId=id)).fields()
         text = str(output.get("output"))
         expect(output.get("truncated") is True, "the output does not count as truncated", output)
-        expect(len(text.encode()) <= LIMIT, "more is kept than the limit", output)
-        expect(text and PRINTED.endswith(text), "what is kept is not the end of it", output)
+        expect(len(text.encode()) <= LIMIT, "more than the limit is kept", output)
+        expect(text and PRINTED.endswith(text), "the kept output is not its end", output)
         (await self._ask("terminal/release", terminalId=id)).result()
 
     async def killed(self) -> None:
@@ -173,7 +177,7 @@ class Services:
         expect(known, "a form is not accepted, declined or cancelled", answer.message)
 
     async def unknown_way(self) -> None:
-        """A question that is asked in an unknown way is not accepted."""
+        """An elicitation in an unknown mode is not accepted."""
         if not offers(self._capabilities, "elicitation"):
             raise Skip("the client does not offer elicitation")
         params = {"mode": "dragoman-telepathy", "message": "Think of a number"}

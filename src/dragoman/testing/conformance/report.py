@@ -1,7 +1,6 @@
-"""What a run of checks found: as values, as a table and as JSON.
+"""The findings of a run of checks: as values, as a table and as JSON.
 
-Defines the verdicts, how strictly a level counts, and the report formats. `manifest` has the
-requirements.
+Defines the verdicts and the report formats. `manifest` has the requirements.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 EVIDENCE_SIZE = 300
-"""Maximum characters of an offending message in a report: enough to find it, not a flood."""
+"""Maximum length of an offending message in a report, in characters: enough to recognise it."""
 
 
 class Verdict(enum.Enum):
@@ -23,11 +22,11 @@ class Verdict(enum.Enum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """Something that the protocol requires does not hold."""
+    """A requirement of the protocol is violated."""
     WARNED = "warned"
-    """Something that the protocol recommends, or that peers rely on, does not hold."""
+    """A recommendation of the protocol, or something that peers rely on, is violated."""
     SKIPPED = "skipped"
-    """It does not apply here, or could not be tried; `Finding.reason` says why."""
+    """The check does not apply or could not be tried; `Finding.reason` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Finding:
 
     check: str
     ids: tuple[str, ...]
-    """The requirements it covers, by their ids in the manifest."""
+    """The ids of the requirements that it covers."""
     level: str
     """The strictest level among them."""
     verdict: Verdict
@@ -56,40 +55,40 @@ class Report:
     side: str
     """``agent`` or ``client``: what was checked."""
     subject: str
-    """The command line, or another name of it."""
+    """The command line, or another name for the program."""
     findings: tuple[Finding, ...] = ()
     peer: dict[str, Any] = field(default_factory=dict)
     """What the program reported about itself in the handshake."""
 
     def counts(self) -> dict[str, int]:
-        """The number of checks by verdict; every verdict is present."""
+        """Return the number of checks by verdict; every verdict is present."""
         counted = Counter(finding.verdict for finding in self.findings)
         return {verdict.value: counted[verdict] for verdict in Verdict}
 
     @property
     def conforms(self) -> bool:
-        """Whether no violation of a requirement was found, and something was tried."""
+        """Whether no check failed and at least one passed."""
         counts = self.counts()
         return counts["failed"] == 0 and counts["passed"] > 0
 
     def of(self, verdict: Verdict) -> list[Finding]:
-        """The findings with one verdict."""
+        """Return the findings with one verdict."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
     def finding(self, check: str) -> Finding:
-        """The finding of one check. Raises KeyError if it was not run."""
+        """Return the finding of one check. Raises KeyError if it was not run."""
         for finding in self.findings:
             if finding.check == check:
                 return finding
         raise KeyError(check)
 
     def summary(self) -> str:
-        """One line."""
+        """Return the summary line."""
         counts = ", ".join(f"{number} {verdict}" for verdict, number in self.counts().items())
         return f"{counts}: {'conforms' if self.conforms else 'does not conform'}"
 
     def to_json(self) -> str:
-        """The report as an object, for programs; `from_json` reads it."""
+        """Encode the report as a JSON object, for programs; `from_json` decodes it."""
         value = {
             "side": self.side,
             "subject": self.subject,
@@ -101,7 +100,7 @@ class Report:
         return msgspec.json.format(msgspec.json.encode(value)).decode()
 
     def to_text(self) -> str:
-        """The report as a table for people, with the summary in its last line."""
+        """Format the report as a text table. The last line is the summary."""
         lines = [f"{self.side}: {self.subject}"]
         name = self.peer.get("name")
         if name:
@@ -113,12 +112,12 @@ class Report:
 
 
 def from_json(text: str | bytes) -> Report:
-    """Read the report that `Report.to_json` wrote."""
+    """Decode a report that `Report.to_json` wrote."""
     return msgspec.json.decode(text, type=Report)
 
 
 def shortened(value: bytes | str | object) -> str:
-    """A message formatted for a report: on one line, and shortened."""
+    """Format a message for a report: on one line, and shortened."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
     elif isinstance(value, str):

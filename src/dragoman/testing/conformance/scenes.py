@@ -1,12 +1,14 @@
-"""What a probe sends to its client: the updates, requests and lines of every scene.
+"""The updates, requests and lines that a probe sends in each scene.
 
-Only data, and the shapes of what clients send; `probe` has the order of events. Everything unusual
-here was sent by a real agent, or may come one day according to the protocol.
+Only data, and the shapes of what clients send; `probe` defines the order. Everything unusual here
+was sent by a real agent, or is allowed by the protocol and may be sent one day.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+from dragoman.testing.conformance.shapes import mistyped
 
 LIFE_LIMIT: Final = 3600.0
 """Seconds after which a probe always ends, in case its client never disconnects."""
@@ -16,7 +18,7 @@ LARGE_SIZE: Final = 2 * 1024 * 1024
 HELLO: Final[dict[str, Any]] = {
     "protocolVersion": 1,
     "agentInfo": {"name": "dragoman-probe", "version": "1", "title": None},
-    # Malformed on purpose: it must count as absent.
+    # Deliberately malformed: it must count as absent.
     "agentCapabilities": {
         "loadSession": "perhaps",
         "promptCapabilities": {"image": 1, "audio": None},
@@ -43,19 +45,13 @@ _MARKERS: Final = (
 
 
 def client_capabilities(value: object) -> str:
-    """The first problem with a client's capabilities, as a sentence; empty if there is none."""
+    """Return the first problem with a client's capabilities, as a sentence, or an empty string if
+    there is none."""
     if value is None:
         return ""
     if not isinstance(value, dict):
         return "clientCapabilities is not an object"
-    for paths, kind, name in ((_BOOLEANS, bool, "boolean"), (_MARKERS, dict, "object")):
-        for path in paths:
-            found: Any = value
-            for part in path.split("."):
-                found = found.get(part) if isinstance(found, dict) else None
-            if found is not None and not isinstance(found, kind):
-                return f"{path} is not of type {name}"
-    return ""
+    return mistyped(value, booleans=_BOOLEANS, markers=_MARKERS)
 
 
 def chunk(text: str) -> dict[str, Any]:
@@ -63,7 +59,7 @@ def chunk(text: str) -> dict[str, Any]:
 
 
 def question(session: str) -> dict[str, Any]:
-    """A permission request with the usual options, under unusual names."""
+    """Return a permission request with the usual options, under unusual names."""
     return {
         "sessionId": session,
         "toolCall": {"toolCallId": "probe-call", "title": "Look around", "kind": "read"},

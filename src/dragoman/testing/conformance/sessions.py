@@ -1,7 +1,7 @@
 """Checks of an agent's sessions that need no model: opening, listing, settings, closing.
 
-Covers what works without a prompt. Nothing here makes an agent call its model: the only prompts go
-to sessions that do not exist. `turns` has the checks that need a turn.
+None of them makes an agent call its model: the only prompts go to sessions that do not exist.
+`turns` has the checks that need a turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOWHERE: Final = "dragoman-no-such-session"
 
 @agent_check("ACP1-SES-03", "ACP1-SES-07", "ACP1-CAP-05")
 async def new_sessions_have_ids_of_their_own(lab: Lab) -> None:
-    """`session/new` returns an id, and two sessions on one connection have different ones."""
+    """`session/new` returns an id, and two sessions on one connection have different ids."""
     conversation, first = await lab.session()
     expect(first, "the id of a session is empty")
     second = await lab.new_session(conversation)
@@ -39,16 +39,17 @@ async def relative_folder_is_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-ERR-03", advisory=True)
 async def prompt_to_no_session_is_refused(lab: Lab) -> None:
-    """A prompt to a session that does not exist is refused."""
+    """A prompt for a session that does not exist is refused."""
     conversation, _ = await lab.session()
-    params = {"sessionId": NOWHERE, "prompt": [{"type": "text", "text": "Nobody is here."}]}
+    params = {"sessionId": NOWHERE, "prompt": [{"type": "text", "text": "No one is here."}]}
     answer = await conversation.ask("session/prompt", params)
-    expect(answer.error is not None, "it was answered as if the session existed", answer.message)
+    expect(answer.error is not None, "it responded as if the session existed", answer.message)
 
 
 @agent_check("ACP1-CAN-11", "ACP1-RPC-03")
 async def cancel_without_a_turn_is_ignored(lab: Lab) -> None:
-    """`session/cancel` with nothing to cancel, or for no session, is ignored and not answered."""
+    """`session/cancel` without a running turn, or without a session, is ignored and gets no
+    response."""
     conversation, session = await lab.session()
     before = len(conversation.messages)
     conversation.tell("session/cancel", {"sessionId": session})
@@ -63,7 +64,7 @@ async def cancel_without_a_turn_is_ignored(lab: Lab) -> None:
 
 @agent_check("ACP1-MODE-01", advisory=True)
 async def modes_are_well_formed(lab: Lab) -> None:
-    """Modes have ids and names, and the current one is among them."""
+    """Modes have ids and names, and the current mode is one of them."""
     modes = (await _opened(lab)).get("modes")
     if modes is None:
         raise Skip("its sessions have no modes")
@@ -95,7 +96,7 @@ async def unknown_mode_is_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-MODE-04")
 async def modes_are_offered_as_an_option_too(lab: Lab) -> None:
-    """An agent with modes also offers an option of the category `mode`, with the same value."""
+    """An agent with modes also offers an option of the category `mode` with the same value."""
     opened = await _opened(lab)
     modes = opened.get("modes")
     if not isinstance(modes, dict):
@@ -108,7 +109,7 @@ async def modes_are_offered_as_an_option_too(lab: Lab) -> None:
 
 @agent_check("ACP1-CFG-03", "ACP1-CFG-10")
 async def every_option_has_a_value(lab: Lab) -> None:
-    """Every config option has a value, and it is one that the option can have."""
+    """Every config option has a value, and the value is one of the possible ones."""
     options = _require_options(await _opened(lab))
     problem = shapes.config_options(options)
     expect(not problem, problem, options)
@@ -116,15 +117,17 @@ async def every_option_has_a_value(lab: Lab) -> None:
 
 @agent_check("ACP1-CFG-04")
 async def boolean_options_are_not_sent_unasked(lab: Lab) -> None:
-    """A client that did not ask for boolean options gets none."""
+    """A client that does not support boolean options gets none."""
     for option in _require_options(await _opened(lab)):
         boolean = option.get("type") == "boolean"
-        expect(not boolean, "a boolean option was sent unasked", option)
+        expect(
+            not boolean, "a boolean option was sent to a client that does not support them", option
+        )
 
 
 @agent_check("ACP1-CFG-08")
 async def setting_an_option_returns_all_of_them(lab: Lab) -> None:
-    """`session/set_config_option` is answered with the complete list of options."""
+    """The response to `session/set_config_option` is the complete list of options."""
     options = _require_options(await _opened(lab))
     conversation, session = await lab.session()
     option = next((o for o in options if o.get("type") == "select"), None)
@@ -143,7 +146,7 @@ async def setting_an_option_returns_all_of_them(lab: Lab) -> None:
 
 @agent_check("ACP1-CFG-12")
 async def unknown_option_is_refused(lab: Lab) -> None:
-    """An option or a value that does not exist is refused with -32602."""
+    """An unknown option or value is refused with -32602."""
     options = _require_options(await _opened(lab))
     conversation, session = await lab.session()
     params = {"sessionId": session, "configId": "dragoman-no-such-option", "value": "x"}
@@ -151,7 +154,7 @@ async def unknown_option_is_refused(lab: Lab) -> None:
     expect(answer.code == codes.INVALID_PARAMS, "not refused with -32602", answer.message)
     params = {**params, "configId": str(options[0].get("id")), "value": "dragoman-no-such-value"}
     answer = await conversation.ask("session/set_config_option", params)
-    expect(answer.code == codes.INVALID_PARAMS, "a wrong value was taken", answer.message)
+    expect(answer.code == codes.INVALID_PARAMS, "an invalid value was accepted", answer.message)
 
 
 # -- earlier sessions
@@ -175,7 +178,7 @@ async def methods_not_advertised_are_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-ERR-03", advisory=True)
 async def loading_no_session_is_refused(lab: Lab) -> None:
-    """`session/load` of a session that does not exist is refused."""
+    """`session/load` for a session that does not exist is refused."""
     await lab.require("loadSession")
     await lab.session()
     conversation = await lab.fresh_ready()
@@ -186,7 +189,7 @@ async def loading_no_session_is_refused(lab: Lab) -> None:
 
 @agent_check("ACP1-LIST-02")
 async def list_of_sessions_is_a_list(lab: Lab) -> None:
-    """`session/list` returns `sessions`, a list also where there are none."""
+    """`session/list` returns `sessions`, which is a list even if it is empty."""
     await lab.require("sessionCapabilities.list")
     conversation, _ = await lab.session()
     answer = await conversation.ask("session/list", {})
@@ -197,7 +200,7 @@ async def list_of_sessions_is_a_list(lab: Lab) -> None:
 
 @agent_check("ACP1-LIST-07")
 async def listed_sessions_are_well_formed(lab: Lab) -> None:
-    """Listed sessions have an id and a folder."""
+    """Listed sessions have an id and a working directory."""
     entries = await _listed(lab)
     if not entries:
         raise Skip("it lists no sessions")
@@ -208,7 +211,7 @@ async def listed_sessions_are_well_formed(lab: Lab) -> None:
 
 @agent_check("ACP1-LIST-09")
 async def listing_changes_nothing(lab: Lab) -> None:
-    """Listing twice gives the same sessions."""
+    """Two consecutive lists contain the same sessions."""
     first = {str(entry.get("sessionId")) for entry in await _listed(lab)}
     second = {str(entry.get("sessionId")) for entry in await _listed(lab)}
     expect(first == second, "the second list differs from the first", sorted(first ^ second))
@@ -216,7 +219,7 @@ async def listing_changes_nothing(lab: Lab) -> None:
 
 @agent_check("ACP1-LIST-05")
 async def invalid_cursor_is_refused(lab: Lab) -> None:
-    """A cursor that the agent never gave is refused."""
+    """A cursor that the agent did not issue is refused."""
     await lab.require("sessionCapabilities.list")
     conversation = await lab.ready()
     answer = await conversation.ask("session/list", {"cursor": "dragoman-no-such-cursor"})
@@ -234,7 +237,7 @@ async def deleting_twice_succeeds(lab: Lab) -> None:
 
 @agent_check("ACP1-DEL-03")
 async def deleted_session_is_not_listed(lab: Lab) -> None:
-    """A session that was deleted is not listed any more."""
+    """A deleted session is no longer listed."""
     await lab.require("sessionCapabilities.delete")
     await lab.require("sessionCapabilities.list")
     conversation, _ = await lab.session()
@@ -246,7 +249,7 @@ async def deleted_session_is_not_listed(lab: Lab) -> None:
 
 @agent_check("ACP1-CLOSE-02", "ACP1-CLOSE-03")
 async def closed_session_is_closed(lab: Lab) -> None:
-    """`session/close` of an open session succeeds, and the agent goes on."""
+    """`session/close` for an open session succeeds, and the agent continues."""
     await lab.require("sessionCapabilities.close")
     conversation, _ = await lab.session()
     session = (await lab.new_session(conversation))["sessionId"]

@@ -1,13 +1,13 @@
 """Strict checks of the shapes that agents send.
 
-Has the required members and closed sets of values of ACP v1's schema. It reads plain JSON and does
-not use `dragoman.dialects`, which is lenient by design. Every function returns the first problem as
-a sentence, or an empty string.
+Checks plain JSON for the required members and the allowed values of the ACP v1 schema. Does not use
+`dragoman.dialects`, which is lenient by design. Every function returns the first problem as text,
+or an empty string.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 STOP_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
@@ -49,7 +49,7 @@ _MARKERS: Final = (
 
 
 def capabilities(value: object) -> str:
-    """`agentCapabilities`: switches are booleans, markers are objects."""
+    """Check `agentCapabilities`: switches are booleans, markers are objects."""
     if value is None:
         return ""
     if not isinstance(value, dict):
@@ -57,19 +57,22 @@ def capabilities(value: object) -> str:
     for group in ("promptCapabilities", "mcpCapabilities", "sessionCapabilities", "auth"):
         if not isinstance(value.get(group, {}), dict | None):
             return f"{group} is not an object"
-    for path in _BOOLEANS:
-        found = _at(value, path)
-        if found is not None and not isinstance(found, bool):
-            return f"{path} is not a boolean"
-    for path in _MARKERS:
-        found = _at(value, path)
-        if found is not None and not isinstance(found, dict):
-            return f"{path} is not an object"
+    return mistyped(value, booleans=_BOOLEANS, markers=_MARKERS)
+
+
+def mistyped(value: object, *, booleans: Sequence[str], markers: Sequence[str]) -> str:
+    """Return the first of these members with a wrong type, each given by its path, or an empty
+    string if none has."""
+    for paths, kind, name in ((booleans, bool, "a boolean"), (markers, dict, "an object")):
+        for path in paths:
+            found = _at(value, path)
+            if found is not None and not isinstance(found, kind):
+                return f"{path} is not {name}"
     return ""
 
 
 def auth_methods(value: object) -> str:
-    """`authMethods`: each has an id, a name, and the members of its type."""
+    """Check `authMethods`: each has an id, a name, and the members of its type."""
     if value is None:
         return ""
     if not isinstance(value, list):
@@ -86,7 +89,7 @@ def auth_methods(value: object) -> str:
 
 
 def modes(value: object) -> str:
-    """`modes`: a list, and the current one is in it."""
+    """Check `modes`: a list that contains the current one."""
     if not isinstance(value, dict) or not isinstance(value.get("availableModes"), list):
         return "modes has no list availableModes"
     for mode in value["availableModes"]:
@@ -98,7 +101,7 @@ def modes(value: object) -> str:
 
 
 def config_options(value: object) -> str:
-    """`configOptions`: each has a name, a type, and one of its possible values."""
+    """Check `configOptions`: each has a name, a type, and one of its possible values."""
     if not isinstance(value, list):
         return "configOptions is not a list"
     for option in value:
@@ -117,7 +120,7 @@ def config_options(value: object) -> str:
 
 
 def select_values(option: dict[str, Any]) -> Iterator[object]:
-    """The possible values of a select, flat or in groups."""
+    """Yield the possible values of a select, flat or in groups."""
     entries = option.get("options")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("options"), list):
@@ -127,14 +130,14 @@ def select_values(option: dict[str, Any]) -> Iterator[object]:
 
 
 def session_info(value: object) -> str:
-    """An entry of a session list."""
+    """Check an entry of a session list."""
     if problem := _strings(value, "sessionId", "cwd"):
         return f"a listed session: {problem}"
     return ""
 
 
 def block(value: object) -> str:
-    """A content block."""
+    """Check a content block."""
     if problem := _strings(value, "type"):
         return f"a content block: {problem}"
     assert isinstance(value, dict)
@@ -155,7 +158,7 @@ def block(value: object) -> str:
 
 
 def update(value: object) -> str:
-    """The `update` of a `session/update`. Kinds that v1 does not have are ignored."""
+    """Check the `update` of a `session/update`. Kinds that v1 does not have are ignored."""
     if problem := _strings(value, "sessionUpdate"):
         return problem
     assert isinstance(value, dict)

@@ -1,7 +1,7 @@
-"""Checks of an agent's turns. Every one of them makes the agent call its model.
+"""Checks of an agent's turns. Each of them makes the agent call its model.
 
-Covers prompts, the streamed updates and the response, cancelling, and loading a conversation. They
-run only on request, because a model call costs money. `sessions` has the checks that need no model.
+Covers prompts, streamed updates and the response, cancelling, and loading a conversation. They run
+only on request, because model calls cost money. `sessions` has the checks that need no model.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ from dragoman.testing.conformance.conversation import Answer, Conversation, Mess
 from dragoman.wire import codes
 
 HISTORY: Final = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
-"""Updates with content, not settings of the session."""
+"""Updates with content, in contrast to session settings."""
 
 CALL_OFF_TIMEOUT: Final = 5.0
-"""Seconds after which an agent that has not answered a cancelled request counts as one that
-ignores such notifications."""
+"""Seconds after which an agent that has not answered a cancelled request is assumed to ignore
+`$/cancel_request`."""
 
 
 @agent_check("ACP1-PRM-03", "ACP1-PRM-04", "ACP1-CAP-05", turns=True)
 async def turn_ends_with_a_stop_reason(lab: Lab) -> None:
-    """A prompt is answered with one of the five stop reasons, after updates of its session."""
+    """The response to a prompt has one of the five stop reasons and follows updates of its
+    session."""
     conversation, session = await _new(lab)
     answer = await _prompt(lab, conversation, session, _text(lab.prompt))
     reason = _stop_reason(answer)
     lab.turned = (session, lab.prompt)
-    expect(reason != "cancelled", "a turn that nobody cancelled was cancelled", answer.message)
-    expect(_updates(conversation, session), "a turn brought no update of its session")
+    expect(
+        reason != "cancelled", "a turn was cancelled although no one cancelled it", answer.message
+    )
+    expect(_updates(conversation, session), "a turn sent no update of its session")
 
 
 @agent_check("ACP1-CAN-07", "ACP1-PRM-03", turns=True, advisory=True)
 async def nothing_is_said_after_the_answer(lab: Lab) -> None:
-    """The updates of a turn come before its answer."""
+    """All updates of a turn come before its response."""
     conversation, session = await _new(lab)
     answer = await _prompt(lab, conversation, session, _text(lab.prompt))
     await conversation.fence("a turn")
     late = _updates(conversation, session, after=answer.position)
-    expect(not late, "an update of the turn came after its answer", late[:1])
+    expect(not late, "an update of the turn came after its response", late[:1])
 
 
 @agent_check("ACP1-CAP-06", turns=True)
 async def links_are_accepted_in_prompts(lab: Lab) -> None:
-    """A prompt may have links to resources beside its text."""
+    """A prompt may contain links to resources in addition to text."""
     conversation, session = await _new(lab)
     link = {"type": "resource_link", "uri": "file:///no/such/file.txt", "name": "file.txt"}
     answer = await _prompt(lab, conversation, session, [*_text(lab.prompt), link])
@@ -53,32 +56,33 @@ async def links_are_accepted_in_prompts(lab: Lab) -> None:
 
 @agent_check("ACP1-CAN-05", "ACP1-CAN-06", "ACP1-CAN-04", turns=True)
 async def cancelled_turn_says_so(lab: Lab) -> None:
-    """After `session/cancel` the prompt is answered with `cancelled`, and not with an error."""
+    """After `session/cancel`, the response to the prompt is `cancelled`, not an error."""
     conversation, session = await _new(lab)
     id = await _begin_long(lab, conversation, session)
     conversation.tell("session/cancel", {"sessionId": session})
     answer = await _answer(lab, conversation, id)
-    expect(answer.error is None, "a cancelled prompt was answered with an error", answer.message)
+    expect(answer.error is None, "the response to a cancelled prompt was an error", answer.message)
     if _stop_reason(answer) != "cancelled":
-        # The natural end may win the race; that cannot be seen from here.
+        # The turn may have ended before it saw the cancel. This check cannot tell.
         raise Skip(f"the turn ended by itself first: {answer.fields().get('stopReason')}")
 
 
 @agent_check("ACP1-CAN-07", turns=True)
 async def nothing_is_said_after_a_cancelled_answer(lab: Lab) -> None:
-    """What a cancelled turn still has to say comes before its answer."""
+    """All updates of a cancelled turn come before its response."""
     conversation, session = await _new(lab)
     id = await _begin_long(lab, conversation, session)
     conversation.tell("session/cancel", {"sessionId": session})
     answer = await _answer(lab, conversation, id)
     await conversation.fence("a cancelled turn")
     late = _updates(conversation, session, after=answer.position)
-    expect(not late, "an update of the turn came after its answer", late[:1])
+    expect(not late, "an update of the turn came after its response", late[:1])
 
 
 @agent_check("ACP1-RCAN-02", "ACP1-RCAN-05", turns=True)
 async def cancelled_request_is_still_answered(lab: Lab) -> None:
-    """A prompt that is called off with `$/cancel_request` is answered: with a result, or -32800."""
+    """A prompt cancelled with `$/cancel_request` still gets a response: a result, or the error
+    -32800."""
     conversation, session = await _new(lab)
     id = await _begin_long(lab, conversation, session)
     conversation.tell("$/cancel_request", {"requestId": id})
@@ -86,18 +90,17 @@ async def cancelled_request_is_still_answered(lab: Lab) -> None:
     try:
         answer = await conversation.answer(id, "session/prompt", timeout=limit)
     except Silence:
-        # An agent that does not know the notification may ignore it; then the turn simply
-        # continues.
+        # An agent that does not know the notification may ignore it. Then the turn continues.
         conversation.tell("session/cancel", {"sessionId": session})
         await _answer(lab, conversation, id)
-        raise Skip("it ignores $/cancel_request, as it may") from None
+        raise Skip("it ignores $/cancel_request, which is allowed") from None
     known = answer.error is None or answer.code == codes.REQUEST_CANCELLED
-    expect(known, "it was answered with another error than -32800", answer.message)
+    expect(known, "the error code is not -32800", answer.message)
 
 
 @agent_check("ACP1-CLOSE-02", turns=True)
 async def closing_cancels_the_turn(lab: Lab) -> None:
-    """`session/close` while a turn runs cancels the turn; both are answered."""
+    """`session/close` during a turn cancels the turn; both requests get a response."""
     await lab.require("sessionCapabilities.close")
     conversation, session = await _new(lab)
     id = await _begin_long(lab, conversation, session)
@@ -107,25 +110,25 @@ async def closing_cancels_the_turn(lab: Lab) -> None:
 
 @agent_check("ACP1-LOAD-02", "ACP1-LOAD-03", turns=True)
 async def loading_replays_before_it_answers(lab: Lab) -> None:
-    """`session/load` replays what was said, by both sides, and answers after the last of it."""
+    """`session/load` replays the messages of both sides before it responds."""
     await lab.require("loadSession")
     session, prompt = await _turned(lab)
     conversation = await lab.fresh_ready()
     answer = await _reopen(lab, conversation, "session/load", session)
     replayed = _updates(conversation, session, before=answer.position)
     kinds = {update.get("sessionUpdate") for update in replayed}
-    expect("user_message_chunk" in kinds, "what the user said was not replayed", replayed[:1])
+    expect("user_message_chunk" in kinds, "the user's messages were not replayed", replayed[:1])
     said = _said(replayed, "user_message_chunk")
-    expect(prompt in said, "the prompt was not replayed as it was", said)
-    expect("agent_message_chunk" in kinds, "what the agent said was not replayed")
+    expect(prompt in said, "the prompt was not replayed unchanged", said)
+    expect("agent_message_chunk" in kinds, "the agent's messages were not replayed")
     await conversation.fence("session/load")
     late = _updates(conversation, session, after=answer.position)
-    expect(not late, "history came after the answer", late[:1])
+    expect(not late, "history came after the response", late[:1])
 
 
 @agent_check("ACP1-RES-02", turns=True)
 async def resuming_does_not_replay(lab: Lab) -> None:
-    """`session/resume` opens the session without replaying what was said."""
+    """`session/resume` opens the session without a replay."""
     await lab.require("sessionCapabilities.resume")
     session, _ = await _turned(lab)
     conversation = await lab.fresh_ready()
@@ -138,7 +141,7 @@ async def resuming_does_not_replay(lab: Lab) -> None:
 
 
 async def _new(lab: Lab) -> tuple[Conversation, str]:
-    """A session for one check in the shared process."""
+    """Return a session for one check in the shared process."""
     conversation = await lab.ready()
     return conversation, str((await lab.new_session(conversation))["sessionId"])
 
@@ -153,7 +156,7 @@ async def _prompt(
     params = {"sessionId": session, "prompt": prompt}
     answer = await conversation.ask("session/prompt", params, timeout=lab.turn_timeout)
     if answer.code == codes.AUTH_REQUIRED:
-        raise Skip("it needs a login before it takes a prompt")
+        raise Skip("it requires a login to run a prompt")
     return answer
 
 
@@ -180,7 +183,7 @@ def _stop_reason(answer: Answer) -> str:
 
 
 async def _turned(lab: Lab) -> tuple[str, str]:
-    """A session with a completed turn."""
+    """Return a session with a completed turn."""
     if lab.turned is None:
         conversation, session = await _new(lab)
         _stop_reason(await _prompt(lab, conversation, session, _text(lab.prompt)))
@@ -198,7 +201,7 @@ async def _reopen(lab: Lab, conversation: Conversation, method: str, session: st
 def _updates(
     conversation: Conversation, session: str, *, after: int = -1, before: int | None = None
 ) -> list[dict[str, Any]]:
-    """The content updates of a session, among the messages between two positions."""
+    """Return the content updates of a session, among the messages between two positions."""
     found: list[dict[str, Any]] = []
     for message in conversation.messages[after + 1 : before]:
         params = message.get("params")
@@ -212,7 +215,7 @@ def _updates(
 
 
 def _said(updates: list[dict[str, Any]], kind: str) -> str:
-    """The text of the chunks of one kind."""
+    """Return the text of the chunks of one kind."""
     contents = [u.get("content") for u in updates if u.get("sessionUpdate") == kind]
     return "".join(str(c.get("text", "")) for c in contents if isinstance(c, dict))
 

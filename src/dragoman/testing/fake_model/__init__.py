@@ -24,7 +24,7 @@ input ends.
 | ``PLAN:step;step`` | calls the tool that keeps a plan; the first step is under way |
 | ``TOOL:name:{…}`` | calls a tool by its name, or ``group.name``, with these arguments |
 | ``HTTP:status`` | answers with this status and an error |
-| ``HTTP:status*n`` | the same, n times for each text, and then as if it were not there |
+| ``HTTP:status*n`` | the same, n times for each text, and then answers normally |
 
 A trigger stands alone or at the start of a line, and its argument reaches to the end of the line.
 Several calls of tools are made one after another. When the results of all calls are there, the

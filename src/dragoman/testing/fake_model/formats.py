@@ -1,4 +1,4 @@
-"""What the wire formats of the model APIs share.
+"""Shared parts of the wire formats of the model APIs.
 
 Defines the interface of a format and of a piece of a streamed answer. The formats are in `chat`,
 `responses`, `messages` and `gemini`, and `server` chooses one by the request's path.
@@ -20,7 +20,7 @@ class Piece:
 
     data: bytes
     text: bool = False
-    """Whether it is a chunk of text: only those are delayed or held."""
+    """Whether it is a chunk of text. Only those are delayed or held."""
 
 
 class Format(Protocol):
@@ -30,48 +30,48 @@ class Format(Protocol):
         """Parse a request."""
 
     def stream(self, reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
-        """The answer as a stream of pieces."""
+        """Return the answer as a stream of pieces."""
 
     def whole(self, reply: Reply, asked: Asked, id: str) -> Any:
-        """The complete answer."""
+        """Return the complete answer."""
 
     def error(self, status: int, message: str) -> Any:
-        """The body of an error."""
+        """Return the body of an error."""
 
 
 def event(data: Any, name: str | None = None, *, text: bool = False) -> Piece:
-    """A server-sent event."""
+    """Return a server-sent event."""
     head = f"event: {name}\n" if name else ""
     return Piece(f"{head}data: {json.dumps(data)}\n\n".encode(), text)
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects in a list of a request; other items are ignored."""
+    """Yield the objects in a list of a request; other items are ignored."""
     for item in value if isinstance(value, list) else ():
         if isinstance(item, dict):
             yield item
 
 
 def texts(content: Any) -> list[str]:
-    """The texts of a message's content, which is a string or a list of parts."""
+    """Return the texts of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return [content]
     return [part["text"] for part in objects(content) if isinstance(part.get("text"), str)]
 
 
 def said(content: Any) -> str:
-    """A tool's result as one text."""
+    """Return a tool's result as one text."""
     found = texts(content)
     return "\n".join(found) if found or content is None else json.dumps(content)
 
 
 def usage_of(asked: Asked, reply: Reply) -> tuple[int, int]:
-    """Token counts of the question and the answer, counting words."""
+    """Return the token counts of the question and the answer, counting words."""
     return len(asked.text.split()), reply.words
 
 
 def schema_of(wanted: Any, *path: str) -> dict[str, Any] | None:
-    """The schema of a JSON answer at `path`, or None if no JSON is requested."""
+    """Return the schema of a JSON answer at `path`, or None if no JSON is requested."""
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
         return None
     found: Any = wanted

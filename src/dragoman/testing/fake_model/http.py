@@ -16,7 +16,8 @@ from typing import Any, Final
 
 MAX_HEAD_SIZE: Final = 64 * 1024
 MAX_BODY_SIZE: Final = 64 * 1024 * 1024
-"""Agents send their whole history each time; this is far above the largest seen."""
+"""Maximum size of a request body, in bytes. Agents send their whole history each time; this is far
+above the largest seen."""
 
 
 class BadRequest(Exception):
@@ -34,7 +35,7 @@ class Request:
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By lower-case name."""
+    """The headers by lower-case name."""
     body: bytes = b""
     keep_alive: bool = True
 
@@ -50,7 +51,7 @@ class Request:
 async def read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> Request | None:
-    """The next request, or None at the end of the connection."""
+    """Return the next request, or None at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -128,7 +129,7 @@ def write_json(
     keep_alive: bool = True,
     with_body: bool = True,
 ) -> None:
-    """A complete response."""
+    """Write a complete response."""
     body = json.dumps(value).encode()
     extra = {"content-length": str(len(body))}
     _write_head(writer, status, "application/json", extra, keep_alive=keep_alive)
@@ -137,7 +138,7 @@ def write_json(
 
 
 def begin_stream(writer: asyncio.StreamWriter, *, keep_alive: bool) -> None:
-    """The head of a streamed response."""
+    """Write the head of a streamed response."""
     extra = {"transfer-encoding": "chunked", "cache-control": "no-cache"}
     _write_head(writer, 200, "text/event-stream", extra, keep_alive=keep_alive)
 

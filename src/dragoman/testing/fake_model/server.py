@@ -25,13 +25,15 @@ KEPT_REQUESTS: Final = 1000
 """Maximum number of requests remembered; the oldest are dropped first."""
 
 CHECK_INTERVAL: Final = 0.05
-"""How often a wait inside an answer checks whether the client is still connected."""
+"""Seconds between two checks, during a wait inside an answer, of whether the client is still
+connected."""
 
 HOLD_LIMIT: Final = 60.0
-"""Maximum time an answer is held or withheld, in case it is never released."""
+"""Maximum number of seconds an answer is held or withheld, in case it is never released."""
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Closing a loopback socket takes no time; this is for a stuck event loop."""
+"""Timeout in seconds for closing a loopback socket, which takes no time unless the event loop is
+stuck."""
 
 MODELS: Final = ("fake-model",)
 
@@ -44,7 +46,7 @@ class Recorded:
     path: str
     query: str
     headers: dict[str, str]
-    """By lower-case name."""
+    """The headers by lower-case name."""
     body: Any
     """Decoded from JSON; an empty object without a body."""
     asked: Asked | None = None
@@ -52,8 +54,7 @@ class Recorded:
 
 
 class FakeModel:
-    """A model on loopback, for use as ``async with``. The package docstring describes its
-    answers."""
+    """A model on loopback. Use with ``async with``. The package docstring describes its answers."""
 
     def __init__(self, *, port: int = 0, models: tuple[str, ...] = MODELS) -> None:
         self._port = port
@@ -100,7 +101,7 @@ class FakeModel:
     def url(self) -> str:
         """The address, without the version that some APIs have in their paths."""
         if self._server is None or not self._server.sockets:
-            raise UsageError("the fake model is not serving: use it as `async with`")
+            raise UsageError("the fake model is not running: use `async with`")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     # -- for tests
@@ -140,7 +141,7 @@ class FakeModel:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it; returns whether the connection can be reused."""
+        """Read one request and answer it. Returns whether the connection can be reused."""
         try:
             request = await http.read_request(reader, writer)
             if request is None:
@@ -238,7 +239,7 @@ class FakeModel:
     def _answer_rest(
         self, request: http.Request, body: dict[str, Any], writer: asyncio.StreamWriter
     ) -> None:
-        """Lists of models, token counts, and 404."""
+        """Answer requests for lists of models and token counts; anything else gets a 404."""
         path, status = request.path.rstrip("/"), 200
         value: Any
         if path.endswith(("countTokens", "count_tokens")):

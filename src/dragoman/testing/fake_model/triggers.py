@@ -1,4 +1,4 @@
-"""What the fake model answers: the rules, without any wire format.
+"""Rules for what the fake model answers, without any wire format.
 
 Parses the triggers and chooses a tool; `chat`, `responses`, `messages` and `gemini` read and write
 the requests and answers. Stateless: the same question always gets the same answer, except where the
@@ -15,10 +15,11 @@ from typing import Any, Final
 
 SLOW_CHUNKS: Final = 600
 SLOW_INTERVAL: Final = 0.1
-"""A slow answer takes a minute: longer than any test waits, short enough to end by itself."""
+"""Seconds between chunks of a slow answer, which takes a minute: longer than any test waits, short
+enough to end by itself."""
 
 SAID_SIZE: Final = 500
-"""How much of a tool's result is repeated."""
+"""Maximum number of characters of a tool's result to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of one of the agent's tools. A string for a tool that takes one, else arguments."""
+    """A call of one of the agent's tools, with a string for a tool that takes one, else with
+    arguments."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -76,11 +78,11 @@ class Reply:
     interval: float = 0.0
     """Seconds between two chunks."""
     hold: bool = False
-    """Wait after the first chunk."""
+    """Whether to wait after the first chunk."""
     cut: bool = False
-    """Break the connection after the first chunk."""
+    """Whether to break the connection after the first chunk."""
     hang: bool = False
-    """Do not answer at all."""
+    """Whether to send no answer at all."""
 
     @property
     def text(self) -> str:
@@ -92,7 +94,7 @@ class Reply:
 
     @property
     def words(self) -> int:
-        """Counts as the number of tokens."""
+        """The number of words, which counts as the number of tokens."""
         return len(self.chunks) + len(self.thoughts) + (self.call is not None)
 
 
@@ -104,7 +106,7 @@ _WRITE: Final = re.compile(r"([A-Za-z]:[\\/][^:]*|[^:]+):(.*)")
 
 
 def last_text(texts: Iterable[str]) -> str:
-    """The user's newest text among the texts of one message.
+    """Return the user's newest text among the texts of one message.
 
     Agents put reminders in tags next to or around it; those are not the user's text.
     """
@@ -144,7 +146,7 @@ def reply_to(asked: Asked, *, ignore_errors: bool = False) -> Reply:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """A text in chunks: each word with the following space."""
+    """Return a text in chunks: each word with the following space."""
     return tuple(re.findall(r"\s*\S+\s?", text)) or (text,)
 
 
@@ -261,7 +263,7 @@ def _parameter(tool: Tool, names: Sequence[str]) -> str:
 
 
 def _fill(tool: Tool, given: dict[str, Any]) -> ToolCall:
-    """A call with these arguments, and some value for every other required one."""
+    """Return a call with these arguments, and some value for every other required one."""
     properties = _properties(tool)
     required = tool.schema.get("required")
     for name in required if isinstance(required, list) else ():
@@ -271,7 +273,7 @@ def _fill(tool: Tool, given: dict[str, Any]) -> ToolCall:
 
 
 def sample(schema: Any) -> Any:
-    """Some value that fits a JSON schema, for the features that agents use."""
+    """Return some value that fits a JSON schema, for the features that agents use."""
     if not isinstance(schema, dict):
         return "fake"
     if "const" in schema:

@@ -1,8 +1,8 @@
 """A scripted agent that tells one story in any dialect, as a real child process.
 
 Exports the steps of a story, the dialects it can be told in, and the command line that starts a
-teller. The tellers are written from the documents and from the official schema with plain `json`,
-and share no code with dragoman's own dialects: they are an independent check.
+teller. The tellers are written from the specifications and from the official schema with plain
+`json`, and share no code with dragoman's own dialects: they are an independent check.
 
     story = Story((Say("Hello."), End()))
     async with dragoman.connect(command(story, dialect="acp"), dialect="acp") as peer: ...
@@ -61,7 +61,7 @@ TELLERS: dict[str, type[Teller]] = {
 
 
 def command(story: Story, *, dialect: str) -> list[str]:
-    """The command line of a child process that tells this story."""
+    """Return the command line of a child process that tells this story."""
     module = "dragoman.testing.storyteller"
     return [sys.executable, "-m", module, "--dialect", dialect, dumps(story)]
 

@@ -1,7 +1,7 @@
 """The story in the keyed dialect, where an update's keys name its contents.
 
-Written from the dialect's document. A session can be loaded but not listed, a permission has three
-possible answers, and an update of a tool call has at most one changed file.
+Written from the dialect's specification. A session can be loaded but not listed, a permission has
+three possible answers, and an update of a tool call has at most one changed file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The story in the oneshot dialect: one prompt per request, bare notifications.
 
-Written from the dialect's document. There are no sessions, no ids and no cancel; tool output is not
-reported, and a change only as a unified diff.
+Written from the dialect's specification. There are no sessions, no ids and no cancel; tool output
+is not reported, and a change only as a unified diff.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OneshotTeller(Teller):
 
 
 def unified(change: ChangeFile) -> str:
-    """The change as a unified diff."""
+    """Return the change as a unified diff."""
     old = (change.old or "").splitlines(keepends=True)
     new = change.new.splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, new, change.path, change.path))

@@ -201,7 +201,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is told at every prompt, the remembered sessions, and the choices."""
+    """The steps to play for each prompt, the stored sessions, and the choices to offer."""
 
     steps: tuple[Step, ...]
     past: tuple[Past, ...] = ()
@@ -209,7 +209,7 @@ class Story:
 
 
 def dumps(story: Story) -> str:
-    """The story as JSON."""
+    """Return the story as JSON."""
     return json.dumps(
         {
             "steps": [_plain(step) for step in story.steps],
@@ -228,7 +228,7 @@ def _plain(step: Step) -> dict[str, Any]:
 
 
 def loads(text: str) -> Story:
-    """The story from JSON."""
+    """Return the story from JSON."""
     told = json.loads(text)
     past = [
         Past(each["id"], each["title"], tuple((who, said) for who, said in each["messages"]))

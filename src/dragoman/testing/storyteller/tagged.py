@@ -1,7 +1,7 @@
 """The story in the tagged dialect: a string version, metadata, updates with a type.
 
-Written from the dialect's document. A plan has no fields of its own, so it is sent as text; a
-cancel is a request. This agent reads while it tells, unlike the one in the document.
+Written from the dialect's specification. A plan has no fields of its own, so it is sent as text; a
+cancel is a request. This agent reads while it tells, unlike the one in the specification.
 """
 
 from __future__ import annotations

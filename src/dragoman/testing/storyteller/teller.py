@@ -1,4 +1,4 @@
-"""What the tellers of all dialects share: JSON lines, the order of the steps, and waiting.
+"""Base class of the tellers: JSON lines, the order of the steps, and waiting.
 
 Has the loop that reads requests and the walk through a story. Each dialect's teller implements the
 methods here. It uses plain `json` and nothing of dragoman's own protocols, so that it is an
@@ -80,16 +80,16 @@ class Teller:
         self._last: type | None = None
 
     def new_session(self) -> str:
-        """The id of a new session."""
+        """Return the id of a new session."""
         self.sessions += 1
         return f"session-{self.sessions}"
 
     def past(self, id: str) -> Past | None:
-        """A session from before this process."""
+        """Return a session from before this process."""
         return next((past for past in self.story.past if past.id == id), None)
 
     def usage(self) -> Params:
-        """The tokens of the turn, in snake case, if the story has them."""
+        """Return the tokens of the turn, in snake case, if the story has them."""
         if self.count is None:
             return {}
         used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
@@ -141,7 +141,7 @@ class Teller:
         """Handle a notification of the client."""
 
     def meanwhile(self, message: Params) -> bool:
-        """Whether a message that arrived during a story was handled at once."""
+        """Return whether a message that arrived during a story was handled at once."""
         if "method" in message and "id" not in message:
             self.heard(message["method"], message.get("params") or {})
             return True
@@ -162,7 +162,7 @@ class Teller:
     # -- choices
 
     def begin_with(self) -> None:
-        """A new session starts with the first value of every choice."""
+        """Start a new session with the first value of every choice."""
         choices = self.story.choices
         self.mode = choices.modes[0] if choices.modes else None
         self.values = {id: values[0] for id, values in choices.values.items()}
@@ -253,13 +253,13 @@ class Teller:
     def plan(self, entries: Sequence[tuple[str, str]]) -> None: ...
 
     def switch(self) -> None:
-        """The mode has changed."""
+        """Report that the mode has changed."""
 
     def choose(self) -> None:
-        """An option has changed."""
+        """Report that an option has changed."""
 
     def use(self, count: Count) -> None: ...
 
     def ask(self, call: Call) -> bool:
-        """Whether a tool call may run; an agent that cannot ask just runs it."""
+        """Return whether a tool call may run; an agent that cannot ask just runs it."""
         return True

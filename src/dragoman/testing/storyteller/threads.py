@@ -1,7 +1,7 @@
 """The story in the threads dialect: a turn has only its response.
 
-Written from the dialect's document. The handshake, which opens the first thread, is optional. The
-dialect has no names for progress, so this agent uses one of its own.
+Written from the dialect's specification. The handshake, which opens the first thread, is optional.
+The dialect has no names for progress, so this agent uses one of its own.
 """
 
 from __future__ import annotations

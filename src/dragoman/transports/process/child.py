@@ -1,4 +1,4 @@
-"""One child process from start to reaping, and its only shutdown sequence.
+"""Manage one child process, from its start to its shutdown and reaping.
 
 Shutdown: close stdin, SIGTERM, SIGKILL, kill what the child left behind (`strays`), reap. `stream`
 starts the process and handles its pipes; `guard` keeps the list of living children.
@@ -27,6 +27,10 @@ ORPHAN_TIMEOUT = 0.5
 """Seconds that output may still arrive after the direct child died. A launcher that dies before the
 agent it launched leaves an orphan that can hold the pipe indefinitely."""
 
+BRIEF_LIFE = 1.0
+"""Seconds in which a system does not use up all its pids: what a child that lived no longer than
+that has started has a pid after its own."""
+
 NOW_TIMEOUT = 1.0
 """Seconds to block, without an event loop, until a killed child is dead."""
 
@@ -51,8 +55,8 @@ class ShutdownTimes:
 
 
 HURRIED_TIMES = ShutdownTimes(flush_timeout=0.1, exit_timeout=0.2, terminate_timeout=0.2)
-"""For a child that does not answer any more. Its user has waited already, and an agent that hangs
-hardly ever notices the end of its input."""
+"""Shutdown timeouts for a child that no longer responds. Its user has already waited, and a hanging
+agent hardly ever notices the end of its input."""
 
 
 class Handle(abc.ABC):
@@ -64,11 +68,12 @@ class Handle(abc.ABC):
 
     @abc.abstractmethod
     def signal_group(self, number: int) -> None:
-        """Signal the child's process group, if it certainly still is the child's."""
+        """Signal the child's process group, if it is certain to still be the child's."""
 
     @abc.abstractmethod
     def status(self) -> tuple[int | None, int | None] | None:
-        """Exit code and signal of a dead child, None for a living one. Does not reap."""
+        """Return the exit code and signal of a dead child, or None for a living one. Does not
+        reap."""
 
     @abc.abstractmethod
     def wait(self) -> None:
@@ -79,12 +84,13 @@ class Handle(abc.ABC):
         """Reap a dead child, which frees its pid. Idempotent."""
 
     def sessions(self) -> tuple[int, ...]:
-        """The session that the child leads, while its id cannot belong to another process."""
+        """Return the session that the child leads, while its id cannot belong to another
+        process."""
         return ()
 
 
 class PosixHandle(Handle):
-    """A child by its pid, which cannot be reused before it is reaped."""
+    """A child identified by its pid, which cannot be reused before it is reaped."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
@@ -144,7 +150,7 @@ class PosixHandle(Handle):
 
 
 class ChildProcess:
-    """One child in a session of its own, from its start until nothing of it is left.
+    """One child in its own session, from its start until all its processes are gone.
 
     Its owner may set `farewell`, which asks it to end (usually by closing its input; without one a
     shutdown begins with SIGTERM), `on_exit`, called once when the direct child is dead, and
@@ -167,6 +173,7 @@ class ChildProcess:
         self.on_gone: Callable[[], None] | None = None
         self._handle = handle
         self._loop = loop
+        self._began = loop.time()
         self._asked: asyncio.Future[None] = loop.create_future()
         self._death: asyncio.Future[None] = loop.create_future()
         self._output: asyncio.Future[None] = loop.create_future()
@@ -200,7 +207,7 @@ class ChildProcess:
         self._keeper = self._loop.create_task(self._keep(), name=f"dragoman-child-{self.pid}")
 
     def output_ended(self) -> None:
-        """The child's pipes have ended: there is no need to wait for them."""
+        """Called when the child's pipes have ended: there is no need to wait for them."""
         if not self._output.done():
             self._output.set_result(None)
 
@@ -236,7 +243,13 @@ class ChildProcess:
                 await self._bring_down()
             await asyncio.wait((self._output,), timeout=ORPHAN_TIMEOUT)
             self._handle.signal_group(signals.SIGKILL)
-            await strays.kill_strays(self.mark, sessions=self._handle.sessions())
+            # Examining every process of the machine took most of the time of a short git command.
+            brief = self._loop.time() - self._began < BRIEF_LIFE
+            await strays.kill_strays(
+                self.mark,
+                sessions=self._handle.sessions(),
+                since=self.pid if brief else None,
+            )
         except BaseException:
             # The loop is being torn down, or the farewell failed: nothing can be awaited.
             kill_now(self._handle, self.mark)
@@ -247,7 +260,7 @@ class ChildProcess:
             self._settle()
 
     async def _bring_down(self) -> None:
-        """Ask, terminate, kill; each step waits for the exit it may cause."""
+        """Ask, terminate, then kill; each step waits for the exit it may cause."""
         if self.farewell is not None:
             await self.farewell()
             if await self._dies_within(self.times.exit_timeout):
@@ -303,7 +316,7 @@ class ChildProcess:
             self._loop.call_soon_threadsafe(self._died)
 
     def _died(self) -> None:
-        """The direct child is dead. It is not reaped yet, so its pid is not reused."""
+        """Called when the direct child is dead. It is not reaped yet, so its pid is not reused."""
         if self._death.done():
             return
         self._unwatch_warden()
@@ -348,7 +361,7 @@ def kill_now(handle: Handle, mark: str) -> None:
 
 
 def end_now(handle: Handle, mark: str) -> None:
-    """The whole shutdown without a loop, for a child that can no longer be awaited."""
+    """Run the whole shutdown without a loop, for a child that can no longer be awaited."""
     kill_now(handle, mark)
     handle.reap()
     guard.forget(handle.pid)

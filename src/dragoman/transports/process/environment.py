@@ -1,11 +1,11 @@
-"""The environment of a child: its variables, the mark of its owner, and the programs on its PATH.
+"""Build the environment of a child: its variables, its owner's mark, and its PATH.
 
 An allow-list of variables keeps secrets out. Relative PATH entries are dropped, for the child and
 where its program is looked for: they lead into the working directory, which may be a checkout with
 its own `git`. The mark is one variable that names the dragoman process that started a child and the
-child's number: `strays`, `guard` and `warden` find leftover processes by it. It is always replaced,
-never inherited, because a dragoman process below us answers for its own children. `windows` handles
-PATHEXT and `.cmd` files; `stream` starts the program.
+child's number; `strays`, `guard` and `warden` find leftover processes by it. It is always replaced,
+never inherited, because a dragoman process below us is responsible for its own children. `windows`
+handles PATHEXT and `.cmd` files; `stream` starts the program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POSIX_NAMES = (
     "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP", "TMP", "XDG_*",
     "SSH_AUTH_SOCK", "SSH_AGENT_PID",
 )  # fmt: skip
-"""The user, home, language, and the user's ssh agent."""
+"""Variables for the user, home, language, and the user's ssh agent."""
 
 NETWORK_NAMES = (
     "http_proxy", "https_proxy", "no_proxy", "all_proxy",
@@ -40,7 +40,7 @@ NETWORK_NAMES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
 )  # fmt: skip
-"""Without these a child behind a company proxy cannot reach its model."""
+"""Proxy variables: without them a child behind a company proxy cannot reach its model."""
 
 WINDOWS_NAMES = (
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS",
@@ -49,7 +49,8 @@ WINDOWS_NAMES = (
     "PROGRAMFILES*", "COMMONPROGRAMFILES*", "PROGRAMW6432", "COMMONPROGRAMW6432",
     "PROCESSOR_*", "NUMBER_OF_PROCESSORS",
 )  # fmt: skip
-"""Without SYSTEMROOT no socket can be opened on Windows; the others are well-known directories."""
+"""Variables for Windows. Without SYSTEMROOT no socket can be opened; the others are well-known
+directories."""
 
 WILDCARD = re.compile(r"[*?[]")
 
@@ -58,19 +59,19 @@ _serials = itertools.count(1)
 
 
 def owner() -> str:
-    """The random name of this process in the marks of its children."""
+    """Return the random name of this process in the marks of its children."""
     # A single step, because the first children of two threads must not get two owners: the warden
     # would know only one. A lock would have to survive a fork.
     return _owner.get("name") or _owner.setdefault("name", os.urandom(8).hex())
 
 
 def new_mark() -> str:
-    """A mark for one more child: `<owner>.<serial>`."""
+    """Return a mark for one more child: `<owner>.<serial>`."""
     return f"{owner()}.{next(_serials)}"
 
 
 def _forget_owner() -> None:
-    """A forked copy of this process is another owner: its children are not the original's."""
+    """Forget the owner in a forked copy of this process, whose children are not the original's."""
     global _serials
     _owner.clear()
     _serials = itertools.count(1)
@@ -87,10 +88,11 @@ def build_environment(
     base: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> dict[str, str]:
-    """The environment for a child: the allow-list from `base`, plus what the caller adds.
+    """Return the environment for a child: the allow-list from `base`, plus what the caller adds.
 
-    `inherit` names further variables of `base` (by default ours) and may hold patterns such as
-    `ACME_*`. `extra` sets values and wins. Names are case-insensitive on Windows.
+    `inherit` names further variables of `base` (by default our environment) and may contain
+    patterns such as `ACME_*`. `extra` sets values and takes precedence. Names are case-insensitive
+    on Windows.
     """
     source = os.environ if base is None else base
     windows = platform == "win32"
@@ -123,23 +125,24 @@ def build_environment(
 
 
 def check_folder(folder: str | os.PathLike[str] | None) -> None:
-    """Raise if the working directory does not exist. Otherwise the program would be blamed."""
+    """Raise if the working directory does not exist. Otherwise the error would blame the
+    program."""
     if folder is None:
         return
     try:
         mode = os.stat(folder).st_mode
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SpawnError(f"the working folder {os.fspath(folder)!r}: {reason}") from error
+        raise SpawnError(f"the working directory {os.fspath(folder)!r}: {reason}") from error
     if not stat.S_ISDIR(mode):
-        raise SpawnError(f"the working folder {os.fspath(folder)!r} is not a folder")
+        raise SpawnError(f"the working directory {os.fspath(folder)!r} is not a directory")
 
 
 def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
-    """PATH without its relative and empty entries."""
+    """Return PATH without its relative and empty entries."""
     windows = platform == "win32"
     separator, is_absolute = (";", ntpath.isabs) if windows else (":", posixpath.isabs)
-    # Quotes around an entry are a habit of Windows.
+    # On Windows an entry may be in quotes.
     quote = '"' if windows else ""
     return separator.join(
         entry for entry in path.split(separator) if is_absolute(entry.strip(quote))
@@ -147,9 +150,10 @@ def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
 
 
 def which(program: str, *, path: str | None = None, platform: str = sys.platform) -> str | None:
-    """The file a command name resolves to on this PATH (by default ours); None if not found.
+    """Return the file a command name resolves to on this PATH (by default ours), or None if not
+    found.
 
-    Unlike `shutil.which` it searches only where a child would be started from.
+    Unlike `shutil.which`, it searches only the directories that a child would be started from.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath) if path is None else path}
     try:
@@ -168,7 +172,7 @@ def which(program: str, *, path: str | None = None, platform: str = sys.platform
 def find_program(
     program: str, *, environment: Mapping[str, str], folder: str | os.PathLike[str] | None = None
 ) -> str:
-    """The path of the file a command name resolves to for a child with this environment.
+    """Return the path of the file a command name resolves to for a child with this environment.
 
     A name with a slash is a path; a relative one is resolved against the child's working directory.
     """
@@ -192,12 +196,13 @@ def find_program(
     for path in candidates:
         if os.path.isfile(path):
             _check_executable(path)
-    searched = "1 folder" if len(candidates) == 1 else f"{len(candidates)} folders"
+    count = len(candidates)
+    searched = "1 directory" if count == 1 else f"{count} directories"
     raise ProgramNotFound(program, f"it is not on the PATH, which has {searched}")
 
 
 def _check_executable(path: str) -> None:
     if os.path.isdir(path):
-        raise SpawnError(f"{path} is a folder, not a program")
+        raise SpawnError(f"{path} is a directory, not a program")
     if not os.access(path, os.X_OK):
         raise SpawnError(f"{path} is not executable")

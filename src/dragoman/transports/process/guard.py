@@ -1,6 +1,6 @@
 """Make sure that no child process outlives this one, however it ends.
 
-Keeps the list of living children, kills them at exit, and runs the warden process (`warden`), which
+Keeps a list of living children, kills them at exit, and runs the warden process (`warden`), which
 kills them if this process is killed. The warden starts with the first child, never at import. On
 Windows there is no warden, so only an orderly exit cleans up.
 """
@@ -23,8 +23,8 @@ EXIT_TIMEOUT = 1.0
 """Seconds that the exit of the program may be delayed by searching for leftover processes."""
 
 MAX_REPLACED = 20
-"""Maximum number of wardens replaced while children live. After that many, the killing is
-deliberate."""
+"""Maximum number of wardens replaced while children live. After that many, someone kills them
+deliberately."""
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ class Guard:
                 self._start_warden()
 
     def open_warden(self) -> int:
-        """A descriptor that becomes readable when the warden dies, for the caller to close; -1 if
-        there is none."""
+        """Return a descriptor that becomes readable when the warden dies, or -1 if there is none.
+        The caller closes it."""
         with self._lock:
             try:
                 return os.pidfd_open(self._warden_pid) if self._warden_pid else -1
@@ -69,7 +69,7 @@ class Guard:
                 return -1
 
     def replace_warden(self) -> bool:
-        """Replace the warden if it died early. False if that happened too often."""
+        """Replace the warden if it died early. Returns False if that happened too often."""
         with self._lock:
             if self._warden_lives():
                 return True
@@ -90,13 +90,13 @@ class Guard:
             self._write_entry(entry, pid)
 
     def forget(self, pid: int) -> None:
-        """A child and everything it left behind are gone. Idempotent."""
+        """Forget a child when it and everything it left behind are gone. Idempotent."""
         with self._lock:
             if self._living.pop(pid, None) is not None:
                 self._write_entry(self._entries.pop(pid), 0)
 
     def finish(self) -> None:
-        """Orderly exit of this process: end all children, then release the warden."""
+        """End all children and release the warden, at the orderly exit of this process."""
         for end_now in list(self._living.values()):
             # One child that cannot be ended must not protect the others.
             with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class Guard:
             self._close_files()
 
     def after_fork(self) -> None:
-        """In a forked copy: the children and the warden belong to the original."""
+        """Reset the guard in a forked copy: the children and the warden belong to the original."""
         self._lock = threading.Lock()
         self._living = {}
         self._entries = {}
@@ -189,7 +189,7 @@ class Guard:
 
 
 def _open_register() -> int:
-    """An unnamed file, in memory where the system supports it."""
+    """Return an unnamed file, in memory where the system supports it."""
     if sys.platform == "linux":
         return os.memfd_create("dragoman-register")
     # Not needed on Linux, and slow to import.

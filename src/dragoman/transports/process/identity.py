@@ -1,8 +1,8 @@
 """Identify a process safely: pid, start time, boot and namespace; check that it lives, or kill it.
 
 A bare pid from a file is never trusted, because the pid may have been reused. Uses /proc on Linux,
-and psutil elsewhere; if that is missing, nothing is proved and nothing is killed. Also tells the
-memory of a process and of all below it. For our own children see `child`.
+and psutil elsewhere; if that is missing, nothing is proved and nothing is killed. Also reports the
+memory of a process and of its descendants. For our own children see `child`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_PROCESSES: Final = 1000
 """Maximum number of processes whose memory is added up; the rest of a larger tree is ignored."""
 
 MAX_LAUNCHERS = 5
-"""Length of the chain of launchers before the program that does the work: `npx` starts a shell,
-which starts the agent's script, which starts itself once more."""
+"""Maximum length of the chain of launchers before the program that does the work: `npx` starts a
+shell, which starts the agent's script, which starts itself once more."""
 
 
 class ProcessState(enum.Enum):
@@ -50,15 +50,15 @@ class ProcessIdentity:
 
 
 def own_identity() -> ProcessIdentity:
-    """This process."""
+    """Return the identity of this process."""
     found = identify(os.getpid())
     # Without a way to prove the identity only the pid is recorded, and proves nothing later.
     return found or ProcessIdentity(pid=os.getpid(), started="", boot="")
 
 
 def identify(pid: int, *, proc: Path = PROC) -> ProcessIdentity | None:
-    """The process that has this pid now. None if there is none, it is dead, or the system cannot
-    tell."""
+    """Return the identity of the process with this pid, or None if there is none, it is dead, or
+    the system cannot tell."""
     if pid <= 0:
         return None
     started = _started(pid, proc)
@@ -68,7 +68,7 @@ def identify(pid: int, *, proc: Path = PROC) -> ProcessIdentity | None:
 
 
 def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
-    """Whether this very process lives. A zombie is dead."""
+    """Return the state of this very process. A zombie is dead."""
     if not identity.started or not identity.boot:
         return ProcessState.UNKNOWN
     boot = _boot(proc)
@@ -83,7 +83,7 @@ def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
 
 
 def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
-    """Signal this very process. False if it is not alive, or we may not signal it.
+    """Signal this very process. Returns False if it is not alive, or we may not signal it.
 
     The handle is opened first and the identity checked under it, so a pid reused in between is
     never hit.
@@ -110,11 +110,11 @@ def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
 
 
 def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
-    """Whether a process is stopped by a signal, so that it does nothing until it is continued.
-    Where the system does not tell, it is not.
+    """Return whether a process is stopped by a signal, so that it does nothing until it is
+    continued. False if the system does not report it.
 
-    A launcher, such as a shell or `npx`, is stopped if the program is that it waits for: its only
-    child, which has the same input.
+    A launcher, such as a shell or `npx`, counts as stopped if the program that it waits for is
+    stopped: its only child, which has the same input.
     """
     launcher = pid
     for _ in range(MAX_LAUNCHERS):
@@ -128,7 +128,7 @@ def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
 
 
 def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
-    """Memory of a process in bytes, where the system reports it."""
+    """Return the resident memory of a process in bytes, if the system reports it."""
     try:
         pages = int((proc / str(pid) / "statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -137,7 +137,8 @@ def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
-    """Memory of a process and all its descendants in bytes, where the system reports it."""
+    """Return the resident memory of a process and all its descendants in bytes, if the system
+    reports it."""
     total = resident_size(pid, proc=proc)
     if total is None:
         return None
@@ -158,7 +159,7 @@ def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def _all_children(proc: Path) -> dict[int, list[int]]:
-    """The children of every process, from one scan of all of them."""
+    """Return the children of every process, from one scan of all of them."""
     below: dict[int, list[int]] = {}
     for entry in proc.iterdir() if proc.is_dir() else ():
         if entry.name.isdigit() and (parent := parent_of(int(entry.name), proc=proc)):
@@ -167,7 +168,7 @@ def _all_children(proc: Path) -> dict[int, list[int]]:
 
 
 def parent_of(pid: int, *, proc: Path = PROC) -> int:
-    """The parent of a process; 0 if the system does not report it."""
+    """Return the parent of a process, or 0 if the system does not report it."""
     try:
         return int(_fields(pid, proc)[1])
     except (ValueError, IndexError):
@@ -175,8 +176,8 @@ def parent_of(pid: int, *, proc: Path = PROC) -> int:
 
 
 def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] | None:
-    """The initial environment variables of a process whose names have this prefix; None if
-    unreadable, as for a process of another user."""
+    """Return the initial environment variables of a process whose names have this prefix, or None
+    if unreadable, as for a process of another user."""
     try:
         text = (proc / str(pid) / "environ").read_bytes()
     except OSError:
@@ -186,7 +187,7 @@ def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] 
 
 
 def _started(pid: int, proc: Path) -> str:
-    """Start time of a living process; empty if there is none."""
+    """Return the start time of a living process; empty if there is none."""
     if sys.platform != "linux":
         return _started_elsewhere(pid)
     fields = _fields(pid, proc)
@@ -197,7 +198,7 @@ def _started(pid: int, proc: Path) -> str:
 
 
 def _fields(pid: int, proc: Path) -> list[bytes]:
-    """The fields of /proc/PID/stat from the state on; empty where there is no /proc."""
+    """Return the fields of /proc/PID/stat from the state on; empty where there is no /proc."""
     try:
         text = (proc / str(pid) / "stat").read_bytes()
     except OSError:
@@ -207,7 +208,7 @@ def _fields(pid: int, proc: Path) -> list[bytes]:
 
 
 def _children(pid: int, proc: Path) -> list[int]:
-    """The children of a process (of all its threads), where the system reports them."""
+    """Return the children of a process (of all its threads), where the system reports them."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in (proc / str(pid) / "task").iterdir():
@@ -218,9 +219,9 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def _has_input_of(pid: int, other: int, proc: Path) -> bool:
-    """Whether a process holds the pipe that is the standard input of another one.
+    """Return whether a process holds the pipe that is the standard input of another one.
 
-    Under any descriptor: some programs move it away so that their children do not read it.
+    It may be under any descriptor: some programs move it so that their children do not read it.
     """
     try:
         wanted = os.readlink(proc / f"{pid}/fd/0")

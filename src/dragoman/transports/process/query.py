@@ -1,12 +1,13 @@
-"""Run a program once and return its output: bounded in size and time, and nothing is left of it.
+"""Run a program once and return its output, bounded in size and time, leaving no process behind.
 
-For programs that only answer a question, such as git, ripgrep or `node --version`. The caller knows
-which command lines are safe to run.
+Used for programs that only answer a question, such as git, ripgrep or `node --version`. The caller
+must know which command lines are safe to run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +21,14 @@ from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.stream import STDERR_TAIL_SIZE, Folder
 
 MAX_ANSWER_SIZE: Final = 64 * 1024
-"""Versions and lists of models are shorter; endless output is cut."""
+"""Maximum number of bytes of output. Versions and lists of models are shorter; endless output is
+cut."""
 
 READER_TIMES: Final = ShutdownTimes(
     flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=0.5, kill_timeout=2.0
 )
-"""For a program that only reads: there is nothing to wait for when it is ended."""
+"""Shutdown timeouts for a program that only reads: there is nothing to wait for when it is
+ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class ProgramOutput:
     """Output and exit of a program."""
 
     exit_code: int | None
-    """None if it had to be stopped."""
+    """The exit code; None if it had to be stopped."""
     output: bytes
     errors: str
     """The tail of its stderr."""
@@ -82,15 +85,26 @@ async def run_program(
     inherit: Iterable[str] = (),
     stderr_tail_size: int = STDERR_TAIL_SIZE,
     times: ShutdownTimes = READER_TIMES,
+    input: Iterable[bytes] = (),
 ) -> ProgramOutput:
-    """Run a program to its end, within the limits. `SpawnError` if it cannot start."""
+    """Run a program to its end, within the limits. Raises `SpawnError` if it cannot start.
+
+    It gets `input` on its stdin, which then stays open: the program has to know where it ends.
+    """
     stream = await spawn(
         argv, cwd=cwd, env=env, inherit=inherit, stderr_tail_size=stderr_tail_size, times=times
     )
     collector = _Collector(limit_size)
     try:
         stream.start(collector)
-        await asyncio.wait([collector.over], timeout=timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                # A program that ends before it has read everything may still say why.
+                with contextlib.suppress(ConnectionLost):
+                    for chunk in input:
+                        stream.write(chunk)
+                        await stream.drain()
+                await asyncio.wait([collector.over])
         cut = collector.cut or not collector.over.done()
         exit_code = stream.exit_code
     finally:
@@ -119,7 +133,7 @@ async def ask_program(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
 ) -> ProgramOutput | None:
-    """Run a program in an empty directory; None if it could not be started.
+    """Run a program in an empty directory. Returns None if it could not be started.
 
     Some programs load files from the directory they are started in.
     """

@@ -1,8 +1,8 @@
 """Find and kill the processes that a child left behind, by environment mark or session.
 
 Never matches by name. A process that replaced the mark is left alone: a dragoman process below us
-answers for its children. One that cleared its environment and left the session is not found here,
-only by `subreaper`. Linux only (/proc). `warden` has the search itself.
+is responsible for its children. A process that cleared its environment and left the session is not
+found here, only by `subreaper`. Linux only (/proc). `warden` has the search itself.
 """
 
 from __future__ import annotations
@@ -15,42 +15,50 @@ from collections.abc import Collection
 from dragoman.transports.process import warden
 
 HUNT_TIMEOUT = 2.0
-"""Maximum seconds to search. A killed process is gone within milliseconds; one that is not gone by
-then is stuck in a device and cannot be killed."""
+"""Maximum number of seconds to search. A killed process is gone within milliseconds; one that is
+not gone by then is stuck in a device and cannot be killed."""
 
 HUNT_INTERVAL = 0.01
 """Seconds between two searches: a killed process takes a moment to disappear."""
 
 CLEAN_HUNTS = 2
-"""Consecutive searches that must find nothing after one found something: a found process may have
-started another one during the search."""
+"""Number of consecutive searches that must find nothing after one found something: a found process
+may have started another one during the search."""
 
 PROCESSES_PER_TURN = 32
-"""Processes examined before the event loop gets its turn: well under a millisecond."""
+"""Number of processes to examine before the event loop gets its turn: well under a millisecond."""
 
 
 def find_strays(mark: str) -> list[int]:
-    """The living processes that carry a mark."""
+    """Return the living processes that carry a mark."""
     return list(warden.find(warden.mark_needle(mark))) if sys.platform == "linux" else []
 
 
 def find_owned(owner: str) -> list[int]:
-    """The living processes that carry any mark of an owner."""
+    """Return the living processes that carry any mark of an owner."""
     return list(warden.find(warden.owner_needle(owner))) if sys.platform == "linux" else []
 
 
 async def kill_strays(
-    mark: str, *, sessions: Collection[int] = (), hunt_timeout: float = HUNT_TIMEOUT
+    mark: str,
+    *,
+    sessions: Collection[int] = (),
+    since: int | None = None,
+    hunt_timeout: float = HUNT_TIMEOUT,
 ) -> set[int]:
     """Kill everything that carries a mark or belongs to a session, until nothing is found.
 
     The caller guarantees that the leaders of the sessions are not reaped yet, so that their ids are
-    not reused. Returns the processes it killed.
+    not reused. `since` is a process that was started a moment ago: only it and later ones are
+    examined. Returns the processes it killed.
     """
     hunt = _Hunt(mark, sessions, hunt_timeout)
     while hunt.goes_on():
         hunt.strike_groups()
-        for count, pid in enumerate(warden.list_processes(), 1):
+        listed = warden.list_processes()
+        if since is not None:
+            listed = created_since(since, listed, newest=newest_process())
+        for count, pid in enumerate(listed, 1):
             if count % PROCESSES_PER_TURN == 0:
                 await asyncio.sleep(0)
             hunt.look_at(pid)
@@ -59,10 +67,32 @@ async def kill_strays(
     return hunt.killed
 
 
+def newest_process() -> int:
+    """Return the pid that was assigned last, or 0 if that is unknown."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[4])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def created_since(first: int, listed: list[int], *, newest: int) -> list[int]:
+    """Return the processes that may have been created with `first` or after it.
+
+    Pids are assigned in ascending order, and start again after the end of their range. `newest` was
+    read after the list, and the whole range was not used up in between.
+    """
+    if not newest:
+        return listed
+    if first <= newest:
+        return [pid for pid in listed if first <= pid <= newest]
+    return [pid for pid in listed if pid >= first or pid <= newest]
+
+
 def kill_strays_now(
     mark: str, *, sessions: Collection[int] = (), hunt_timeout: float = HUNT_TIMEOUT
 ) -> set[int]:
-    """`kill_strays` without an event loop, for the end of a program."""
+    """Like `kill_strays`, without an event loop, for the end of a program."""
     hunt = _Hunt(mark, sessions, hunt_timeout)
     while hunt.goes_on():
         hunt.strike_groups()
@@ -91,8 +121,8 @@ class _Hunt:
     def strike_groups(self) -> None:
         """Kill the first process group of each session at once.
 
-        A process that forks faster than the search proceeds is never where it was found; its group
-        is.
+        A process that forks faster than the search proceeds has moved on when it is found, but its
+        group has not.
         """
         for session in self._sessions:
             warden.kill_group(session)
@@ -105,7 +135,7 @@ class _Hunt:
                 self._hit = True
 
     def search_ended(self) -> bool:
-        """Whether to wait and search again."""
+        """Return whether to wait and search again."""
         self._searches_left = CLEAN_HUNTS if self._hit else self._searches_left - 1
         self._hit = False
         if time.monotonic() > self._deadline:

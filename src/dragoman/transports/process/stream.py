@@ -55,11 +55,11 @@ exit may still arrive. After that the stream is useless, because nothing can be 
 """
 
 REST_SIZE = 1024 * 1024
-"""Maximum read from a pipe that is abandoned: the largest size of a pipe on Linux, so everything
-the dead child wrote, but not everything an orphan keeps writing."""
+"""Maximum number of bytes read from an abandoned pipe: the largest pipe size on Linux. That is
+everything the dead child wrote, but not everything an orphan keeps writing."""
 
 STDERR_TAIL_SIZE = 64 * 1024
-"""How much of the tail of stderr is kept by default."""
+"""Default number of bytes of the tail of stderr to keep."""
 
 DEFAULT_TIMES = ShutdownTimes()
 
@@ -100,7 +100,7 @@ def start_stream(
     times: ShutdownTimes = DEFAULT_TIMES,
     platform: str = sys.platform,
 ) -> tuple[ProcessStream, ChildProcess]:
-    """Start a program; return the stream and the process, for callers that need both."""
+    """Start a program and return the stream and the process, for callers that need both."""
     with spawn_ends() as ends:
         for _ in range(3):
             ends += os.pipe()
@@ -123,8 +123,10 @@ def start_stream(
 
 @contextlib.contextmanager
 def spawn_ends() -> Iterator[list[int]]:
-    """Collects the descriptors of a child that is about to start. If it does not start they are
-    closed, and an `OSError` becomes a `SpawnError`."""
+    """Context manager that collects the descriptors of a child that is about to start.
+
+    If it does not start they are closed, and an `OSError` becomes a `SpawnError`.
+    """
     ends: list[int] = []
     try:
         yield ends
@@ -132,7 +134,7 @@ def spawn_ends() -> Iterator[list[int]]:
         for fd in ends:
             os.close(fd)
         if isinstance(error, OSError):
-            raise SpawnError(f"no pipe could be made: {error.strerror}") from error
+            raise SpawnError(f"no pipe could be created: {error.strerror}") from error
         raise
 
 
@@ -171,7 +173,7 @@ def start_child(
         child = ChildProcess(handle, mark, times=times)
         child.watch()
     except BaseException:
-        # It would have no owner: the loop cannot watch it, or there is no loop.
+        # The child would have no owner: the loop cannot watch it, or there is no loop.
         end_now(handle, mark)
         raise
     return child
@@ -205,7 +207,7 @@ def start_detached(
 
 
 def reap_detached() -> frozenset[int]:
-    """Reap the detached children that have ended; returns those still running."""
+    """Reap the detached children that have ended. Returns those still running."""
     for pid in list(_detached):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -225,7 +227,7 @@ def end_detached(pid: int) -> None:
 
 
 _detached: set[int] = set()
-"""Detached children, checked at each start so that at most a few stay unreaped."""
+"""Detached children, checked at each start so that only a few stay unreaped."""
 
 
 def _start(
@@ -282,7 +284,7 @@ class StderrTail:
         """Bytes written so far, including those no longer kept."""
 
     def add(self, data: bytes) -> None:
-        """Append output. A listener that fails is not called again; reading goes on."""
+        """Append output. A listener that fails is not called again; reading continues."""
         self._chunks.append(data)
         self._held_size += len(data)
         self.total_size += len(data)
@@ -290,7 +292,7 @@ class StderrTail:
             self._held_size -= len(self._chunks.popleft())
             self._cut = True
         if self._listener is not None:
-            # One observer must not stop the others, and here the other is the child itself.
+            # A failing listener must not stop the child.
             try:
                 self._listener(data)
             except Exception:
@@ -298,7 +300,10 @@ class StderrTail:
                 log.exception("the listener to stderr failed and is not called any more")
 
     def text(self, since: int = 0) -> str:
-        """The tail as text, of what was written after `since` bytes; invalid bytes are replaced."""
+        """Return as text the part of the tail that was written after `since` bytes.
+
+        Invalid bytes are replaced.
+        """
         data = b"".join(self._chunks)
         wanted = self.total_size - since
         if wanted < len(data):
@@ -357,8 +362,8 @@ class ProcessStream(Stream):
         return self._child.signal
 
     def stderr_tail(self, since: int = 0) -> str:
-        """The tail of stderr so far, including what is still in the pipe; with `since`, only what
-        was written after that many bytes."""
+        """Return the tail of stderr so far, including what is still in the pipe; with `since`, only
+        what was written after that many bytes."""
         if not self._stderr.closed:
             self._stderr.deliver_available(REST_SIZE)
         return self._tail.text(since)
@@ -378,7 +383,7 @@ class ProcessStream(Stream):
 
     def start(self, receiver: Receiver) -> None:
         if self._receiver is not None:
-            raise UsageError("the stream was started before")
+            raise UsageError("the stream was already started")
         self._receiver = receiver
         if self._failure is not None:
             self._loop.call_soon(receiver.stream_ended, self._failure)
@@ -443,7 +448,7 @@ class ProcessStream(Stream):
             self._end(self._exit())
 
     def _child_gone(self) -> None:
-        """No writer is left. What is in the pipe may still be delivered."""
+        """Called when no writer is left. What is in the pipe may still be delivered."""
         self._stdin.close()
         self._stderr.deliver_available(REST_SIZE)
         self._stderr.close()
@@ -532,4 +537,4 @@ def _discard(data: bytes) -> None:
 
 
 def _ignore_end(error: OSError | None) -> None:
-    """End of stderr does not mean the end of the child."""
+    """Do nothing: the end of stderr does not mean the end of the child."""

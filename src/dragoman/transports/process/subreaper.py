@@ -1,6 +1,6 @@
 """Supervise a long-lived process (a broker): adopt its orphans, and kill them when it ends.
 
-As a subreaper it gets every orphan by parentage, also one that has neither mark nor session
+As a subreaper it becomes the parent of every orphan, even one that has neither mark nor session
 (`strays`). The supervisor runs the code in `warden`, to use little memory. Linux only.
 """
 
@@ -17,7 +17,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Make this process the parent of every orphan below it. False if the kernel cannot."""
+    """Make this process the parent of every orphan below it. Returns False if the kernel does not
+    support that."""
     if sys.platform != "linux":
         return False
     try:
@@ -55,7 +56,7 @@ def supervise() -> None:
 
 
 def _stay_quiet() -> None:
-    """Hold none of the program's files, and do not end before it."""
+    """Close the program's files, and do not end before the program does."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)

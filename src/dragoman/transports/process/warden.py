@@ -2,7 +2,7 @@
 
 Runs as a plain file (`python -I -S warden.py OWNER REGISTER`) and must not import dragoman. Its
 stdin is a pipe that only its owner holds, so end of file means that the owner is dead. Unless the
-owner said goodbye, the warden kills all processes with the owner's mark or in a session listed in
+owner sent a goodbye, the warden kills all processes with the owner's mark or in a session listed in
 the file REGISTER. `guard` starts it, `strays` uses its search of /proc. With `supervise PID` it is
 the supervisor of `subreaper`: it waits for PID, then kills every process that it adopted.
 """
@@ -16,7 +16,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Only four modules are imported at run time, because every start of a warden pays for them.
+    # Only four modules are imported at run time, because every start of a warden has to load them.
     from collections.abc import Collection, Iterator
 
 MARK_NAME = "DRAGOMAN_MARK"
@@ -24,14 +24,14 @@ MARK_NAME = "DRAGOMAN_MARK"
 
 DETACHED = "detached"
 """The mark of a process that outlives the one that started it: a broker or a warden. It has no
-owner, so no search looks for it, and parentage does not count for it either."""
+owner, so no search looks for it, and its parent does not matter either."""
 
 SUPERVISE = "supervise"
 """First argument of a command line that starts a supervisor."""
 
 SWEEP_TIMEOUT = 5.0
-"""Seconds after which the warden gives up on processes that do not die: it must not live on for
-long."""
+"""Seconds after which the warden gives up on processes that do not die, because it must not stay
+for long."""
 
 WARDEN_TIMEOUT = SWEEP_TIMEOUT + 1.0
 """Seconds that a supervisor gives a warden for its search."""
@@ -44,29 +44,30 @@ CLEAN_SWEEPS = 3
 for an instant, so one clean search proves little."""
 
 ENTRY_SIZE = 4
-"""Bytes of one entry of the register: a session id, little-endian, or 0."""
+"""Size in bytes of one entry in the register: a session id, little-endian, or 0."""
 
 REGISTER_SIZE = 256 * 1024
-"""Maximum size read of the register: many more children than a machine can have."""
+"""Maximum number of bytes read from the register: enough for many more children than a machine can
+have."""
 
 ENVIRON_READ_SIZE = 32 * 1024
-"""Holds most environments in one read."""
+"""Size of one read, which holds most environments."""
 
 
 def owner_needle(owner: str) -> bytes:
-    """What to look for in an environment to find every process of an owner."""
+    """Return what to look for in an environment to find every process of an owner."""
     return b"\0" + f"{MARK_NAME}={owner}.".encode()
 
 
 def mark_needle(mark: str) -> bytes:
-    """What to look for in an environment to find the processes below one child."""
+    """Return what to look for in an environment to find the processes below one child."""
     return b"\0" + f"{MARK_NAME}={mark}".encode() + b"\0"
 
 
 def read_environ(pid: int) -> bytes:
-    """The initial environment of a process: a NUL, then entries each ended by NUL.
+    """Return the initial environment of a process: a NUL, then entries each ended by NUL.
 
-    Without entries for a process that is gone, is a zombie, or may not be read by us.
+    It has no entries if the process is gone, is a zombie, or may not be read by us.
     """
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
@@ -86,7 +87,7 @@ def read_environ(pid: int) -> bytes:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether a process is dead and waits to be reaped, or is gone."""
+    """Return whether a process is dead and waits to be reaped, or is gone."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -102,7 +103,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
-    """Whether a living process carries the mark or belongs to one of the sessions."""
+    """Return whether a living process carries the mark or belongs to one of the sessions."""
     try:
         session = os.getsid(pid)
     except OSError:
@@ -115,7 +116,7 @@ def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
 
 
 def list_processes() -> list[int]:
-    """Every pid except ours; none where there is no /proc."""
+    """Return every pid except ours; none where there is no /proc."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -125,14 +126,14 @@ def list_processes() -> list[int]:
 
 
 def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
-    """The living processes that carry the mark or belong to one of the sessions."""
+    """Yield the living processes that carry the mark or belong to one of the sessions."""
     for pid in list_processes():
         if is_ours(pid, needle, sessions):
             yield pid
 
 
 def kill(pid: int, needle: bytes, sessions: Collection[int] = ()) -> bool:
-    """Kill a process found a moment ago. False if it is not ours, or we may not kill it.
+    """Kill a process found a moment ago. Returns False if it is not ours, or we may not kill it.
 
     The handle is opened first and the mark read again under it, so a pid reused in between is never
     hit.
@@ -173,7 +174,7 @@ def sweep(
     sweep_timeout: float = SWEEP_TIMEOUT,
     clean_sweeps: int = CLEAN_SWEEPS,
 ) -> None:
-    """Kill everything of an owner until nothing is left, or the time is up."""
+    """Kill all processes of an owner until none is left, or the time is up."""
     needle = owner_needle(owner)
     deadline = time.monotonic() + sweep_timeout
     if not os.path.isdir("/proc/self"):
@@ -194,7 +195,7 @@ def sweep(
 
 
 def said_goodbye(fd: int) -> bool:
-    """Read the pipe to its end. True if the last message was a goodbye."""
+    """Read the pipe to its end. Returns True if the last message was a goodbye."""
     data = b""
     while part := os.read(fd, 64):
         data += part
@@ -204,14 +205,14 @@ def said_goodbye(fd: int) -> bool:
 
 
 def read_register(fd: int) -> set[int]:
-    """The sessions of the children that are not known to be gone."""
+    """Return the sessions of the children that may still exist."""
     data = os.pread(fd, REGISTER_SIZE, 0)
     entries = range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
     return {int.from_bytes(data[at : at + ENTRY_SIZE], "little") for at in entries} - {0}
 
 
 def parent_of(pid: int) -> int:
-    """The parent of a process; 0 if there is no such process."""
+    """Return the parent of a process, or 0 if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in parentheses may itself hold a parenthesis.
@@ -221,7 +222,8 @@ def parent_of(pid: int) -> int:
 
 
 def supervise(child: int) -> None:
-    """Reap everything that ends until this child has; then end everything else that was adopted."""
+    """Reap everything that ends, until this child has ended. Then end everything else that was
+    adopted."""
     while True:
         try:
             if os.wait()[0] == child:
@@ -248,7 +250,7 @@ def end_wardens(end_timeout: float = WARDEN_TIMEOUT) -> None:
 
 
 def is_warden(pid: int) -> bool:
-    """Whether a process runs this very file, and not as a supervisor."""
+    """Return whether a process runs this very file, and not as a supervisor."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
@@ -282,7 +284,7 @@ def kill_children(pids: list[int]) -> None:
 
 
 def reap(child: int) -> bool:
-    """Whether a child is dead; then it is reaped."""
+    """Reap a child if it is dead. Returns whether it was."""
     try:
         return os.waitpid(child, os.WNOHANG) != (0, 0)
     except ChildProcessError:

@@ -1,6 +1,6 @@
 """Start and end programs on Windows: PATHEXT, `.cmd` files, quoting for cmd.exe, process handles.
 
-Reads the `.cmd` shims of npm, pnpm and yarn and starts their target without a shell. `FileLookup`
+Parses the `.cmd` shims of npm, pnpm and yarn and starts their target without a shell. `FileLookup`
 makes this testable on every system. Does not end a whole process tree: there is no job object, so
 CTRL_BREAK reaches the group, but a forced end only the direct child.
 """
@@ -23,20 +23,21 @@ CREATE_NEW_PROCESS_GROUP = 0x00000200
 CREATE_NO_WINDOW = 0x08000000
 
 CREATION_FLAGS = CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW
-"""A process group of its own, so that CTRL_BREAK reaches it and not us; no flashing console window.
+"""Start the child in its own process group, so that CTRL_BREAK reaches it and not us, and without a
+flashing console window.
 """
 
 DEFAULT_PATHEXT = ".COM;.EXE;.BAT;.CMD"
 
 SHIM_SIZE = 64 * 1024
-"""Maximum size read of a batch file: a shim has a few hundred bytes."""
+"""Maximum number of bytes read from a batch file: a shim has a few hundred."""
 
 SHIM_DEPTH = 4
-"""Maximum chain of shims: yarn puts one in front of npm's."""
+"""Maximum length of a chain of shims: yarn puts one in front of npm's."""
 
 UNSAFE_IN_BATCH = re.compile(r'[%"\r\n\0]')
-"""No quoting protects these from cmd.exe: a percent sign is expanded inside quotes too, a quote
-ends them, and a line break ends the command. They turn arguments into commands."""
+"""Characters that no quoting protects from cmd.exe: a percent sign is expanded inside quotes too, a
+quote ends them, and a line break ends the command. They turn arguments into commands."""
 
 PLAIN_ARGUMENT = re.compile(r"[A-Za-z0-9_\-./\\:@+]+")
 """Arguments that cmd.exe and the program take literally, without quotes."""
@@ -64,10 +65,10 @@ class FileLookup(Protocol):
     """The file system operations needed here."""
 
     def is_file(self, path: str) -> bool:
-        """Whether this path is a file."""
+        """Return whether this path is a file."""
 
     def read_text(self, path: str) -> str:
-        """The beginning of a file as text; empty if it cannot be read."""
+        """Return the beginning of a file as text, or an empty string if it cannot be read."""
 
 
 class RealFiles:
@@ -109,7 +110,8 @@ def plan_command(
     folder: str | os.PathLike[str] | None = None,
     files: FileLookup | None = None,
 ) -> CreateProcessPlan:
-    """How to start a command: directly where possible, else safely quoted through cmd.exe."""
+    """Return how to start a command: directly where possible, else safely quoted through
+    cmd.exe."""
     files = files or RealFiles()
     found = find_program(argv[0], environment=environment, folder=folder, files=files)
     arguments = list(argv[1:])
@@ -140,7 +142,8 @@ def find_program(
     folder: str | os.PathLike[str] | None = None,
     files: FileLookup,
 ) -> str:
-    """The file a command name resolves to: the directories of PATH in order, PATHEXT in each.
+    """Return the file a command name resolves to: the directories of PATH in order, PATHEXT in
+    each.
 
     Unlike cmd.exe it skips the current directory, where anyone may have put a program of that name,
     and relative entries of PATH. A bare file without an extension is npm's script for Unix shells.
@@ -163,7 +166,7 @@ def find_program(
 
 
 def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -> Shim | None:
-    """What a batch file starts, if starting one program is all it does; else None."""
+    """Return what a batch file starts, if starting one program is all it does; else None."""
     text = files.read_text(path)
     folder = ntpath.dirname(path)
     commands: list[list[str]] = []
@@ -182,7 +185,7 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -
             commands.append(words)
         elif not SHIM_PADDING.fullmatch(line):
             return None
-    # The branches (a node.exe beside the shim, or else the one on PATH) start the same script.
+    # The branches (a node.exe next to the shim, or else the one on PATH) start the same script.
     if len({tuple(words[1:]) for words in commands}) != 1:
         return None
     arguments = commands[0][1:]
@@ -191,13 +194,16 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -
         return None
     for word in arguments:
         if ntpath.isabs(word) and not files.is_file(word):
-            raise SpawnError(f"{path} starts {word}, which is not there")
+            raise SpawnError(f"{path} starts {word}, which does not exist")
     program = _first_program(names, path, environment, files)
     return None if program is None else Shim(program, tuple(arguments), node_path)
 
 
 def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "") -> str:
-    """The command line for a batch file that is not a shim. Refuses what cannot be quoted."""
+    """Return the command line for a batch file that is not a shim.
+
+    Raises if an argument cannot be quoted.
+    """
     # A batch file that enables delayed expansion would expand exclamation marks as well.
     delayed = "enabledelayedexpansion" in text.lower()
     for word in (script, *arguments):
@@ -210,7 +216,8 @@ def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "")
 
 
 def _started_by(line: str, folder: str) -> list[str] | None:
-    """The words of the one command that a line passes all our arguments to; None if unclear."""
+    """Return the words of the one command that a line passes all our arguments to, or None if
+    unclear."""
     head, star, tail = line.rpartition("%*")
     if not star or tail.strip():
         return None
@@ -236,7 +243,7 @@ def _expand(word: str, folder: str) -> str:
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
-    """The first of several programs that exists: beside the shim, or on PATH."""
+    """Return the first of several programs that exists next to the shim or on PATH."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
@@ -261,7 +268,7 @@ def _is_batch(path: str) -> bool:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
-    """An environment variable, case-insensitively as on Windows."""
+    """Return an environment variable, case-insensitively as on Windows."""
     for known, value in environment.items():
         if known.upper() == name:
             return value
@@ -269,20 +276,26 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def _cmd_exe(environment: Mapping[str, str]) -> str:
-    """The system's cmd.exe. COMSPEC is ignored: it may name another shell with other quoting."""
+    """Return the system's cmd.exe.
+
+    COMSPEC is ignored: it may name another shell with other quoting.
+    """
     root = _variable(environment, "SYSTEMROOT") or "C:\\Windows"
     return ntpath.join(root, "System32", "cmd.exe")
 
 
 class WindowsHandle(Handle):
-    """A child by its Popen object, whose open handle keeps the pid from being reused."""
+    """A child identified by its Popen object, whose open handle keeps the pid from being reused."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:  # noqa: TID251 - only a type
         super().__init__(popen.pid)
         self._popen = popen
 
     def signal_group(self, number: int) -> None:
-        """SIGTERM becomes CTRL_BREAK for the group; any other signal ends the direct child."""
+        """Send a signal:
+
+        SIGTERM becomes CTRL_BREAK for the group; any other signal ends the direct child.
+        """
         if self._popen.returncode is not None:
             return
         polite = getattr(signal, "CTRL_BREAK_EVENT", None)

@@ -1,6 +1,6 @@
 """Rungs `handshake` and `dialect`: does the program respond, and in which dialect?
 
-Tells four failures apart: exit with usage text, crash, silence, and output for a person. If the
+Distinguishes four failures: exit with usage text, crash, silence, and output for a person. If the
 response shows another dialect or rejects the handshake, the same command is started again for
 another dialect, which is safe because no prompt was sent.
 """
@@ -34,7 +34,7 @@ from dragoman.verify.rung import MAX_WORD, Rung, RungFinding, failed, one_line, 
 from dragoman.verify.verification import ConnectedPeer, Verification
 
 SHOWN_SIZE: Final = 300
-"""Characters of a program's stderr in the evidence."""
+"""Maximum length of a program's stderr in the evidence, in characters."""
 
 
 async def handshake(state: Verification) -> RungFinding:
@@ -56,8 +56,8 @@ async def handshake(state: Verification) -> RungFinding:
         except DragomanError as error:
             if answered is None and not is_refusal(error):
                 return _unanswered(state, error)
-            # The first rejection says most: the program may speak that dialect and have a problem.
-            # Another version of a dialect proves which one it speaks.
+            # The first rejection is the most informative: the program may speak that dialect and
+            # have a problem. Another version of a dialect proves which one it speaks.
             versions = isinstance(error, ProtocolMismatch) and error.version is not None
             if answered is None or versions:
                 answered = _answered(state, error, loop.time() - started_at)
@@ -78,7 +78,8 @@ async def handshake(state: Verification) -> RungFinding:
 
 
 def _answered(state: Verification, error: DragomanError, seconds: float) -> RungFinding:
-    """It answered, so this rung passes; the rung `dialect` judges the answer."""
+    """Return the finding for a program that answered: this rung passes, and the rung `dialect`
+    judges the answer."""
     state.greeting = error
     return passed(
         f"answered after {seconds:.2f} s, but not as expected: {error}",
@@ -97,7 +98,7 @@ async def _refuse_other(connected: ConnectedPeer, dialect: str) -> None:
 
 
 def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
-    """The finding for a program that did not answer."""
+    """Return the finding for a program that did not answer."""
     noise = state.witness.noise_sample
     printed = f"; on stdout it printed {noise}, which is not a message" if noise else ""
     match error:
@@ -167,7 +168,7 @@ async def dialect(state: Verification) -> RungFinding:
 
 
 def _is_shown(peer: Peer) -> bool:
-    """Whether the response to the handshake can only be that of one dialect."""
+    """Return whether the response to the handshake can only be that of one dialect."""
     if peer.dialect != discovery.ACP:
         return True
     answer = msgspec.json.decode(peer.client.hello)
@@ -175,7 +176,7 @@ def _is_shown(peer: Peer) -> bool:
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
-    """Whether it speaks another version of the protocol."""
+    """Return whether it speaks another version of the protocol."""
     refused = isinstance(error.__cause__, RemoteError)
     return refused or error.version is not None or probes.names_version(state.witness.greeting)
 

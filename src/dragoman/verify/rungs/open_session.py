@@ -1,16 +1,16 @@
 """Rungs `login`, `session`, `models` and `parallel`: open a session, list models, open two at once.
 
-Never logs in: a missing login shows in an error or in the peer's account status.
+Never logs in: a missing login appears as an error or in the peer's account status.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
+from dragoman.rpc.tasks import together
 from dragoman.transports.process.query import ask_program
 from dragoman.verify import probes, remedies
 from dragoman.verify.canary_prompts import fill
@@ -52,7 +52,7 @@ def _sentence(how: str) -> str:
 
 
 def _offered(state: Verification, peer: Peer) -> str:
-    """How to log in, from the descriptor or from the peer's auth methods."""
+    """Return how to log in, from the descriptor or from the peer's auth methods."""
     descriptor = state.way.descriptor
     if descriptor is not None and descriptor.credentials.login:
         return descriptor.credentials.login
@@ -61,7 +61,7 @@ def _offered(state: Verification, peer: Peer) -> str:
 
 
 def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
-    """Whether an open session does not prove a login."""
+    """Return whether an open session does not prove a login."""
     if known is None:
         return bool(peer.auth_methods)
     return quirks.login_shown_in != "session"
@@ -95,14 +95,16 @@ async def models(state: Verification) -> RungFinding:
     parents = tuple(dict.fromkeys(name.removesuffix(PREVIEW) for name in named))
     listed = ", ".join(named[:SHOWN_MODELS]) + (", …" if len(named) > SHOWN_MODELS else "")
     evidence = f"{len(named)} models: {listed}{shown}"
-    if any(name.endswith(PREVIEW) for name in named):
+    previews = [name for name in named if name.endswith(PREVIEW)]
+    if previews:
+        evidence = f"some models are previews, such as {previews[0]}; {evidence}"
         return warned(evidence, remedies.PREVIEW, models=named, parent_models=parents, **facts)
     return passed(evidence, models=named, parent_models=parents, **facts)
 
 
 async def _listed(state: Verification) -> tuple[str, ...] | None:
-    """The models that the peer's own command lists, if its descriptor names one: one model per
-    line, its id first."""
+    """Return the models that the peer's own command lists, if its descriptor names one: one model
+    per line, its id first."""
     descriptor = state.way.descriptor
     if descriptor is None or not descriptor.models.command:
         return None
@@ -135,9 +137,7 @@ async def parallel(state: Verification) -> RungFinding:
     if not (state.turns and state.held("echo")):
         return passed("two sessions are open at once", parallel_sessions=True)
     prompts = [fill(state.canaries.echo, token=token) for token in ("harbour", "lighthouse")]
-    told = await asyncio.gather(
-        state.take_turn(one, prompts[0]), state.take_turn(other, prompts[1])
-    )
+    told = await together(state.take_turn(one, prompts[0]), state.take_turn(other, prompts[1]))
     ends = [each.result for each in told]
     if all(end.ok for end in ends):
         return passed("two sessions answered at once", parallel_sessions=True)

@@ -17,7 +17,7 @@ from dragoman.verify.verification import Verification
 NONE_SEEN: Final = "none seen"
 
 USUAL: Final = {"unknown_method_code": (-32601,), "bad_params_code": (-32602,)}
-"""The JSON-RPC error codes. For an unknown session every peer has its own."""
+"""The standard JSON-RPC error codes. For an unknown session every peer has its own code."""
 
 
 async def codes(state: Verification) -> RungFinding:
@@ -93,8 +93,10 @@ async def oversized(state: Verification) -> RungFinding:
 
 
 def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
-    """A request without effect that this peer is known to answer: one that it never answers
-    proves nothing about the length of a line."""
+    """Return a request without side effects that this peer is known to answer.
+
+    A request that it never answers proves nothing about the length of a line.
+    """
     if "bad_params_code" in state.facts:
         return probes.bad_params(peer)
     return probes.unknown_method() if "unknown_method_code" in state.facts else None
@@ -142,25 +144,17 @@ async def ids(state: Verification) -> RungFinding:
 
 
 async def noise(state: Verification) -> RungFinding:
-    count = state.witness.noise_lines
-    if count:
-        return warned(
-            f"{count} lines on stdout were not messages, such as {state.witness.noise_sample}",
-            remedies.NOISE,
-            noise_lines=count,
-        )
-    return passed("every line on stdout was a message", noise_lines=0)
+    if not (count := state.witness.noise_lines):
+        return passed("every line on stdout was a message", noise_lines=0)
+    found = f"{count} lines on stdout were not messages, such as {state.witness.noise_sample}"
+    return warned(found, remedies.NOISE, noise_lines=count)
 
 
 async def answers(state: Verification) -> RungFinding:
-    count = state.witness.stray_answers
-    if count:
-        return warned(
-            f"{count} responses matched no open request, such as {state.witness.stray_sample}",
-            remedies.STRAYS,
-            duplicate_answers=count,
-        )
-    return passed("every request was answered at most once", duplicate_answers=0)
+    if not (count := state.witness.stray_answers):
+        return passed("every request was answered at most once", duplicate_answers=0)
+    found = f"{count} responses matched no open request, such as {state.witness.stray_sample}"
+    return warned(found, remedies.STRAYS, duplicate_answers=count)
 
 
 CODES: Final = Rung(
@@ -188,7 +182,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="survivors",
-        asks="Does it leave no process behind?",
+        asks="Does it exit without leaving processes behind?",
         measure=survivors,
         fields=("survivors",),
         needs=("exit",),
@@ -209,7 +203,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="answers",
-        asks="Does it answer every request once?",
+        asks="Does it answer every request exactly once?",
         measure=answers,
         fields=("duplicate_answers",),
         needs=("dialect",),

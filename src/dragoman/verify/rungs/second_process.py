@@ -27,7 +27,7 @@ LOOK_INTERVAL: Final = 0.05
 """Seconds between two checks for the file of the MCP server."""
 
 MAX_LISTED: Final = 10_000
-"""Maximum sessions that are searched for ours: a list may be endless."""
+"""Maximum number of sessions to search for ours, because a list may be endless."""
 
 
 async def mcp(state: Verification) -> RungFinding:
@@ -56,7 +56,7 @@ async def mcp(state: Verification) -> RungFinding:
 
 
 def canary(mark: Path) -> McpServerStdio:
-    """The MCP server for the peer. It is run by its path, so it needs nothing installed."""
+    """Return the MCP server for the peer. It is run by its path, so it needs nothing installed."""
     return McpServerStdio(
         name=canary_mcp_server.NAME,
         command=sys.executable,
@@ -95,14 +95,17 @@ async def listing(state: Verification) -> RungFinding:
 
 
 def _cannot(peer: Peer, what: str) -> str:
-    """Why a peer is not requested to list, load or resume sessions."""
+    """Return why a peer is not asked to list, load or resume sessions."""
     if peer.dialect in (ACP, CODEX):
         return f"it does not claim to {what} sessions"
     return f"an agent of the dialect {peer.dialect} has no method to {what} sessions that is known"
 
 
 async def _found(state: Verification, peer: Peer) -> int:
-    """The position of the session in the list, or 0. Stops at the session or after MAX_LISTED."""
+    """Return the position of the session in the list, or 0.
+
+    Stops at the session or after MAX_LISTED.
+    """
     place = 0
     async for one in peer.list_sessions(state.surroundings.workspace):
         place += 1
@@ -141,8 +144,8 @@ async def load(state: Verification) -> RungFinding:
 
 
 def _in_its_first_minute(state: Verification) -> bool:
-    """Whether it is still the minute in which the session was opened. The peer reads its clock
-    before us, so the boundary counts as the same minute."""
+    """Return whether it is still the minute in which the session was opened. The peer reads its
+    clock before we do, so the boundary counts as the same minute."""
     began = state.session_began
     if began is None:
         return False
@@ -161,7 +164,7 @@ async def resume(state: Verification) -> RungFinding:
 
 
 async def _reopen(state: Verification, peer: Peer, how: str) -> int:
-    """Open the session of the first process; returns the number of replayed events."""
+    """Open the session of the first process. Returns the number of replayed events."""
     conversation = await state.open(peer, how=how, session_id=state.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)
@@ -184,28 +187,28 @@ def _refused(state: Verification, what: str, fact: str, error: Exception) -> Run
 RUNGS: Final = (
     Rung(
         name="mcp",
-        asks="Does it start the MCP servers of a session?",
+        asks="Does it start a session's MCP servers?",
         measure=mcp,
         fields=("mcp",),
         needs=("session",),
     ),
     Rung(
         name="list",
-        asks="Does another process of it list the session?",
+        asks="Does a new process of the peer list the session?",
         measure=listing,
         fields=("lists_sessions",),
         needs=("session",),
     ),
     Rung(
         name="load",
-        asks="Does another process of it load the session?",
+        asks="Does a new process of the peer load the session?",
         measure=load,
         fields=("loads_sessions",),
         needs=("session",),
     ),
     Rung(
         name="resume",
-        asks="Does another process of it resume the session?",
+        asks="Does a new process of the peer resume the session?",
         measure=resume,
         fields=("resumes_sessions",),
         needs=("session",),

@@ -22,7 +22,7 @@ from dragoman.verify.traffic import has_turn_id
 from dragoman.verify.verification import TurnObservation, Verification, is_given_up
 
 TOKEN: Final = "anchorage"
-"""A word that is unlikely in an answer by chance."""
+"""A word that is unlikely to appear in an answer by chance."""
 
 SHOWN_SIZE: Final = 80
 
@@ -46,7 +46,7 @@ async def echo(state: Verification) -> RungFinding:
 
 
 def _why(result: Result) -> str:
-    """How a turn failed, as text."""
+    """Describe how a turn failed."""
     detail = result.failure.message if result.failure is not None else result.stop
     return f"the turn ended as {result.outcome.value}" + (f": {detail}" if detail else "")
 
@@ -146,7 +146,7 @@ async def cancel(state: Verification) -> RungFinding:
     if not state.canaries.slow:
         return skipped(NEVER.format("takes long"))
     state.decide_with(deny_all)
-    # A fast model may be done before the cancel arrives: then a longer turn is requested.
+    # A fast model may finish before the cancel arrives; then a longer turn is requested.
     for prompt in (state.canaries.slow, state.canaries.slower or state.canaries.slow):
         finding = await _cancelled(state, prompt)
         if finding is not None:
@@ -155,7 +155,7 @@ async def cancel(state: Verification) -> RungFinding:
 
 
 async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
-    """Cancel a turn and judge its end; None if it ended before the cancel could arrive."""
+    """Cancel a turn and judge its end. Returns None if it ended before the cancel could arrive."""
     loop = asyncio.get_running_loop()
     conversation = await state.conversation()
     after, cancelled_at = 0, None
@@ -202,7 +202,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="streaming",
-        asks="Does the answer come in pieces?",
+        asks="Does the answer arrive in chunks?",
         measure=streaming,
         fields=("streaming",),
         needs=("echo",),
@@ -218,7 +218,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="turn ids",
-        asks="Do updates say to which turn they belong?",
+        asks="Do updates name the turn that they belong to?",
         measure=turn_ids,
         fields=("turn_ids",),
         needs=("echo",),
@@ -226,7 +226,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="late updates",
-        asks="Is a turn over when it ends?",
+        asks="Do all updates arrive before the turn ends?",
         measure=late_updates,
         fields=("late_updates",),
         needs=("echo",),
@@ -237,7 +237,7 @@ RUNGS: Final = (
 LATER: Final = (
     Rung(
         name="errors",
-        asks="Does a failed model call look like one?",
+        asks="Is a failed model call reported as a failure?",
         measure=errors,
         fields=("errors_as_text",),
         needs=("echo",),

@@ -1,8 +1,8 @@
 """Rungs `params`, `methods` and `events`: the names that the peer uses on the wire.
 
-They record what a protocol leaves open or a document only assumes: which params a request needs,
-which method names were answered, and which notifications came with which keys. Prompts with a
-missing param are not sent, because a peer may call its model for them.
+They record what a protocol leaves open or a specification only assumes: which params a request
+needs, which method names were answered, and which notifications came with which keys. Prompts with
+a missing param are not sent, because a peer may call its model for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, war
 from dragoman.verify.verification import Verification
 
 SHOWN_NOTIFICATIONS: Final = 12
-"""Names in the evidence; the card has all of them."""
+"""Maximum number of names in the evidence; the card has all of them."""
 
 
 async def params(state: Verification) -> RungFinding:
@@ -46,7 +46,8 @@ async def params(state: Verification) -> RungFinding:
 
 
 async def _needed(state: Verification, peer: Peer, question: probes.Question) -> set[str] | None:
-    """The params without which a request is refused; None if it is refused with all of them."""
+    """Return the params without which a request is refused, or None if it is refused with all of
+    them."""
     timeout = state.limits.answer
     method, given = question
     if await probes.code_of(peer, question, timeout=timeout) != probes.ACCEPTED:

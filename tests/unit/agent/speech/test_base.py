@@ -16,7 +16,7 @@ from tests.unit.dialects.document_reading import base
 
 
 @aio
-async def test_what_is_no_method_or_no_params_is_refused() -> None:
+async def test_what_is_not_a_method_or_no_params_is_refused() -> None:
     async with served() as client:
         await client.play(load("tagged")["initialize"])
         assert (await client.refused("session/dance", {}))["code"] == -32601

@@ -86,7 +86,7 @@ async def test_attachments_are_images() -> None:
 
 
 @aio
-async def test_a_failure_is_told_as_an_error_and_a_status() -> None:
+async def test_a_failure_is_reported_as_an_error_and_a_status() -> None:
     async with served() as client:
         about = await prompted(client, "refuse")
         status = await ended(client)

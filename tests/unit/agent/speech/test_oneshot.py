@@ -30,7 +30,7 @@ async def test_the_documents_conversation_is_answered() -> None:
 
 
 @aio
-async def test_tools_and_changes_are_told_in_the_documents_words() -> None:
+async def test_tools_and_changes_are_reported_in_the_documents_words() -> None:
     async with served() as client:
         await client.play(EXAMPLES["initialize"])
         answer = await client.call("prompt", {"text": "tools"})

@@ -28,6 +28,10 @@ async def closed_at_once() -> None:
     """The connection of the greeting is closed when the stream is open."""
 
 
+async def closed_already() -> None:
+    """`join` has closed the stream, and it may be closed again."""
+
+
 FOUND = SimpleNamespace(connection=SimpleNamespace(aclose=closed_at_once), endpoint=ENDPOINT)
 
 
@@ -47,7 +51,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
 ) -> None:
     asked: list[Any] = []
     said: list[bytes] = []
-    stream = SimpleNamespace(write=said.append)
+    stream = SimpleNamespace(write=said.append, aclose=closed_already)
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
         asked.append((spec.peer, spec.workspace, ttl, (await prepare(spec)).parallel))
@@ -56,7 +60,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     async def open_stdio() -> str:
         return "stdio"
 
-    async def join(near: Any, far: Any) -> None:
+    async def join(near: Any, far: Any, **options: Any) -> None:
         asked.append((near, far))
 
     listening(monkeypatch, stream)
@@ -82,10 +86,10 @@ async def test_the_broker_is_told_the_policy_before_all_else(
     async def open_stdio() -> str:
         return "stdio"
 
-    async def join(near: Any, far: Any) -> None:
+    async def join(near: Any, far: Any, **options: Any) -> None:
         said.append("the other program")
 
-    listening(monkeypatch, SimpleNamespace(write=said.append))
+    listening(monkeypatch, SimpleNamespace(write=said.append, aclose=closed_already))
     monkeypatch.setattr(attach, "ensure", ensure)
     monkeypatch.setattr(attach, "open_stdio", open_stdio)
     monkeypatch.setattr(attach, "join", join)
@@ -111,7 +115,7 @@ async def test_a_broker_that_hangs_is_an_error_that_names_it(
     async def open_stdio() -> str:
         return "stdio"
 
-    async def join(near: Any, far: Any) -> None:
+    async def join(near: Any, far: Any, **options: Any) -> None:
         await closed.wait()
 
     async def is_hung(address: str) -> bool:
@@ -124,6 +128,33 @@ async def test_a_broker_that_hangs_is_an_error_that_names_it(
     monkeypatch.setattr(hello, "is_hung", is_hung)
     with pytest.raises(BrokerError, match="the broker scout-1 does not answer"):
         await attach.attach(SCOUT, ConnectOptions(), workspace=tmp_path, policy="deny-all")
+
+
+@aio
+@pytest.mark.parametrize("failing", ["open_stream", "open_stdio"])
+async def test_nothing_stays_open_when_attaching_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    closed: list[str] = []
+
+    async def close_greeting() -> None:
+        closed.append("greeting")
+
+    async def close_stream() -> None:
+        closed.append("stream")
+
+    async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
+        return SimpleNamespace(connection=SimpleNamespace(aclose=close_greeting), endpoint=ENDPOINT)
+
+    async def fail(*_: Any) -> Any:
+        raise BrokerError("a failure")
+
+    listening(monkeypatch, SimpleNamespace(write=lambda data: None, aclose=close_stream))
+    monkeypatch.setattr(attach, "ensure", ensure)
+    monkeypatch.setattr(attach, failing, fail)
+    with pytest.raises(BrokerError, match="a failure"):
+        await attach.attach(SCOUT, ConnectOptions(), workspace=tmp_path, policy="deny-all")
+    assert closed == ["greeting", *(["stream"] if failing == "open_stdio" else [])]
 
 
 class Ear:
@@ -188,3 +219,45 @@ async def test_a_side_that_does_not_read_holds_the_other_back_and_loses_nothing(
         assert await right.until(len(data)) == data
         await editor.aclose()
     await broker.aclose()
+
+
+@aio
+async def test_an_end_that_is_silent_for_too_long_counts_as_dead() -> None:
+    (_near, stdin), (_far, broker) = memory_pair(), memory_pair()
+    async with asyncio.timeout(TIMEOUT):
+        await join(stdin, broker, silence=0.01)
+
+
+@aio
+async def test_an_end_that_pings_is_alive() -> None:
+    near, stdin = memory_pair()
+    far, broker = memory_pair()
+    heard = Heard()
+    far.start(heard)
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as tasks:
+        joining = tasks.create_task(join(stdin, broker, silence=0.2))
+        for count in range(1, 6):
+            near.write(b"\n")
+            await heard.until(count)
+        assert not joining.done()
+        await near.aclose()
+
+
+class Heard:
+    """Counts what arrives."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._more = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._count += len(data)
+        self._more.set()
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self._more.set()
+
+    async def until(self, count: int) -> None:
+        while self._count < count:
+            self._more.clear()
+            await self._more.wait()

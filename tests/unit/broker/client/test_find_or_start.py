@@ -157,7 +157,7 @@ async def test_a_broker_that_ends_as_soon_as_it_is_there_is_not_started_for_ever
 
 
 @aio
-async def test_a_disk_that_takes_no_lock_is_told(
+async def test_a_disk_that_takes_no_lock_is_reported(
     spec: BrokerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path) -> None:

@@ -135,7 +135,9 @@ async def test_a_broker_that_says_nothing_is_not_waited_for() -> None:
     ],
 )
 @aio
-async def test_what_is_no_greeting_is_told(answer: dict[str, Any], error: type[Exception]) -> None:
+async def test_what_is_not_a_greeting_is_reported(
+    answer: dict[str, Any], error: type[Exception]
+) -> None:
     near, far = memory_pair()
     answering(far, **answer)
     door = started(near)

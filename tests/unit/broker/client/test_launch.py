@@ -67,7 +67,7 @@ async def test_what_the_broker_says_is_wrong_is_raised(endpoint: Endpoint, tmp_p
 
 
 @aio
-async def test_a_name_that_somebody_else_has_is_no_failure(endpoint: Endpoint) -> None:
+async def test_a_name_that_somebody_else_has_is_not_a_failure(endpoint: Endpoint) -> None:
     code = "print('{\"taken\": true}')"
     await launch.start(spec(), endpoint, timeout=TIMEOUT, program=program(code))
 

@@ -39,7 +39,7 @@ async def test_questions_come_as_they_are_asked_and_go_as_they_are_answered(path
                 answers=True,
                 on_question=asked.put_nowait,
                 on_settled=settled.put_nowait,
-                on_connected=connected.set,
+                on_connected=lambda found: connected.set(),
             ),
             "watch",
         )
@@ -67,5 +67,5 @@ async def test_a_broker_that_is_not_there_is_an_error(paths: Paths) -> None:
             answers=True,
             on_question=lambda question: None,
             on_settled=lambda over: None,
-            on_connected=lambda: None,
+            on_connected=lambda found: None,
         )

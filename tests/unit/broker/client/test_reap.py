@@ -116,7 +116,7 @@ def test_the_living_and_those_that_cannot_be_judged_are_left_alone(
     assert names(folder) == {record.name}
 
 
-def test_files_that_are_no_records_or_sockets_are_not_ours(folder: Path) -> None:
+def test_files_that_are_not_records_or_sockets_are_not_ours(folder: Path) -> None:
     (folder / "tool-2.7.json").write_text("from the future")
     (folder / "notes.txt").touch()
     (folder / "tool-1.sock").write_text("no socket")

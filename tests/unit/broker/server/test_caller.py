@@ -121,6 +121,49 @@ async def test_attaching_starts_where_the_caller_says_and_detaching_ends_it(tmp_
 
 
 @aio
+async def test_a_caller_that_attaches_as_the_session_is_done_still_gets_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as owner, at.caller() as watcher:
+        session = await owner.new(tmp_path)
+        agent.update(session, "0")
+        await owner.heard("0")
+        live = at.broker.sessions.require(session)
+        live.once = True
+
+        async def first_event(asked: Any) -> int:
+            for caller in list(live.readers):
+                live.close_for(caller)
+            at.broker.sessions.close_if_done(live)
+            return 0
+
+        monkeypatch.setattr(at.broker.recording, "first_event", first_event)
+        await watcher.call("_dragoman/attach", {"sessionId": session, "start": 0})
+        await watcher.heard("0")
+        assert at.broker.sessions.is_open(live)
+
+
+@aio
+async def test_a_session_that_closes_while_a_caller_attaches_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as owner, at.caller() as watcher:
+        session = await owner.new(tmp_path)
+        live = at.broker.sessions.require(session)
+
+        async def first_event(asked: Any) -> int:
+            await at.broker.sessions.give_up(live)
+            return 0
+
+        monkeypatch.setattr(at.broker.recording, "first_event", first_event)
+        with pytest.raises(RemoteError, match="no longer open") as refused:
+            await watcher.call("_dragoman/attach", {"sessionId": session, "start": 0})
+        assert refused.value.code == -32002
+
+
+@aio
 async def test_a_setting_reaches_a_session_that_has_to_be_restored_first(tmp_path: Path) -> None:
     can: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
     first, second = NearAgent(**can), NearAgent(**can)

@@ -189,7 +189,7 @@ async def test_a_reader_whose_events_are_nowhere_is_cut_off() -> None:
 
 
 @aio
-async def test_a_session_of_another_name_is_told_under_the_one_that_the_caller_knows() -> None:
+async def test_a_session_of_another_name_is_reported_under_the_one_that_the_caller_knows() -> None:
     async with reading() as (sheet, reader, ear):
         sheet.renamed = True
         reader.session_id = "old"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec import Raw
 
 from dragoman.broker.server.live_session import FLUSH_SIZE, LiveSession
+from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.wire.messages import Notification
 from tests.aio import aio
@@ -23,7 +24,13 @@ async def session(tmp_path: Path) -> AsyncIterator[tuple[LiveSession, Notes]]:
     notes = Notes()
     async with near(NearAgent()) as far:
         live = LiveSession(
-            notes, far, "s1", key="s-k", name=None, cwd=tmp_path, mcp_servers=Raw(b"[]")
+            cast(BrokerRecorder, notes),
+            far,
+            "s1",
+            key="s-k",
+            name=None,
+            cwd=tmp_path,
+            mcp_servers=Raw(b"[]"),
         )
         far.upstream.route("s1", live)
         yield live, notes
@@ -154,7 +161,7 @@ def _update(update: dict[str, Any]) -> Notification:
 
 
 @aio
-async def test_a_session_that_moved_is_told_under_the_old_name(tmp_path: Path) -> None:
+async def test_a_session_that_moved_is_reported_under_the_old_name(tmp_path: Path) -> None:
     async with session(tmp_path) as (live, _), called() as (one, first, _):
         live.open_for(one, "s1")
         async with near(NearAgent(), 2) as second:

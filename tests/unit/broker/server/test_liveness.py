@@ -82,7 +82,7 @@ async def test_a_peer_that_answers_no_probe_is_ended() -> None:
     assert await judged(far)
     assert isinstance(far.failure, PeerUnresponsive)
     assert "no answer to a cancel" in str(far.failure)
-    assert "is started again" in str(far.failure)
+    assert "is being restarted" in str(far.failure)
 
 
 @aio

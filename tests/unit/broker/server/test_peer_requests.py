@@ -141,7 +141,7 @@ async def test_a_caller_that_leaves_while_it_is_asked_has_the_policy_speak_for_i
             live.questions.left(caller)
             assert live.answered[1]["outcome"]["optionId"] == "y"
             assert live.answered[2] == {"action": "decline"}
-            assert "has gone" in live.answered[3]
+            assert "has disconnected" in live.answered[3]
             assert not live.questions.open
 
 
@@ -250,7 +250,7 @@ async def test_a_whole_policy_decides_for_a_caller_that_has_left(tmp_path: Path)
 
 
 @aio
-async def test_a_question_with_an_id_alone_is_judged_by_what_was_told_before(
+async def test_a_question_with_an_id_alone_is_judged_by_what_was_reported_before(
     tmp_path: Path,
 ) -> None:
     async with asking(tmp_path, policy=RULES) as (live, _):
@@ -457,3 +457,23 @@ async def test_what_a_dead_peer_asked_is_not_answered_to_the_next_one(tmp_path: 
         await caller.until(lambda: "$/cancel_request" in [method for method, _ in caller.told])
         (session,) = at.broker.sessions
         assert not session.questions.open
+
+
+@aio
+async def test_an_answer_for_the_whole_session_counts_before_the_caller_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    async with called(PERMISSION) as (caller, client, _):
+        async with asking(tmp_path, caller, Policy(preset="ask")) as (live, _):
+            live.open_for(caller, "s1")
+            assert live.job is not None
+            live.job.asks = True
+            assert live.request(question(1)) is LATER
+            # A watcher answers before the caller was asked, so that the caller never hears of it.
+            (asked,) = live.questions.open
+            yes = Raw(b'{"outcome":{"outcome":"selected","optionId":"y"}}')
+            assert asked.answer(yes, "allow_always")
+            answer = live.request(question(2))
+            told = msgspec.json.decode(msgspec.json.encode(answer))
+            assert told["outcome"]["optionId"] == "y"
+            assert not client.questions

@@ -97,7 +97,7 @@ class Running:
 
 
 @aio
-async def test_it_has_a_lock_a_socket_and_a_record_while_it_is_there(folder: Path) -> None:
+async def test_a_running_broker_has_a_lock_a_socket_and_a_record(folder: Path) -> None:
     async with Running(spec_in(folder)) as running:
         endpoint = running.process.endpoint
         assert running.said == [{"ready": True, "pid": os.getpid()}]

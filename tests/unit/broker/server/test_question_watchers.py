@@ -202,6 +202,20 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_waits(
 
 
 @aio
+async def test_a_question_without_a_way_to_refuse_can_be_refused(tmp_path: Path) -> None:
+    async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
+        await watch(watcher)
+        session = await mine.new(tmp_path)
+        await submit(mine, session, "insist execute", asks=True)
+        question = await told(watcher, "_dragoman/question")
+        refused = {"outcome": {"outcome": "cancelled"}}
+        assert await answer(watcher, question, refused)
+        ended = await mine.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert json.loads(ended["text"]) == refused
+        assert ended["outcome"] != "ok", ended
+
+
+@aio
 async def test_a_form_is_answered_by_those_who_watch(tmp_path: Path) -> None:
     async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
         await watch(watcher)
@@ -242,14 +256,15 @@ async def test_cancelling_the_turn_ends_the_question(tmp_path: Path) -> None:
         assert await answer(watcher, question, YES) is False
 
 
-@aio
-async def test_always_is_no_answer_to_the_question_of_another_caller(tmp_path: Path) -> None:
-    options = [
-        {"optionId": "once", "name": "Once", "kind": "allow_once"},
-        {"optionId": "always", "name": "Always", "kind": "allow_always"},
-        {"optionId": "never", "name": "Never", "kind": "reject_always"},
-    ]
-    params = json.dumps({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": options})
+OPTIONS = [
+    {"optionId": "once", "name": "Once", "kind": "allow_once"},
+    {"optionId": "always", "name": "Always", "kind": "allow_always"},
+    {"optionId": "never", "name": "Never", "kind": "reject_always"},
+]
+
+
+def test_an_answer_is_one_of_the_options() -> None:
+    params = json.dumps({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": OPTIONS})
 
     def kind(option: str) -> str:
         chosen = {"outcome": {"outcome": "selected", "optionId": option}}
@@ -259,10 +274,9 @@ async def test_always_is_no_answer_to_the_question_of_another_caller(tmp_path: P
         )
 
     assert kind("once") == "allow_once"
-    # Where there is no other way to refuse, this one is taken.
-    assert kind("never") == "reject_always"
-    with pytest.raises(RemoteError, match="answered once"):
-        kind("always")
+    assert kind("always") == "allow_always"
+    with pytest.raises(RemoteError, match="not one of the question's options"):
+        kind("other")
 
 
 @aio
@@ -273,5 +287,38 @@ async def test_one_who_does_not_read_is_sent_away_and_nothing_waits_for_it(tmp_p
         (caller,) = watchers._watchers
         caller.connection.post("_filler", {"text": "x" * 8_000_000})
         assert caller.connection.is_full
-        watchers._tell("_dragoman/settled", {"id": "1", "by": "caller"})
+        watchers._tell("_dragoman/settled", {"id": "1", "by": "caller"}, None)
         await at.until(lambda: not watchers._watchers)
+
+
+@aio
+async def test_one_who_watches_a_job_sees_and_answers_only_its_questions(tmp_path: Path) -> None:
+    async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
+        params = {"answers": True, "job": "j-2"}
+        assert (await watcher.call("_dragoman/watch", params))["questions"] == []
+        session = await mine.new(tmp_path)
+        at.broker.watchers._began_at -= question_watchers.ARRIVAL
+        await submit(mine, session, "ask edit", asks=True)
+        # It waits for none of those who watch, so the policy decides.
+        assert (await result(mine))["outcome"]["optionId"] == "no"
+        await submit(mine, session, "ask edit", job="j-2", asks=True)
+        question = await told(watcher, "_dragoman/question")
+        assert question["job"] == "j-2"
+        assert await answer(watcher, question, YES)
+        assert (await result(mine, "j-2"))["outcome"]["optionId"] == "yes"
+
+
+@aio
+async def test_a_question_waits_for_a_later_watcher_as_long_as_its_job_says(tmp_path: Path) -> None:
+    async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
+        session = await mine.new(tmp_path)
+        at.broker.watchers._began_at -= question_watchers.ARRIVAL
+        await submit(mine, session, "ask edit", asks=True, wait=30.0)
+        await at.until(lambda: bool(at.broker.watchers._waiting))
+        (question,) = await watch(watcher)
+        assert await answer(watcher, question, YES)
+        assert (await result(mine))["outcome"]["optionId"] == "yes"
+        # The watcher is gone before the second question.
+        at.broker.watchers._watchers.clear()
+        await submit(mine, session, "ask edit", job="j-2", asks=True, wait=0.05)
+        assert (await result(mine, "j-2"))["outcome"]["optionId"] == "no"

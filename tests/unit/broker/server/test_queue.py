@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.broker.server.queue import Full, Queue
+from dragoman.broker.server.queue import Queue
+from dragoman.errors import BrokerBusy
 
 
 def queue(*, parallel: bool, limit: int = 100) -> Queue[str]:
@@ -41,11 +42,11 @@ def test_one_too_many_is_refused_unless_it_need_not_wait() -> None:
     assert waiting.ready() == "a1"
     waiting.put("a2")
     waiting.put("a3")
-    with pytest.raises(Full):
+    with pytest.raises(BrokerBusy, match="waiting at this broker"):
         waiting.put("a4")
     waiting.put("b1")
     assert waiting.ready() == "b1"
-    with pytest.raises(Full):
+    with pytest.raises(BrokerBusy, match="waiting at this broker"):
         waiting.put("b2")
 
 

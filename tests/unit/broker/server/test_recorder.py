@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,16 +18,15 @@ from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.errors import StoreFull, StoreRefused
 from dragoman.events.words import Outcome
+from dragoman.rpc import tasks
 from dragoman.store import Store, recorder, store_path, writer
 from dragoman.wire.messages import Notification
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of, stored
 from tests.unit.broker.near import NearAgent, near, notice
+from tests.unit.store.stores import PATIENCE, WrittenBatches
 
 TOOL = Raw(b'{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"t"}}')
-
-PATIENCE = 20.0
-"""Seconds for a thread to write a few lines, on a machine that is busy."""
 
 
 @asynccontextmanager
@@ -60,13 +60,14 @@ def texts(tmp_path: Path) -> list[str]:
 
 
 @aio
-async def test_events_are_stored_in_batches_and_the_rest_at_the_end(tmp_path: Path) -> None:
+async def test_events_are_stored_in_batches_and_the_rest_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = WrittenBatches(monkeypatch)
     async with keeping(tmp_path) as (kept, session):
         for number in range(1000):
             session.update(notice("s1", f"{number} "))
-        async with asyncio.timeout(5):
-            while session.log.taken < 1000:  # noqa: ASYNC110 - nobody tells of a batch
-                await asyncio.sleep(0.01)
+        await batches.until(lambda: session.log.taken == 1000)
         session.update(notice("s1", "last"))
     assert texts(tmp_path) == [f"{number} " for number in range(1000)] + ["last"]
 
@@ -125,11 +126,10 @@ async def test_the_end_of_a_turn_and_what_is_asked_for_do_not_wait_for_others(
     # So long that nothing but hurry can bring it to the disk.
     monkeypatch.setattr(writer, "BATCH_INTERVAL", 1000.0)
     monkeypatch.setattr(recorder, "SAVE_INTERVAL", 1000.0)
+    batches = WrittenBatches(monkeypatch)
 
     async def stored_events(count: int) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while len(next(stored(tmp_path))["lines"]) < count:  # noqa: ASYNC110 - a look at the disk
-                await asyncio.sleep(0.01)
+        await batches.until(lambda: len(next(stored(tmp_path))["lines"]) == count)
 
     async with keeping(tmp_path) as (kept, session):
         await kept.settle(session)
@@ -256,7 +256,11 @@ async def test_lines_are_fetched_up_to_a_gap_or_from_behind_it(tmp_path: Path) -
 
 
 @aio
-async def test_a_store_that_can_be_opened_later_gets_what_happened_before(tmp_path: Path) -> None:
+async def test_a_store_that_can_be_opened_later_gets_what_happened_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "RETRY_INTERVAL", 0.01)
+    batches = WrittenBatches(monkeypatch)
     (tmp_path / "state").write_text("in the way")
     async with keeping(tmp_path) as (kept, session):
         session.update(notice("s1", "early"))
@@ -264,12 +268,30 @@ async def test_a_store_that_can_be_opened_later_gets_what_happened_before(tmp_pa
         assert kept.trouble
         (tmp_path / "state").unlink()
         assert kept._writer is not None
-        async with asyncio.timeout(PATIENCE):
-            while kept.trouble:
-                kept._writer.retry()
-                await asyncio.sleep(0.01)
+        await batches.until(lambda: not kept.trouble)
         assert await kept._writer.flush()
     assert texts(tmp_path) == ["early"]
+
+
+@aio
+async def test_a_broker_serves_without_its_store_while_the_disk_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    whole = Store.open
+
+    def slow(*args: Any, **options: Any) -> Store:
+        answered.wait(PATIENCE)
+        return whole(*args, **options)
+
+    monkeypatch.setattr(Store, "open", slow)
+    monkeypatch.setattr(tasks, "ANSWER_TIMEOUT", 0.01)
+    kept = BrokerRecorder(spec_of(tmp_path), runner={"pid": 1})
+    await kept.open()
+    assert "did not answer" in kept.trouble
+    answered.set()
+    monkeypatch.undo()
+    await kept.close()
 
 
 @aio

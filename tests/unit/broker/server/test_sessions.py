@@ -45,7 +45,7 @@ async def test_a_session_gets_a_key_and_the_peer_sees_nothing_of_it(tmp_path: Pa
 
 
 @aio
-async def test_a_folder_that_is_no_full_path_is_refused(tmp_path: Path) -> None:
+async def test_a_folder_that_is_not_a_full_path_is_refused(tmp_path: Path) -> None:
     async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
         wrong: tuple[dict[str, Any], ...] = ({"cwd": "here", "mcpServers": []}, {"mcpServers": []})
         for params in wrong:
@@ -83,7 +83,7 @@ async def test_a_peer_that_can_only_load_is_made_to_load_and_its_words_are_swall
 
 
 @aio
-async def test_what_can_neither_be_resumed_nor_loaded_is_told_with_what_to_do(
+async def test_what_can_neither_be_resumed_nor_loaded_is_reported_with_what_to_do(
     tmp_path: Path,
 ) -> None:
     async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
@@ -186,6 +186,17 @@ async def test_a_released_session_is_stored_to_the_last_event_and_keeps_its_name
 
 
 @aio
+async def test_those_who_follow_a_session_hear_that_it_was_released(tmp_path: Path) -> None:
+    agent = NearAgent(**CLOSES)
+    async with standing(tmp_path, agent) as at, at.caller() as caller, at.caller() as follower:
+        session = await caller.new(tmp_path, name="talk", key="s-talk")
+        await follower.call("_dragoman/attach", {"sessionId": session, "start": 0})
+        await caller.call("_dragoman/release", {"sessionId": session})
+        released = ("_dragoman/released", {"sessionId": session})
+        await follower.until(lambda: released in follower.told)
+
+
+@aio
 async def test_a_session_is_not_released_while_its_events_cannot_be_stored(tmp_path: Path) -> None:
     agent = NearAgent(**CLOSES)
     async with standing(tmp_path, agent) as at, at.caller() as caller:
@@ -207,7 +218,7 @@ async def test_a_session_whose_turn_runs_is_not_released(tmp_path: Path) -> None
         prompting = at.broker.tasks.start(caller.prompting(session, "x"), "prompt")
         await agent.until(lambda: agent.prompts)
         for each in (caller, other):
-            with pytest.raises(RemoteError, match="runs or waits"):
+            with pytest.raises(RemoteError, match="is running or queued"):
                 await each.call("_dragoman/release", {"sessionId": session})
         agent.end()
         await prompting

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.broker.server import recorder
+from dragoman.broker.server.turns import MAX_TRIES
 from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
 from dragoman.store import Store, store_path
@@ -133,6 +134,53 @@ async def test_a_cancel_behind_a_job_that_was_left_here_leaves_that_job_alone(
 
 
 @aio
+async def test_a_peer_that_dies_each_time_before_the_prompt_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        live: Any = at.broker.sessions.require(session)
+        tries = 0
+
+        async def restore(session: Any, far: Any, *, fresh: bool) -> str:
+            # As if the peer that has the session were gone already.
+            nonlocal tries
+            tries += 1
+            live.far = None
+            return ""
+
+        monkeypatch.setattr(at.broker, "restore", restore)
+        live.far = None
+        with pytest.raises(RemoteError, match="ends before the prompt can be sent"):
+            async with asyncio.timeout(20):
+                await caller.prompting(session, "x")
+        assert tries == MAX_TRIES
+        assert agent.prompts == [] and not at.broker.turns.queue.busy
+
+
+@aio
+async def test_a_mistake_of_ours_before_the_prompt_is_not_called_a_shutdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+
+        async def restore(*_: Any, **__: Any) -> str:
+            raise LookupError("a mistake of ours")
+
+        monkeypatch.setattr(at.broker, "restore", restore)
+        live: Any = at.broker.sessions.require(session)
+        live.far = None
+        with pytest.raises(RemoteError, match="the broker failed before it sent") as refused:
+            async with asyncio.timeout(20):
+                await caller.prompting(session, "x")
+        assert refused.value.data["dragoman"]["errorClass"] == "broker_failed"
+        assert agent.prompts == [] and not at.broker.turns.queue.busy
+
+
+@aio
 async def test_a_prompt_that_waits_for_the_peer_can_be_cancelled_at_once(tmp_path: Path) -> None:
     first, second = NearAgent(**RESUMES), NearAgent(**RESUMES)
     async with standing(tmp_path, first, second) as at, at.caller() as caller:
@@ -201,7 +249,7 @@ async def test_a_submitted_turn_is_held_to_the_time_that_was_said_and_ends_as_ti
             agent.end("cancelled")
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert ended["outcome"] == "timed_out"
-        assert "budget for total" in ended["failure"]["message"]
+        assert "timed out after" in ended["failure"]["message"]
         with pytest.raises(RemoteError, match="Invalid params"):
             await caller.call("_dragoman/submit", params | {"budgets": {"total": 0}})
 
@@ -235,7 +283,7 @@ async def test_a_turn_that_its_caller_ends_for_its_budget_has_timed_out_however_
             await task
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert ended["outcome"] == "timed_out"
-        assert "budget for total: 1.5 s" in ended["failure"]["message"]
+        assert "timed out after 1.5 s" in ended["failure"]["message"]
 
 
 @aio

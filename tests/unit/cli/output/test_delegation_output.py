@@ -7,7 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.cli.output.delegation_output import DelegationOutput, as_json, exit_code
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
@@ -17,9 +19,11 @@ from dragoman.client.permissions import Denial
 from dragoman.delegation.routing import Candidate
 from dragoman.delegation.spending_limits import OVER_BUDGET
 from dragoman.delegation.worktree.check_command import CheckResult
+from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.events.words import Outcome
 from tests.unit.delegation.test_result import DECISION, over, report
 
+CATALOGUE = Catalogue(built_in())
 DENIAL = Denial("t", "Write", "edit")
 FIRST = Candidate(peer="alpha", tier="fast", model="m", why="it claims review")
 FAILED = report("alpha", Outcome.FAILED)
@@ -28,7 +32,7 @@ DONE = over(FAILED, report("beta", text="well\n", reason="alpha failed"))
 
 def shown(kind: type[Renderer], done: Any = DONE, **options: Any) -> tuple[str, str, int]:
     out, err = io.StringIO(), io.StringIO()
-    stage = DelegationOutput(kind(out, err, **options))
+    stage = DelegationOutput(kind(out, err, **options), CATALOGUE)
     stage.job("j-1")
     stage.decided(DECISION)
     stage.attempt(1, FIRST, "it claims review")
@@ -65,21 +69,34 @@ def test_who_wants_only_the_answer_gets_it_and_hears_of_failures() -> None:
 
 
 def test_a_delegation_that_fails_says_whose_fault_it_is_and_what_to_do() -> None:
-    died = report("beta", Outcome.CRASHED, error_class="process_exited", may_have_run=True)
+    died = report(
+        "beta", Outcome.CRASHED, error_class="process_exited", may_have_run=True, changed=None
+    )
     out, err, code = shown(TextShow, over(FAILED, died))
     assert code == 1
     what_next, again, fault = [line.removeprefix("dragoman: ") for line in err.splitlines()][-3:]
     assert fault == "whose fault: the agent"
     assert again == "try again:   check first: part of the work may already be done"
     assert what_next.startswith("what next:   start the agent by hand")
+    # A second try does nothing twice if the first one changed nothing.
+    err = shown(TextShow, over(FAILED, structs.replace(died, changed=Changed())))[1]
+    assert "what next:   start the agent by hand" in err and "try again" not in err
     stopped = over(report("beta", Outcome.CANCELLED), interrupted=True)
     assert "whose fault" not in shown(TextShow, stopped)[1]
+
+
+def test_where_only_scout_is_left_a_refusal_leads_to_the_set_up_of_agents() -> None:
+    refused = report("scout", Outcome.REFUSED, runtime_role="host", may_have_run=True)
+    err = shown(TextShow, over(refused))[1]
+    told = "`dragoman init` sets up agents with a model; `dragoman explain review` shows why"
+    assert f"what next:   {told}" in err
+    assert "whose fault" not in err and "try again" not in err
 
 
 def test_nothing_is_written_where_nobody_reads() -> None:
     show = JsonLines(io.StringIO(), io.StringIO())
     show.broken = True
-    assert DelegationOutput(show).over(DONE) == 0
+    assert DelegationOutput(show, CATALOGUE).over(DONE) == 0
 
 
 @pytest.mark.parametrize(

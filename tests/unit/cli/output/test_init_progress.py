@@ -72,7 +72,9 @@ def test_steps_are_numbered_and_names_line_up(
     assert out[10:] == ["   enabled: codex (in config.toml)", "   codex was enabled already."]
 
 
-def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_peer_says_is_not_a_command_for_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     telling = telling_in(ListFormat.TEXT)
     telling.proof(VerifiedPeer(name="x", trouble="\x1b[2Jgone\nok  y: verified", cure="\x07ring"))
     out = capsys.readouterr().out

@@ -21,7 +21,7 @@ def lines(out: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def test_an_event_is_told_with_its_place_and_without_its_raw_message() -> None:
+def test_an_event_is_reported_with_its_place_and_without_its_raw_message() -> None:
     told = of_event(happened(model.MessageDelta, Role.AGENT, "hi"))
     assert told["type"] == "MessageDelta"
     assert told["source"] == {"dialect": "acp", "connection": "client-1"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from collections.abc import Iterator
 
 import pyte
 import pytest
 
 from dragoman.cli.output import live_area
-from dragoman.cli.output.live_area import LiveText, is_unicode
-from dragoman.cli.output.terminal import held, put
+from dragoman.cli.output.live_area import LiveText, is_unicode, wrapped_lines
+from dragoman.cli.output.terminal import Paint, held, put
 from dragoman.events.words import Role
 from tests.aio import aio
 
@@ -181,7 +182,8 @@ def test_without_a_loop_only_lines_are_written() -> None:
 
 @aio
 async def test_a_process_that_ends_at_once_can_leave_lines() -> None:
-    held.erase_overlay()
+    left: list[bool] = []
+    held.erase_overlay(lambda: left.append(True))
     out, text = made()
     text.status("thinking")
     text.line("one")
@@ -191,7 +193,25 @@ async def test_a_process_that_ends_at_once_can_leave_lines() -> None:
     out.write(held.overlay.last_words())
     assert out.rows == ["one", "two"]
     # It has no descriptor: nothing is written, and nothing fails.
-    held.erase_overlay()
+    held.erase_overlay(lambda: left.append(True))
+    assert left == [True, True]
+    text.status("")
+
+
+@aio
+async def test_nothing_is_drawn_between_the_erasing_and_the_exit() -> None:
+    _, text = made()
+    text.status("thinking")
+    await drawn()
+    seen: list[bool] = []
+
+    def leave() -> None:
+        other = threading.Thread(target=lambda: seen.append(held._lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+
+    held.erase_overlay(leave)
+    assert seen == [False]
     text.status("")
 
 
@@ -199,3 +219,9 @@ def test_signs_need_an_encoding_that_has_them() -> None:
     assert is_unicode(io.TextIOWrapper(io.BytesIO(), encoding="UTF-8"))
     assert not is_unicode(io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
     assert not is_unicode(io.StringIO())
+
+
+def test_lines_of_ours_are_wrapped_below_their_beginning() -> None:
+    assert wrapped_lines("  one two three", 10, Paint(False)) == "  one two\n    three\n"
+    assert wrapped_lines("one\ntwo", 10, Paint(False)) == "one\ntwo\n"
+    assert wrapped_lines("red", 10, Paint(True), "red") == "\x1b[31mred\x1b[0m\n"

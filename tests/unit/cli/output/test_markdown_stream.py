@@ -9,7 +9,6 @@ from dragoman.cli.output.markdown_stream import (
     MAX_TABLE_ROWS,
     MarkdownStream,
     PlainStream,
-    lines_of,
 )
 from dragoman.cli.output.terminal import Paint
 
@@ -126,9 +125,3 @@ def test_thoughts_are_wrapped_and_have_no_markup() -> None:
     assert stream.feed(" five", 20) == []
     assert stream.end(20) == [" five"]
     assert stream.end(20) == []
-
-
-def test_lines_of_ours_are_wrapped_below_their_beginning() -> None:
-    assert lines_of("  one two three", 10, PLAIN) == "  one two\n    three\n"
-    assert lines_of("one\ntwo", 10, PLAIN) == "one\ntwo\n"
-    assert lines_of("red", 10, Paint(True), "red") == "\x1b[31mred\x1b[0m\n"

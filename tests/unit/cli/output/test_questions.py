@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def asked(kind: str, title: str = "Look", **told: Any) -> Question:
             asked("read", rawInput={"command": "a\nb", "env": {"X": "1"}, "cwd": "/w"}),
             [
                 "run a command, which the agent calls 'Look'",
-                *("  $ a", "  | b", "  with an environment or an input of its own", "  in /w"),
+                *("  $ a", "  | b", "  with its own environment or input", "  in /w"),
                 '  input: {"command":"a\\nb","env":{"X":"1"},"cwd":"/w"}',
             ],
         ),
@@ -180,3 +181,21 @@ def test_the_end_of_what_is_too_long_is_shown_too() -> None:
     question = Question("s", "c", "t", "edit", (), {"content": [diff]})
     shown = "\n".join(questions.permission(question))
     assert "omitted" in shown and "+evil" in shown and "--verbose" not in shown
+
+
+def test_a_file_is_new_in_a_question_only_if_there_is_none(tmp_path: Path) -> None:
+    def heading(path: Path) -> str:
+        told = [
+            questions.permission(asked("edit", "", content=[content]))[1].strip()
+            for content in (
+                {"path": str(path), "newText": "x\n"},
+                {"path": str(path), "oldText": "", "newText": "x\n"},
+            )
+        ]
+        assert told[0] == told[1]
+        return told[0]
+
+    here = tmp_path / "here.py"
+    here.touch()
+    assert heading(tmp_path / "new.py") == f"{tmp_path / 'new.py'} (new file)"
+    assert heading(here) == f"{here} (changed)"

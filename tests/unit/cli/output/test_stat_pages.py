@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.cli.output import stat_pages
-from dragoman.store.ledger.records import StatRow
+from dragoman.store.ledger.records import AttemptRecord, StatRow
+from dragoman.store.values import Charge
 
 ROW = StatRow(
     key="codex",
@@ -61,15 +62,25 @@ class Page(io.TextIOWrapper):
 
 
 def test_a_row_says_what_is_known_and_how_much_is_not() -> None:
-    assert stat_pages.as_cells(ROW) == [
+    assert stat_pages.as_cells(ROW, "peer") == [
         *("codex", "3 of 10 (30%)", "1.50 USD + 0.2500 credits", "4", "12.3 s", "1/3", "2"),
         *("1,234,567", "89"),
     ]
-    assert stat_pages.as_cells(BARE) == ["(not told)", "0 of 1", "", "", "", "", "", "", ""]
-    assert len(stat_pages.head("peer")) == len(stat_pages.as_cells(ROW))
+    assert stat_pages.as_cells(BARE, "model") == [
+        "(not told)",
+        "0 of 1",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+    ]
+    assert len(stat_pages.head("peer")) == len(stat_pages.as_cells(ROW, "peer"))
     both = structs.replace(ROW, key="review", peer="codex")
-    assert stat_pages.as_cells(both, work=True)[:2] == ["review", "codex"]
-    assert len(stat_pages.head("work")) == len(stat_pages.as_cells(both, work=True))
+    assert stat_pages.as_cells(both, "work")[:2] == ["review", "codex"]
+    assert len(stat_pages.head("work")) == len(stat_pages.as_cells(both, "work"))
 
 
 def test_the_sum_of_all_rows_says_what_is_unknown() -> None:
@@ -133,3 +144,60 @@ def test_without_attempts_there_is_no_chart() -> None:
     page = Page("utf-8")
     stat_pages.write_chart([], page)
     assert page.text == ""
+
+
+def test_the_machine_has_a_column_only_if_an_attempt_was_made_on_another_one() -> None:
+    here = structs.replace(ROW, key="review", peer="codex")
+    there = structs.replace(here, peer="codex@box", machine="box")
+    assert "machine" not in stat_pages.head("work")
+    assert stat_pages.head("work", machines=True)[:3] == ["role", "peer", "machine"]
+    cells = [stat_pages.as_cells(row, "work", machines=True) for row in (here, there)]
+    assert [row[:3] for row in cells] == [
+        ["review", "codex", "(this machine)"],
+        ["review", "codex@box", "box"],
+    ]
+    assert stat_pages.as_cells(structs.replace(ROW, key=None), "machine")[0] == "(this machine)"
+    assert stat_pages.as_json(there, "work")["machine"] == "box"
+
+
+def test_a_bar_names_the_machine_once() -> None:
+    page = Page("utf-8")
+    host = structs.replace(ROW, key="review", peer="codex@box", machine="box")
+    worker = structs.replace(ROW, key="review", peer="codex", machine="worker-3")
+    stat_pages.write_chart([host, worker], page)
+    lines = page.text.splitlines()
+    assert lines[0].startswith("review codex@box ")
+    assert lines[1].startswith("review codex worker-3 ")
+
+
+# -- attempts
+
+RUNNING = AttemptRecord(
+    job="j-1", decision_id="d-1", number=1, peer="codex", role="review", started_at=100.0
+)
+
+
+def test_an_attempt_without_an_end_is_running_and_its_cost_unknown() -> None:
+    row = dict(zip(stat_pages.ATTEMPT_HEAD, stat_pages.attempt_cells(RUNNING, 160.0), strict=True))
+    assert (row["outcome"], row["begun"], row["took"], row["cost"]) == (
+        "running", "1 min ago", "", "unknown",
+    )  # fmt: skip
+    assert set(stat_pages.ATTEMPT_DROP) < set(stat_pages.ATTEMPT_HEAD)
+
+
+def test_a_free_attempt_is_not_an_unknown_one() -> None:
+    ended = AttemptRecord(
+        job="j-1",
+        decision_id="d-1",
+        number=1,
+        peer="codex",
+        role="review",
+        started_at=100.0,
+        ended_at=102.0,
+        outcome="ok",
+        cost=Charge(amount=0.0, currency="USD"),
+    )
+    row = dict(zip(stat_pages.ATTEMPT_HEAD, stat_pages.attempt_cells(ended, 160.0), strict=True))
+    assert (row["outcome"], row["took"], row["cost"]) == ("ok", "2.0 s", "0 USD")
+    told = stat_pages.attempt_json(ended)
+    assert (told["type"], told["job"]) == ("Attempt", "j-1")

@@ -25,6 +25,7 @@ from dragoman.cli.output.terminal import (
     put_data,
     put_err,
     put_question,
+    put_relayed,
     silence,
     wants_colour,
     width_of,
@@ -34,6 +35,15 @@ from dragoman.cli.output.terminal import (
 class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_of_another_dragoman_a_terminal_obeys_the_colours_only() -> None:
+    screen, pipe = Screen(), io.StringIO()
+    for stream in (screen, pipe):
+        put_relayed(stream, "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J")
+    assert "\x1b[31mred\x1b[0m" in screen.getvalue()
+    assert "\x1b]" not in screen.getvalue() and "\x1b[2J" not in screen.getvalue()
+    assert pipe.getvalue() == "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J"
 
 
 def test_a_pipe_gets_no_colour_and_a_terminal_does() -> None:
@@ -60,7 +70,7 @@ def test_only_a_terminal_has_a_width() -> None:
     assert width_of(Screen()) > 0
 
 
-def test_a_closed_stream_is_no_terminal() -> None:
+def test_a_closed_stream_is_not_a_terminal() -> None:
     stream = io.StringIO()
     stream.close()
     assert not is_terminal(stream)

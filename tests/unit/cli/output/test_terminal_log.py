@@ -33,7 +33,7 @@ def test_a_record_is_neutral(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "l␛\n"
 
 
-def test_it_waits_while_a_question_is_open(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_waits_while_a_question_is_open(capsys: pytest.CaptureFixture[str]) -> None:
     with held.hold():
         handle("later")
         assert capsys.readouterr().err == ""

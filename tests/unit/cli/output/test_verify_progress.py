@@ -16,7 +16,7 @@ RUNG = RungResult(
 )
 
 
-def test_a_rung_is_told_at_once_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rung_is_reported_at_once_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     LadderProgress(ListFormat.TEXT).rung(RUNG)
     out, _ = capsys.readouterr()
     assert out.startswith("FAIL  handshake     silent")

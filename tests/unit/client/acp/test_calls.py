@@ -26,7 +26,7 @@ def asked(**fields: Any) -> acp.ToolCallUpdate:
     return msgspec.convert({"toolCallId": "c", **fields}, acp.ToolCallUpdate)
 
 
-def test_a_question_with_an_id_alone_means_what_was_told_before() -> None:
+def test_a_question_with_an_id_alone_means_what_was_reported_before() -> None:
     known = Calls()
     known.heard(begun(kind="edit", locations=[{"path": "/w/a"}]))
     known.heard(changed(title="Change a", rawInput={"path": "/w/a", "content": "x"}))
@@ -111,7 +111,7 @@ def test_other_content_is_not_taken_for_an_input(update: acp.ToolCall) -> None:
     assert completed(asked(title="Write"), [update]).raw_input is None
 
 
-def test_an_input_that_was_told_goes_before_one_that_was_written() -> None:
+def test_an_input_that_was_reported_goes_before_one_that_was_written() -> None:
     call = completed(asked(), [written('{"path": "/w/b"}', rawInput={"path": "/w/a"})])
     assert call.raw_input == {"path": "/w/a"}
 

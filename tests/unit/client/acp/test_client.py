@@ -138,7 +138,7 @@ async def test_an_agent_that_refuses_our_version_is_a_mismatch() -> None:
     ],
 )
 @aio
-async def test_an_answer_that_is_no_handshake_is_a_mismatch_and_tells_what_it_shows(
+async def test_an_answer_that_is_not_a_handshake_is_a_mismatch_and_tells_what_it_shows(
     reply: Any, dialect: str | None
 ) -> None:
     with pytest.raises(ProtocolMismatch, match="version 1") as caught:
@@ -405,10 +405,10 @@ async def test_an_answer_without_a_session_id_is_invalid(reply: Any) -> None:
 
 
 @aio
-async def test_an_id_that_is_open_already_is_no_new_session() -> None:
+async def test_an_id_that_is_open_already_is_not_a_new_session() -> None:
     async with driven() as (client, _):
         first = await client.new_session(CWD)
-        with pytest.raises(InvalidAnswer, match="second time"):
+        with pytest.raises(InvalidAnswer, match="twice"):
             await client.new_session(CWD)
         assert client.sessions == (first,)
 

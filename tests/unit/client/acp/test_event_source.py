@@ -49,7 +49,7 @@ HELLO = {
 
 
 @aio
-async def test_the_handshake_is_told_with_its_line() -> None:
+async def test_the_handshake_is_reported_with_its_line() -> None:
     async with recorded(initialize=HELLO) as (_, _agent, events):
         (ready,) = events
     assert type(ready) is model.ConnectionReady
@@ -62,7 +62,7 @@ async def test_the_handshake_is_told_with_its_line() -> None:
 
 
 @aio
-async def test_an_answer_that_nothing_else_tells_is_told_with_its_failure() -> None:
+async def test_an_answer_that_nothing_else_tells_is_reported_with_its_failure() -> None:
     refusal = Refusal(-32603, "no")
     async with recorded(authenticate=refusal, initialize=HELLO) as (client, _, events):
         with pytest.raises(RemoteError):
@@ -99,7 +99,7 @@ async def test_what_nobody_has_a_use_for_is_unknown_and_says_why() -> None:
 
 
 @aio
-async def test_a_service_that_is_used_is_told() -> None:
+async def test_a_service_that_is_used_is_reported() -> None:
     async with recorded() as (_, agent, events):
         agent.ask(1, "fs/read_text_file", {"sessionId": "s", "path": "/a"})
         await turns(20)

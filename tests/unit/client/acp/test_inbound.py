@@ -553,7 +553,7 @@ async def test_methods_of_the_agents_own_reach_the_extension() -> None:
 
 
 @aio
-async def test_a_method_of_the_protocol_that_is_switched_off_is_no_extension() -> None:
+async def test_a_method_of_the_protocol_that_is_switched_off_is_not_an_extension() -> None:
     vendor = Vendor()
     options = ClientOptions(extension=vendor, read_files=False)
     async with opened(options) as (_, agent):

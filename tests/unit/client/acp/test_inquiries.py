@@ -40,7 +40,7 @@ def test_a_reply_survives_the_way_to_the_agent(reply: Reply) -> None:
     assert reply_of(response_of(reply)) == reply
 
 
-def test_an_action_that_nobody_knows_is_no_consent() -> None:
+def test_an_action_that_nobody_knows_is_not_a_consent() -> None:
     assert reply_of(acp.UnknownElicitationAction({"action": "maybe"})) == DECLINED
 
 

@@ -184,7 +184,7 @@ async def test_history_is_replayed_as_events_and_folds_like_a_live_session() -> 
 
 
 @aio
-async def test_settings_that_we_change_are_told() -> None:
+async def test_settings_that_we_change_are_reported() -> None:
     replies: dict[str, Any] = {
         "session__new": {"sessionId": "s1", "modes": MODES, "models": MODELS},
         "session__set_mode": {},
@@ -220,7 +220,7 @@ async def test_forking_needs_a_word_because_it_is_not_stable() -> None:
 
 
 @aio
-async def test_an_agent_that_goes_away_while_a_session_is_closed_is_no_error() -> None:
+async def test_an_agent_that_goes_away_while_a_session_is_closed_is_not_an_error() -> None:
     async with talking() as (peer, agent, _):
         del agent.replies["session/close"]
 
@@ -249,7 +249,7 @@ async def test_a_handshake_that_fails_closes_the_stream() -> None:
 
 
 @aio
-async def test_what_is_told_beside_a_session_and_a_prompt_travels_as_their_meta() -> None:
+async def test_what_is_reported_beside_a_session_and_a_prompt_travels_as_their_meta() -> None:
     told: list[Any] = []
 
     def new(params: Any) -> Any:

@@ -247,7 +247,7 @@ async def test_the_first_prompt_waits_until_a_late_replay_is_quiet() -> None:
 
 
 @aio
-async def test_what_comes_long_after_the_load_is_no_history() -> None:
+async def test_what_comes_long_after_the_load_is_not_history() -> None:
     async with driven(quick(), capabilities=EVERYTHING) as (client, agent):
         agent.replies["session/load"] = None
         session = await client.load_session("s1", CWD)

@@ -157,7 +157,7 @@ async def test_asking_returns_a_result_with_the_text_of_the_answer() -> None:
 
 
 @aio
-async def test_what_is_no_text_tells_how_the_turn_went_too() -> None:
+async def test_what_is_not_text_tells_how_the_turn_went_too() -> None:
     tool = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}
     async with opened() as (session, agent):
 

@@ -81,7 +81,7 @@ async def test_nothing_on_the_wire_says_jsonrpc() -> None:
 
 @pytest.mark.parametrize("answer", [{"protocolVersion": 1}, 3, "x"])
 @aio
-async def test_a_server_that_is_no_codex_is_refused_and_its_stream_closed(answer: Any) -> None:
+async def test_a_server_that_is_not_a_codex_is_refused_and_its_stream_closed(answer: Any) -> None:
     ours, theirs = memory_pair()
     server = Server({"initialize": answer})
     settings = ConnectionSettings(jsonrpc=False)
@@ -101,7 +101,7 @@ async def test_what_was_refused_as_overloaded_is_sent_again() -> None:
 
 
 @aio
-async def test_an_overload_without_end_is_told() -> None:
+async def test_an_overload_without_end_is_reported() -> None:
     server = Server({"model/list": [OVERLOADED] * OVERLOADED_TRIES})
     async with connected(server) as peer:
         with pytest.raises(RemoteError, match="overloaded"):
@@ -125,7 +125,7 @@ def test_waits_grow_and_are_never_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @aio
-async def test_an_answer_that_is_none_is_told() -> None:
+async def test_an_answer_that_is_none_is_reported() -> None:
     async with connected(Server({"model/list": {"data": 3}})) as peer:
         with pytest.raises(InvalidAnswer, match="model/list"):
             await peer.client.models()

@@ -119,7 +119,7 @@ async def test_what_codex_cannot_do_is_refused_before_anything_is_sent(
 
 
 @aio
-async def test_a_policy_that_nobody_knows_is_refused_before_anything_is_sent() -> None:
+async def test_an_unknown_policy_is_refused_before_anything_is_sent() -> None:
     server = Server()
     options = CodexOptions(budgets=BUDGETS, approval_policy="unlessTrusted")
     async with connected(server, options) as peer:
@@ -175,7 +175,7 @@ async def test_a_model_that_openai_has_not_is_refused() -> None:
 @aio
 async def test_a_model_that_was_not_taken_is_a_mismatch() -> None:
     async with connected(Server({"thread/start": thread(model="y")})) as peer:
-        with pytest.raises(ProtocolMismatch, match="took 'y'"):
+        with pytest.raises(ProtocolMismatch, match="uses 'y'"):
             async with peer.session(model="x"):
                 raise AssertionError
 

@@ -112,7 +112,7 @@ async def test_an_id_that_comes_again_is_another_request() -> None:
 
 
 @aio
-async def test_what_is_asked_is_told_in_the_order_of_the_wire() -> None:
+async def test_what_is_asked_is_reported_in_the_order_of_the_wire() -> None:
     server = Server()
     async with talking(server, OPTIONS) as (peer, talk):
         events = watch(peer)
@@ -167,7 +167,7 @@ async def test_nobody_answers_for_a_thread_that_is_not_ours() -> None:
 
 
 @aio
-async def test_somebody_who_fails_to_decide_is_no_answer_but_an_error() -> None:
+async def test_somebody_who_fails_to_decide_is_not_an_answer_but_an_error() -> None:
     def permit(question: Question) -> Answer:
         raise RuntimeError("secret")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.codex import CodexOptions
+from dragoman.client.codex.thread import input_of
 from dragoman.errors import (
     CallTimeout,
     ProtocolMismatch,
@@ -17,6 +18,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
+from dragoman.events.parts import Audio, Block, Image, Link, OtherBlock, Resource, Text
 from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.client.codex.server_side import (
@@ -92,7 +94,7 @@ async def test_a_thread_that_did_not_take_its_settings_is_not_used_again() -> No
     ],
 )
 @aio
-async def test_settings_that_are_told_unasked_are_checked(
+async def test_settings_that_are_reported_unasked_are_checked(
     policy: str, sandbox: str, outcome: Outcome
 ) -> None:
     server = Server()
@@ -229,3 +231,34 @@ async def test_events_of_one_thread_do_not_reach_another() -> None:
             async with asyncio.timeout(WAIT):
                 assert (await first.wait()).text == "to one"
                 assert (await second.wait()).text == "to two"
+
+
+# -- the prompt of a turn
+
+
+@pytest.mark.parametrize(
+    ("block", "wire"),
+    [
+        (Text("hi"), {"type": "text", "text": "hi"}),
+        (Image("AA", "image/png"), {"type": "image", "url": "data:image/png;base64,AA"}),
+        (Audio("AA", "audio/wav"), {"type": "audio", "url": "data:audio/wav;base64,AA"}),
+        (
+            Link("file:///a%20b/c.py", "c.py"),
+            {"type": "mention", "name": "c.py", "path": "/a b/c.py"},
+        ),
+        (Link("https://x.org", "x"), {"type": "text", "text": "[x](https://x.org)"}),
+        (
+            Resource("file:///a", "body"),
+            {"type": "text", "text": "<context uri='file:///a'>\nbody\n</context>"},
+        ),
+        (OtherBlock("skill", {"type": "skill"}), {"type": "skill"}),
+    ],
+)
+def test_every_block_that_codex_takes(block: Block, wire: dict[str, str]) -> None:
+    assert input_of([block]) == [wire]
+
+
+@pytest.mark.parametrize("block", [Resource("file:///a", None, "AA"), OtherBlock("x", 3)])
+def test_what_codex_cannot_take_is_refused_before_anything_is_sent(block: Block) -> None:
+    with pytest.raises(Unsupported):
+        input_of([Text("first"), block])

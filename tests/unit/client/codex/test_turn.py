@@ -242,7 +242,7 @@ async def test_a_second_prompt_is_refused_here() -> None:
 
 
 @aio
-async def test_a_budget_that_ran_out_is_the_only_end_that_is_told() -> None:
+async def test_a_budget_that_ran_out_is_the_only_end_that_is_reported() -> None:
     server = Server()
     server.answers["turn/interrupt"] = lambda params: server.end_turn(status="interrupted")
     budgets = Budgets(silence=0.05, first_event=0.05, cancel_grace=5.0)

@@ -73,7 +73,7 @@ PROMPT_NAMES = {
 }
 
 
-class FarAgent(OtherSide):
+class HostAgent(OtherSide):
     """Answers by a table; what is not in it is no method."""
 
     def __init__(self, stream: Stream, replies: Mapping[str, Reply]) -> None:
@@ -116,21 +116,21 @@ class FarAgent(OtherSide):
         return next(m["params"] for m in self.heard if m.get("method") == method)
 
 
-def _no_method(agent: FarAgent, request: Any) -> None:
+def _no_method(agent: HostAgent, request: Any) -> None:
     agent.refuse(request, -32601, "Method not found")
 
 
-def refusing(code: int, message: str = "no") -> Callable[[FarAgent, Any], None]:
+def refusing(code: int, message: str = "no") -> Callable[[HostAgent, Any], None]:
     """A reply that is an error."""
     return lambda agent, request: agent.refuse(request, code, message)
 
 
-def garbage(agent: FarAgent, request: Any) -> None:
+def garbage(agent: HostAgent, request: Any) -> None:
     """A reply that is JSON and no answer to a prompt."""
     agent.raw(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": 7}).encode() + b"\n")
 
 
-def hanging_up(agent: FarAgent, request: Any) -> None:
+def hanging_up(agent: HostAgent, request: Any) -> None:
     """No reply: the other side is gone."""
     agent.stream.close()  # type: ignore[attr-defined]
 
@@ -145,10 +145,10 @@ async def meet(
     program: Program | None = None,
     prove: bool = False,
     workspace: str = "/project",
-) -> AsyncIterator[tuple[DocumentPeer, FarAgent]]:
+) -> AsyncIterator[tuple[DocumentPeer, HostAgent]]:
     """A peer and the agent at its other end."""
     ours, theirs = memory_pair()
-    agent = FarAgent(theirs, {**HELLOS[dialect], **(replies or {})})
+    agent = HostAgent(theirs, {**HELLOS[dialect], **(replies or {})})
     theirs.start(agent)
     try:
         async with asyncio.timeout(20):

@@ -20,7 +20,7 @@ from tests.aio import aio
 from tests.unit.client.legacy.far_end import (
     QUICK,
     SILENCE,
-    FarAgent,
+    HostAgent,
     examples,
     garbage,
     hanging_up,
@@ -156,7 +156,7 @@ async def test_one_request_at_a_time_where_the_dialect_says_so() -> None:
 
 @aio
 async def test_updates_before_the_answer_that_opens_their_session_are_not_lost() -> None:
-    def talkative(agent: FarAgent, request: object) -> None:
+    def talkative(agent: HostAgent, request: object) -> None:
         agent.tell("session/update", examples("keyed")["mode"])
         agent.answer(request, examples("keyed")["opened"])
 
@@ -170,7 +170,7 @@ async def test_updates_before_the_answer_that_opens_their_session_are_not_lost()
 
 
 @aio
-async def test_every_line_that_is_no_event_by_itself_is_kept_for_whoever_watches() -> None:
+async def test_every_line_that_is_not_an_event_by_itself_is_kept_for_whoever_watches() -> None:
     seen: list[model.Event] = []
     options = DocumentOptions(on_event=seen.append, budgets=QUICK)
     async with meet("keyed", options=options) as (peer, agent):
@@ -189,7 +189,7 @@ async def test_every_line_that_is_no_event_by_itself_is_kept_for_whoever_watches
 
 
 @aio
-async def test_a_request_of_the_agent_that_is_no_method_is_refused() -> None:
+async def test_a_request_of_the_agent_that_is_not_a_method_is_refused() -> None:
     async with meet("tagged") as (_, agent):
         params = {"sessionId": "session-1", "path": "/x"}
         agent.say({"jsonrpc": "2.0", "id": 1, "method": "fs/read_text_file", "params": params})

@@ -18,13 +18,13 @@ from dragoman.errors import (
 )
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-from tests.unit.client.legacy.far_end import SILENCE, FarAgent, garbage, hanging_up
+from tests.unit.client.legacy.far_end import SILENCE, HostAgent, garbage, hanging_up
 from tests.unit.rpc.other_side import soon, until
 
 
-def pair(replies: dict[str, Any], **options: Any) -> tuple[OneshotClient, FarAgent]:
+def pair(replies: dict[str, Any], **options: Any) -> tuple[OneshotClient, HostAgent]:
     ours, theirs = memory_pair()
-    agent = FarAgent(theirs, replies)
+    agent = HostAgent(theirs, replies)
     theirs.start(agent)
     return OneshotClient(ours, **options), agent
 

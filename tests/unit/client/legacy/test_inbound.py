@@ -18,7 +18,7 @@ from dragoman.dialects.legacy.keyed import shapes
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from tests.aio import aio
-from tests.unit.client.legacy.far_end import QUICK, SILENCE, FarAgent, examples, meet
+from tests.unit.client.legacy.far_end import QUICK, SILENCE, HostAgent, examples, meet
 from tests.unit.rpc.other_side import until
 
 KEYED = examples("keyed")
@@ -27,7 +27,7 @@ KEYED = examples("keyed")
 class Asking:
     """A session whose turn runs, and the agent that asks in it."""
 
-    def __init__(self, agent: FarAgent, events: list[model.Event]) -> None:
+    def __init__(self, agent: HostAgent, events: list[model.Event]) -> None:
         self.agent = agent
         self.events = events
         self._next = 100
@@ -213,7 +213,7 @@ def test_a_terminal_that_still_runs_is_ended_with_its_session(tmp_path: Path) ->
     run()
 
 
-def test_what_was_not_offered_is_no_method(tmp_path: Path) -> None:
+def test_what_was_not_offered_is_not_a_method(tmp_path: Path) -> None:
     @aio
     async def run() -> None:
         async with asking(tmp_path, read_files=False, write_files=False) as (far, _, _):

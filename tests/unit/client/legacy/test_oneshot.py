@@ -12,20 +12,20 @@ from dragoman.errors import ConnectionClosed, ProtocolMismatch, RemoteError
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.fixtures.documents import load
-from tests.unit.client.legacy.far_end import FarAgent, refusing
+from tests.unit.client.legacy.far_end import HostAgent, refusing
 from tests.unit.rpc.other_side import soon
 
 EXAMPLES = load("oneshot")
 
 
-def pair(replies: dict[str, Any]) -> tuple[OneshotClient, FarAgent]:
+def pair(replies: dict[str, Any]) -> tuple[OneshotClient, HostAgent]:
     ours, theirs = memory_pair()
-    agent = FarAgent(theirs, {"initialize": EXAMPLES["initialized"].body, **replies})
+    agent = HostAgent(theirs, {"initialize": EXAMPLES["initialized"].body, **replies})
     theirs.start(agent)
     return OneshotClient(ours), agent
 
 
-def streaming(agent: FarAgent, request: Any) -> None:
+def streaming(agent: HostAgent, request: Any) -> None:
     agent.say(*(EXAMPLES[name].message for name in ("chunk", "tool", "file")))
     agent.answer(request, EXAMPLES["answer"].body)
 

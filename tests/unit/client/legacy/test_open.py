@@ -12,7 +12,7 @@ from dragoman.dialects import discovery
 from dragoman.errors import ConnectionClosed, ProtocolMismatch, RemoteError, Unsupported
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-from tests.unit.client.legacy.far_end import HELLOS, FarAgent, meet, refusing
+from tests.unit.client.legacy.far_end import HELLOS, HostAgent, meet, refusing
 
 
 def test_every_dialect_of_the_documents_can_be_chosen_by_its_name() -> None:
@@ -112,7 +112,7 @@ async def test_an_answer_that_shows_no_dialect_is_refused_where_it_has_to_be_pro
 
 @aio
 async def test_a_tagged_agent_that_refuses_a_version_is_greeted_with_the_other_spelling() -> None:
-    def validate(agent: FarAgent, request: Any) -> None:
+    def validate(agent: HostAgent, request: Any) -> None:
         if request["params"]["protocolVersion"] == "1.0":
             agent.answer(request, HELLOS["tagged"]["initialize"])
         else:

@@ -22,7 +22,7 @@ from dragoman.events import model
 from dragoman.events.parts import Audio, Image
 from dragoman.events.words import Outcome
 from tests.aio import aio
-from tests.unit.client.legacy.far_end import SILENCE, FarAgent, examples, meet, refusing
+from tests.unit.client.legacy.far_end import SILENCE, HostAgent, examples, meet, refusing
 from tests.unit.rpc.other_side import until
 
 # -- sessions
@@ -41,7 +41,7 @@ async def test_a_thread_is_loaded_with_its_history() -> None:
 
 @aio
 async def test_a_keyed_session_is_loaded_with_a_replay_that_ends_with_the_answer() -> None:
-    def load_session(agent: FarAgent, request: Any) -> None:
+    def load_session(agent: HostAgent, request: Any) -> None:
         agent.tell("session/update", examples("keyed")["chunk"])
         agent.answer(request, examples("keyed")["loaded"])
         agent.tell("session/update", examples("keyed")["mode"])
@@ -68,7 +68,7 @@ async def test_a_load_that_is_refused_leaves_nothing() -> None:
         assert peer.client.conversations == {}
 
 
-def pages(agent: FarAgent, request: Any) -> None:
+def pages(agent: HostAgent, request: Any) -> None:
     name = "page" if request["params"]["offset"] == 0 else "sessions"
     agent.answer(request, examples("chained")[name])
 
@@ -142,11 +142,11 @@ async def test_a_second_prompt_waits_for_nobody() -> None:
 
 @aio
 async def test_two_sessions_on_one_connection_keep_their_events() -> None:
-    def new(agent: FarAgent, request: Any) -> None:
+    def new(agent: HostAgent, request: Any) -> None:
         number = agent.methods.count("session/new")
         agent.answer(request, {"session": {"id": f"session-{number}"}})
 
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         id = request["params"]["sessionId"]
         update = {"type": "messageChunk", "role": "assistant", "chunk": f"I am {id}"}
         agent.tell("session/update", {"sessionId": id, "update": update})

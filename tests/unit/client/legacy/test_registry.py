@@ -7,7 +7,7 @@ import pytest
 from dragoman.client.connect import OPENERS, connect
 from dragoman.client.legacy import DIALECTS, register, unregister
 from dragoman.client.options import ConnectOptions
-from dragoman.dialects.legacy.base import BareEnd
+from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import UsageError
 from dragoman.testing.scripted import command
 from tests.aio import aio
@@ -15,7 +15,7 @@ from tests.aio import aio
 
 @aio
 async def test_a_registered_dialect_is_spoken_until_it_is_forgotten() -> None:
-    class Own(BareEnd):
+    class Own(ClientEnd):
         name = "own"
 
     register("own", lambda options: Own())
@@ -34,7 +34,7 @@ async def test_a_registered_dialect_is_spoken_until_it_is_forgotten() -> None:
 def test_a_name_that_is_taken_stays_with_its_dialect(name: str) -> None:
     before = OPENERS.get(name)
     with pytest.raises(UsageError, match="already"):
-        register(name, lambda options: BareEnd())
+        register(name, lambda options: ClientEnd())
     assert OPENERS.get(name) is before
 
 

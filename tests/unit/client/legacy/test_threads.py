@@ -8,20 +8,20 @@ from dragoman.client.legacy.threads import ThreadsClient
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.fixtures.documents import load
-from tests.unit.client.legacy.far_end import HELLOS, FarAgent
+from tests.unit.client.legacy.far_end import HELLOS, HostAgent
 from tests.unit.rpc.other_side import soon
 
 EXAMPLES = load("threads")
 
 
-def pair(replies: dict[str, Any]) -> tuple[ThreadsClient, FarAgent]:
+def pair(replies: dict[str, Any]) -> tuple[ThreadsClient, HostAgent]:
     ours, theirs = memory_pair()
-    agent = FarAgent(theirs, {**HELLOS["threads"], **replies})
+    agent = HostAgent(theirs, {**HELLOS["threads"], **replies})
     theirs.start(agent)
     return ThreadsClient(ours), agent
 
 
-def progress(agent: FarAgent, request: Any) -> None:
+def progress(agent: HostAgent, request: Any) -> None:
     agent.tell("whatever/progress", {"n": 1})
     agent.answer(request, EXAMPLES["complete"].body)
 

@@ -25,7 +25,7 @@ from tests.unit.client.legacy.far_end import (
     QUICK,
     SESSIONS,
     SILENCE,
-    FarAgent,
+    HostAgent,
     examples,
     garbage,
     hanging_up,
@@ -34,7 +34,7 @@ from tests.unit.client.legacy.far_end import (
 )
 from tests.unit.rpc.other_side import until
 
-Talk = Callable[[FarAgent, Any], None]
+Talk = Callable[[HostAgent, Any], None]
 
 ANSWERS: dict[str, Any] = {
     "oneshot": examples("oneshot")["answer"],
@@ -45,7 +45,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-def finish(dialect: str, agent: FarAgent, request: Any) -> None:
+def finish(dialect: str, agent: HostAgent, request: Any) -> None:
     """End a turn well, in the dialect's own way."""
     agent.answer(request, ANSWERS[dialect])
     if dialect == "chained":
@@ -57,7 +57,7 @@ def saying(dialect: str, *names: str) -> Talk:
     """Say examples of the document, then end the turn."""
     known = load(dialect)
 
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         for name in names:
             message = dict(known[name].message)
             params = dict(message["params"])
@@ -122,8 +122,8 @@ async def test_what_a_oneshot_agent_leaves_open_is_closed_before_the_end() -> No
 
 
 @aio
-async def test_it_is_closed_too_when_the_agent_dies() -> None:
-    def die(agent: FarAgent, request: Any) -> None:
+async def test_a_turn_is_closed_when_the_agent_dies() -> None:
+    def die(agent: HostAgent, request: Any) -> None:
         agent.tell("tool_call", {"tool": "x"})
         hanging_up(agent, request)
 
@@ -150,7 +150,7 @@ async def test_a_failed_turn_of_a_thread_resolves() -> None:
 
 @aio
 async def test_progress_of_a_thread_is_kept_as_unknown_events() -> None:
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         agent.tell("some/progress", {"threadId": "thread-abc123", "n": 1})
         agent.tell("other", {"n": 2})
         agent.answer(request, examples("threads")["complete"])
@@ -172,7 +172,7 @@ async def test_a_tool_error_is_a_failure() -> None:
 def test_a_chained_prompt_may_be_acknowledged_or_never_answered(ack: str | None) -> None:
     known = examples("chained")
 
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         if ack is not None:
             agent.answer(request, known[ack])
         for name, method in (("delta", "stream/chunk"), ("status", "message/status")):
@@ -197,7 +197,7 @@ def test_a_chained_prompt_may_be_acknowledged_or_never_answered(ack: str | None)
 
 @aio
 async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -> None:
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         agent.answer(request, examples("chained")["sent"])
         hanging_up(agent, request)
 
@@ -208,7 +208,7 @@ async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -
 
 @aio
 async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_harms_nobody() -> None:
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         body = {**examples("chained")["error"], "sessionId": SESSIONS["chained"]}
         agent.tell("error", body)
         agent.tell("turn/status", {**body, "status": "error"})
@@ -219,7 +219,7 @@ async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_har
             assert first.outcome is Outcome.QUOTA
             late = {"sessionId": session.id, "turnId": "turn-uuid-789", "status": "completed"}
 
-            def second(agent: FarAgent, request: Any) -> None:
+            def second(agent: HostAgent, request: Any) -> None:
                 agent.tell("turn/status", late)
                 agent.tell("message/delta", {"sessionId": session.id, "turnId": "t2", "delta": "b"})
                 agent.tell("turn/status", {**late, "turnId": "t2"})
@@ -291,7 +291,7 @@ def test_proof_that_nothing_ran_is_the_only_reason_for_another_name(dialect: str
 
 @aio
 async def test_a_prompt_that_was_refused_by_name_is_sent_under_the_next_one_once() -> None:
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         finish("chained", agent, request)
 
     async with meet("chained", {"chat/send": talk}) as (peer, agent):
@@ -304,7 +304,7 @@ async def test_a_prompt_that_was_refused_by_name_is_sent_under_the_next_one_once
 
 @aio
 async def test_a_name_is_not_tried_after_the_agent_began_to_work() -> None:
-    def talk(agent: FarAgent, request: Any) -> None:
+    def talk(agent: HostAgent, request: Any) -> None:
         agent.tell("message/delta", {"sessionId": SESSIONS["chained"], "delta": "working"})
         agent.refuse(request, -32601, "Method not found")
 
@@ -348,7 +348,7 @@ def test_without_a_way_to_cancel_the_connection_ends(dialect: str) -> None:
 
 @aio
 async def test_a_tagged_cancel_is_a_request_whose_answer_is_ignored() -> None:
-    def cancelled(agent: FarAgent, request: Any) -> None:
+    def cancelled(agent: HostAgent, request: Any) -> None:
         agent.answer(request, {})
         prompt = next(m for m in agent.heard if m["method"] == "session/prompt")
         agent.answer(prompt, {"stopReason": "cancelled"})

@@ -107,7 +107,7 @@ async def test_lines_are_counted_from_one_and_returned_as_they_are(
     "arguments", [{"line": -1}, {"limit": -1}, {"line": True}, {"limit": False}]
 )
 @aio
-async def test_a_line_that_is_no_number_from_zero_on_is_invalid(
+async def test_a_line_that_is_not_a_number_from_zero_on_is_invalid(
     root: Path, files: Files, arguments: dict[str, int]
 ) -> None:
     (root / "f").write_text(THREE)
@@ -146,7 +146,7 @@ async def test_only_the_lines_asked_for_have_to_be_text(root: Path, files: Files
 async def test_a_file_over_the_limit_is_refused_unless_the_part_asked_for_fits(root: Path) -> None:
     files = Files(Workspace([root]), max_file_size=100)
     (root / "f").write_text("0123456789abcde\n" * 100)
-    with pytest.raises(TooLarge, match="it has 1600 bytes") as caught:
+    with pytest.raises(TooLarge, match="it is 1600 bytes long") as caught:
         await files.read_text(root / "f")
     assert caught.value.limit == 100
     assert await files.read_text(root / "f", line=90, limit=6) == "0123456789abcde\n" * 6
@@ -513,7 +513,7 @@ async def test_a_write_that_is_given_up_may_have_been_done_and_does_no_harm_late
             assert caught.value.may_have_run is may_have_run
             await reached(gate)
             gate.open.set()
-    # The loop's threads are awaited, so that the abandoned write has had its chance to do harm.
-    await asyncio.get_running_loop().shutdown_default_executor()
+    # The threads are awaited, so that the abandoned write has had its chance to do harm.
+    await asyncio.to_thread(tasks._threads.settle)
     assert (root / "f").read_text() == "old"
     assert leftovers(root) == []

@@ -270,7 +270,7 @@ def test_a_root_spelled_over_a_link_admits_both_spellings(tree: HostileTree) -> 
         workspace.resolve_for_read(f"{spelled}/../s.txt")
 
 
-def test_a_root_that_is_replaced_by_a_link_is_no_root_any_more(
+def test_a_root_that_is_replaced_by_a_link_is_not_a_root_any_more(
     tree: HostileTree, workspace: Workspace
 ) -> None:
     tree.second.rename(tree.base / "kept")

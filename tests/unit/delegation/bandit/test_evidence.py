@@ -44,7 +44,7 @@ def test_an_unknown_cost_is_neither_free_nor_dear() -> None:
     assert ok(cost=0.0) > ok(cost=None) == ok(cost=SCALES["medium"].cost) > ok(cost=1.0)
 
 
-def test_a_time_that_is_no_number_is_no_proof_of_speed() -> None:
+def test_a_time_that_is_not_a_number_is_no_proof_of_speed() -> None:
     assert ok(seconds=math.nan) < ok(seconds=10_000)
 
 
@@ -62,7 +62,7 @@ def test_evidence_loses_half_of_its_weight_in_a_half_life() -> None:
     assert (belief.pulls, belief.updated_at) == (10, 150)
 
 
-def test_a_belief_that_is_very_old_is_no_belief_at_all() -> None:
+def test_a_belief_that_is_very_old_is_not_a_belief_at_all() -> None:
     belief = decayed(Posterior(alpha=50, beta=3, pulls=60), 1000 * HALF_LIFE)
     assert (belief.alpha, belief.beta) == (1, 1)
 

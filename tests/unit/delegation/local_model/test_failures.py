@@ -31,7 +31,7 @@ def judged(status: int, body: Any) -> tuple[Outcome, ErrorKind]:
         (402, None),
     ],
 )
-def test_a_hard_quota_is_told_from_a_passing_limit(status: int, body: Any) -> None:
+def test_a_hard_quota_is_distinguished_from_a_passing_limit(status: int, body: Any) -> None:
     assert judged(status, body) == (Outcome.QUOTA, ErrorKind.QUOTA)
     assert judged(429, {"error": {"message": "slow down"}}) == (
         Outcome.QUOTA,
@@ -78,7 +78,7 @@ def test_a_connection_that_never_was_ran_nothing_and_one_that_broke_may_have() -
     broke = from_network(OSError(), connected=True, where="there")
     assert isinstance(broke, ConnectionBroken)
     assert broke.may_have_run
-    assert str(broke) == "the answer of there broke off: OSError"
+    assert str(broke) == "the response from there was cut off: OSError"
     assert judge(broke)[0] is Outcome.CRASHED
 
 

@@ -90,7 +90,7 @@ async def test_only_words_and_a_known_end_are_a_good_answer(
 
 
 @aio
-async def test_an_end_that_is_told_counts_without_the_closing_word() -> None:
+async def test_an_end_that_is_reported_counts_without_the_closing_word() -> None:
     assert (await said(stream(chunk("hi", "stop"), done=False))).ok
 
 
@@ -106,11 +106,11 @@ async def test_a_chunk_without_end_does_not_fill_the_memory() -> None:
     head = b"HTTP/1.1 200 OK\r\n\r\ndata: "
     result = await said(head + b"x" * (MAX_LINE_SIZE + 10))
     assert result.outcome is Outcome.PROTOCOL_ERROR
-    assert "more than" in str(result.error)
+    assert "larger than" in str(result.error)
 
 
 @aio
-async def test_something_that_is_no_http_is_a_broken_connection() -> None:
+async def test_something_that_is_not_http_is_a_broken_connection() -> None:
     result = await said(b"220 mail.example.org ESMTP\r\n")
     assert result.outcome is Outcome.CRASHED
 
@@ -157,7 +157,7 @@ def test_numbers_that_are_none_are_not_counted() -> None:
     assert told == ModelChunk(model="m-2", usage=counted)
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff", b'"\xff"', b"[" * 100_000])
 def test_a_chunk_that_is_none_is_an_invalid_answer(payload: bytes) -> None:
     with pytest.raises(InvalidAnswer):
         read_chunk(payload)

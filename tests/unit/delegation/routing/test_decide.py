@@ -64,14 +64,14 @@ def test_a_named_peer_is_the_only_one() -> None:
         ("amber", Reason.NOT_WISHED),
         ("scout", Reason.NOT_WISHED),
     ]
-    assert decision.why == "birch was asked for"
+    assert decision.why == "birch was requested"
 
 
 def test_a_named_peer_is_asked_for_a_role_that_it_does_not_claim() -> None:
     decision = decided(peer("amber"), peer("birch", roles=()), scout(), peer="birch")
     (candidate,) = decision.candidates
     assert candidate.peer == "birch"
-    assert candidate.why.startswith("it was asked for by name; it does not claim ")
+    assert candidate.why.startswith("it was requested by name; it does not claim ")
 
 
 def test_a_last_resort_that_is_named_is_no_last_resort() -> None:
@@ -88,7 +88,7 @@ def test_at_the_limit_of_depth_nobody_is_asked_not_even_the_last_resort() -> Non
 
 
 def test_nobody_at_all_is_said() -> None:
-    assert decided(peer("amber", enabled=False)).why == "no peer can be asked for review"
+    assert decided(peer("amber", enabled=False)).why == "no peer can be used for review"
 
 
 def test_without_a_wish_the_model_is_left_to_the_peer() -> None:
@@ -197,3 +197,10 @@ def test_what_was_learned_of_other_work_does_not_count() -> None:
     for seed in range(20):
         first, second = (decide(q, random.Random(seed), NOW) for q in (question, blank))
         assert first == second
+
+
+def test_the_host_of_a_peer_is_part_of_its_candidate_and_of_the_reason() -> None:
+    there = peer("amber@box", host="box", host_note="checked 2 h ago", card=None)
+    (one,) = decided(there).candidates
+    assert one.host == "box"
+    assert one.why == "it claims review; on the host box, checked 2 h ago"

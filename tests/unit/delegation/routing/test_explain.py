@@ -7,7 +7,7 @@ from dragoman.store.values import Arm, Posterior
 from tests.unit.delegation.routing.peers import NOW, decided, peer, scout
 
 
-def test_a_decision_is_told_with_its_order_and_every_reason() -> None:
+def test_a_decision_is_reported_with_its_order_and_every_reason() -> None:
     decision = decided(
         peer("amber", tiers={"fast": "a-1"}),
         peer("birch", enabled=False),
@@ -16,8 +16,8 @@ def test_a_decision_is_told_with_its_order_and_every_reason() -> None:
         tier="fast",
     )
     assert explain(decision) == [
-        "review (medium work, tier fast): amber is the only one that can be asked for review",
-        "asked in this order: first those that have the model asked for, then the order of "
+        "review (medium work, tier fast): amber is the only one that can be used for review",
+        "tried in this order: first those that have the model asked for, then the order of "
         "enabled_peers in your settings; measured success does not change it (adaptive = off)",
         "  1. amber (fast: a-1): it claims review",
         "  2. scout: the last resort, which answers what it can",
@@ -29,7 +29,7 @@ def test_a_decision_is_told_with_its_order_and_every_reason() -> None:
 
 def test_a_decision_for_nobody_has_only_reasons() -> None:
     lines = explain(decided(peer("amber", enabled=False)))
-    assert lines[0] == "review (medium work): no peer can be asked for review"
+    assert lines[0] == "review (medium work): no peer can be used for review"
     assert lines[1] == "passed over:"
 
 
@@ -38,7 +38,7 @@ def test_a_model_that_was_asked_for_is_shown_once() -> None:
     assert lines[2].startswith("  1. amber (m-1): ")
 
 
-def test_the_shadow_is_told_and_agreement_too() -> None:
+def test_the_shadow_is_reported_and_agreement_too() -> None:
     known = {
         Arm(role="review", size="medium", peer="amber"): Posterior(
             beta=90, pulls=90, updated_at=NOW
@@ -58,12 +58,12 @@ def test_the_shadow_is_told_and_agreement_too() -> None:
 def test_draws_are_shown_as_draws_and_only_where_the_bandit_decided() -> None:
     lines = explain(decided(peer("amber"), adaptive="on"))
     assert lines[1] == (
-        "asked in this order: random draws from measured success, cost and time; adaptive = on"
+        "tried in this order: random draws from measured success, cost and time; adaptive = on"
     )
     assert "amber [drawn 0." in lines[2]
 
 
-def test_what_came_of_earlier_work_is_told_with_counts() -> None:
+def test_what_came_of_earlier_work_is_reported_with_counts() -> None:
     tried = TrackRecord(finished=8, done=7, costs={"USD": 0.06}, priced=6, seconds=4.04)
     free = TrackRecord(finished=2, done=1)
     lines = explain(
@@ -76,7 +76,7 @@ def test_what_came_of_earlier_work_is_told_with_counts() -> None:
     assert lines[7] == "     no review was delegated to it yet"
 
 
-def test_the_end_of_a_pause_is_told_by_the_clock() -> None:
+def test_the_end_of_a_pause_is_reported_by_the_clock() -> None:
     parked = peer("amber", parked_until=NOW + 900, parked_why="its quota is used up")
     lines = explain(decided(parked, scout()), clock=lambda at: f"at {at:.0f}")
     assert lines[-1] == (

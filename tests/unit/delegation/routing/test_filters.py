@@ -12,7 +12,7 @@ from tests.unit.delegation.routing.peers import NOW, inputs, peer, scout
 
 AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
     (Reason.TOO_DEEP, {}, {"depth": 2, "max_depth": 2}, "raise the limit"),
-    (Reason.NOT_WISHED, {}, {"peer": "birch"}, "birch was asked for"),
+    (Reason.NOT_WISHED, {}, {"peer": "birch"}, "birch was requested"),
     (Reason.ROLE_NOT_CLAIMED, {"roles": ("plan", "debug")}, {}, "it claims plan, debug"),
     (Reason.ROLE_NOT_CLAIMED, {"roles": ()}, {}, "it claims none"),
     (
@@ -24,6 +24,7 @@ AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
     (Reason.NOT_INSTALLED, {"installed": False, "hint": "npm i amber"}, {}, "`npm i amber`"),
     (Reason.NOT_INSTALLED, {"installed": False}, {}, "`dragoman peers show amber`"),
     (Reason.NOT_ENABLED, {"enabled": False}, {}, "`dragoman peers enable amber`"),
+    (Reason.HOST_UNUSABLE, {"host_problem": "box was never checked"}, {}, "box was never checked"),
     (
         Reason.ADAPTER_INVALID,
         {"adapter_problem": "there is no amber.py"},
@@ -43,9 +44,9 @@ AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         Reason.PARKED,
-        {"parked_why": "it wants a login", "hint": "amber login"},
+        {"parked_why": "it requires a login", "hint": "amber login"},
         {},
-        "it wants a login; parked until you unpark it: `amber login`",
+        "it requires a login; parked until you unpark it: `amber login`",
     ),
     (Reason.BROKEN, {"breaker": "open"}, {}, "failed too often"),
     (Reason.OVER_BUDGET, {"over_budget": "5 $ a day are spent"}, {}, "5 $ a day are spent"),
@@ -79,6 +80,7 @@ def test_the_reasons_apply_in_the_order_in_which_they_are_written_down() -> None
         Reason.ROLE_NOT_CLAIMED: ({"roles": ()}, {}),
         Reason.NOT_INSTALLED: ({"installed": False}, {}),
         Reason.NOT_ENABLED: ({"enabled": False}, {}),
+        Reason.HOST_UNUSABLE: ({"host_problem": "never checked"}, {}),
         Reason.ADAPTER_INVALID: ({"adapter_problem": "it fails"}, {}),
         Reason.NO_CARD: ({"card": None}, {"require_card": True}),
         Reason.CARD_SAYS_NO: ({"card": CardFacts(usable=False)}, {}),
@@ -183,3 +185,11 @@ def test_a_waiting_time_is_told_roughly_and_never_too_short(seconds: float, said
     found = against({"parked_until": NOW + seconds}, {})
     assert found is not None
     assert f"another {said}: `" in found.detail
+
+
+def test_a_peer_on_a_host_is_passed_over_with_its_host() -> None:
+    found = against({"host": "box", "installed": False, "hint": "dragoman hosts check box"}, {})
+    assert found is not None and found.host == "box"
+    assert found.detail == "it is not installed on box: `dragoman hosts check box`"
+    found = against({"host": "box", "card": None}, {"require_card": True})
+    assert found is not None and "a card of box cannot be read" in found.detail

@@ -44,7 +44,7 @@ def make(folder: Path, *, commit: bool = True) -> Path:
 
 def commit_all(folder: Path, message: str = "everything") -> None:
     git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", message)
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
 
 
 def with_submodule(folder: Path) -> Path:

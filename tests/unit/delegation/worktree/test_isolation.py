@@ -203,7 +203,7 @@ async def test_an_exception_keeps_the_work_as_a_patch_and_removes_the_copy(tmp_p
 @aio
 async def test_outside_a_repository_and_in_an_ignored_folder_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    with pytest.raises(UsageError, match="takes a git repository"):
+    with pytest.raises(UsageError, match="needs a git repository"):
         async with isolated(tmp_path, tmp_path / "plain"):
             pass
     folder = make(tmp_path / "repo")
@@ -229,13 +229,13 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None
     assert in_state(tmp_path) == []
     assert worktrees(folder) == 1
     (tmp_path / "file").touch()
-    with pytest.raises(IsolationFailed, match="making a copy"):
+    with pytest.raises(IsolationFailed, match="copying "):
         async with Isolation(folder, folder=tmp_path / "file" / "worktrees"):
             pass
 
 
 @aio
-async def test_it_is_used_once_and_only_inside_its_block(tmp_path: Path) -> None:
+async def test_an_isolation_is_used_once_and_only_inside_its_block(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     isolation = isolated(tmp_path, folder)
     for ask in (isolation.patch, isolation.files, isolation.apply, isolation.save):

@@ -27,7 +27,7 @@ from tests.unit.delegation.worktree.repositories import make, tree
 
 
 @aio
-async def test_a_conflict_is_told_by_its_file_and_nothing_is_changed(tmp_path: Path) -> None:
+async def test_a_conflict_is_reported_by_its_file_and_nothing_is_changed(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
         work = isolation.workspace
@@ -88,7 +88,7 @@ async def test_a_patch_that_changes_nothing_needs_no_git(tmp_path: Path) -> None
 
 
 @aio
-async def test_a_copy_that_is_no_worktree_any_more_is_not_taken_for_the_one_around(
+async def test_a_copy_that_is_not_a_worktree_any_more_is_not_taken_for_the_one_around(
     tmp_path: Path,
 ) -> None:
     folder = make(tmp_path / "repo")
@@ -98,7 +98,7 @@ async def test_a_copy_that_is_no_worktree_any_more_is_not_taken_for_the_one_arou
         await patch_of([lost])
 
 
-def test_a_refusal_that_names_no_file_is_told_as_it_is() -> None:
+def test_a_refusal_that_names_no_file_is_reported_as_it_is() -> None:
     answer = ProgramOutput(1, b"", "error: corrupt patch at line 3\n")
     assert worktree_patch._conflicts(answer, ["a"]) == (Conflict(".", "corrupt patch at line 3"),)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
+import pytest
+
+from dragoman.delegation.worktree import records
 from dragoman.delegation.worktree.records import (
     RECORD,
     Tree,
@@ -12,10 +17,12 @@ from dragoman.delegation.worktree.records import (
     make_folder,
     read_records,
     remove,
+    remove_now,
     remove_tree,
     write_record,
 )
 from dragoman.transports.process.identity import own_identity
+from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import git, make
 
 
@@ -32,7 +39,7 @@ def test_a_record_is_read_as_it_was_written_and_replaced_whole(tmp_path: Path) -
     assert os.listdir(home) == [RECORD]
 
 
-def test_what_is_no_record_is_told_as_none(tmp_path: Path) -> None:
+def test_what_is_not_a_record_is_reported_as_none(tmp_path: Path) -> None:
     assert list(read_records(tmp_path / "gone")) == []
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / RECORD).write_text('{"id": 1')
@@ -85,3 +92,27 @@ def test_read_only_folders_and_links_are_removed_and_links_not_followed(tmp_path
     remove_tree(tmp_path / "link")
     assert os.listdir(tmp_path) == ["precious"]
     assert os.listdir(precious) == ["x"]
+
+
+@aio
+async def test_a_worktree_that_is_not_removed_in_time_is_reported_and_left_to_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    released = threading.Event()
+    monkeypatch.setattr(records, "REMOVE_TIMEOUT", 0.01)
+    monkeypatch.setattr(records, "remove", lambda *_: released.wait(10))
+    assert not await remove_now(home, record())
+    released.set()
+    assert "the worktree cannot be removed" in caplog.text
+    assert list(read_records(tmp_path / "worktrees")) == [(home, record())]
+
+
+@aio
+async def test_a_worktree_is_removed_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(remove_now(home, record()))
+        asyncio.get_running_loop().call_soon(task.cancel)
+    assert task.cancelled()
+    assert not home.exists()

@@ -43,7 +43,7 @@ async def test_a_look_changes_nothing_and_two_looks_are_the_same(tmp_path: Path)
 
 
 @aio
-async def test_added_modified_and_deleted_files_are_told(tmp_path: Path) -> None:
+async def test_added_modified_and_deleted_files_are_reported(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
 
     def work() -> None:
@@ -74,7 +74,7 @@ async def test_a_change_on_top_of_uncommitted_work_is_seen_and_the_work_itself_i
 
 
 @aio
-async def test_a_commit_changes_no_file_and_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_commit_changes_no_file_and_is_reported_all_the_same(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     (folder / "a.txt").write_text("mine\n")
     changed = await after(folder, lambda: commit_all(folder))
@@ -96,7 +96,7 @@ async def test_a_commit_of_new_work_tells_the_files_in_it(tmp_path: Path) -> Non
 
 
 @aio
-async def test_a_planted_hook_and_a_changed_configuration_are_told(tmp_path: Path) -> None:
+async def test_a_planted_hook_and_a_changed_configuration_are_reported(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
 
     def work() -> None:
@@ -124,7 +124,7 @@ async def test_no_program_that_the_repository_names_is_run_by_a_look(tmp_path: P
 
 
 @aio
-async def test_a_single_ignored_file_counts_and_an_ignored_folder_is_told_apart(
+async def test_a_single_ignored_file_counts_and_an_ignored_folder_is_distinguished(
     tmp_path: Path,
 ) -> None:
     folder = make(tmp_path / "repo")
@@ -246,7 +246,7 @@ async def test_a_repository_that_git_does_not_read_is_compared_without_it(tmp_pa
 
 
 @aio
-async def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
+async def test_names_that_are_not_text_can_be_told(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     name = os.fsdecode(b"caf\xe9")
     changed = await after(folder, lambda: (folder / name).write_text("x"))
@@ -258,14 +258,14 @@ async def test_two_workspaces_and_a_missing_one_are_refused(tmp_path: Path) -> N
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one, other = await Snapshot.take(tmp_path / "a"), await Snapshot.take(tmp_path / "b")
-    with pytest.raises(UsageError, match="two workspaces"):
+    with pytest.raises(UsageError, match="different workspaces"):
         changes(one, other)
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="no directory"):
         await Snapshot.take(tmp_path / "c")
 
 
 @aio
-async def test_a_filter_that_was_planted_meanwhile_is_told_and_not_run(tmp_path: Path) -> None:
+async def test_a_filter_that_was_planted_meanwhile_is_reported_and_not_run(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     trace = tmp_path / "ran"
 

@@ -84,5 +84,5 @@ def test_details_are_told_where_there_are_some() -> None:
         ("the file was not found", None),
     ],
 )
-def test_refusals_are_told_apart_by_their_words(message: str, kind: ErrorKind | None) -> None:
+def test_refusals_are_distinguished_by_their_words(message: str, kind: ErrorKind | None) -> None:
     assert refusal_kind(message) is kind

@@ -86,7 +86,7 @@ def test_a_compaction_begins_and_ends() -> None:
     assert only(type="contextCompaction").status == "completed"
 
 
-def test_a_command_with_its_output() -> None:
+def test_a_command_has_its_output_and_exit_code() -> None:
     event = only(
         type="commandExecution",
         command="bash -lc x",

@@ -37,7 +37,7 @@ def only(method: str, **params: Any) -> Any:
     return event
 
 
-def test_pieces_of_messages() -> None:
+def test_pieces_of_messages_keep_their_role_and_index() -> None:
     event = only("item/agentMessage/delta", **HERE, itemId="i", delta="d")
     assert (event.session, event.turn) == ("t", "u")
     assert (event.role, event.text, event.message_id) == (Role.AGENT, "d", "i")
@@ -69,7 +69,9 @@ def test_a_second_part_of_a_summary_is_set_off() -> None:
         ),
     ],
 )
-def test_more_from_a_tool(method: str, extra: dict[str, str], stream: str, text: str) -> None:
+def test_progress_of_a_tool_becomes_a_delta_of_its_stream(
+    method: str, extra: dict[str, str], stream: str, text: str
+) -> None:
     event = only(method, **HERE, itemId="i", **extra)
     assert isinstance(event, model.ToolDelta)
     assert (event.tool_id, event.stream, event.text) == ("i", stream, text)
@@ -83,7 +85,7 @@ def test_items_begin_and_end() -> None:
     assert (ended.final, ended.blocks) == (True, (parts.Text("x"),))
 
 
-def test_a_change_that_is_still_being_written() -> None:
+def test_a_change_that_is_still_being_written_is_proposed() -> None:
     changes = [{"path": "/a", "kind": {"type": "add"}, "diff": "+"}]
     event = only("item/fileChange/patchUpdated", **HERE, itemId="i", changes=changes)
     assert (event.stage, event.tool_id, event.changes[0].path) == (ChangeStage.PROPOSED, "i", "/a")
@@ -103,13 +105,13 @@ def test_a_change_that_is_still_being_written() -> None:
         ({}, Outcome.UNKNOWN),
     ],
 )
-def test_the_end_of_a_turn(turn: dict[str, Any], outcome: Outcome) -> None:
+def test_the_end_of_a_turn_has_its_outcome(turn: dict[str, Any], outcome: Outcome) -> None:
     event = only("turn/completed", threadId="t", turn={"id": "u", **turn})
     assert (event.outcome, event.turn) == (outcome, "u")
     assert event.stop == turn.get("status", "")
 
 
-def test_the_start_of_a_turn() -> None:
+def test_the_start_of_a_turn_names_thread_and_turn() -> None:
     event = only("turn/started", threadId="t", turn={"id": "u", "status": "inProgress"})
     assert (event.session, event.turn) == ("t", "u")
 
@@ -169,7 +171,9 @@ def test_what_the_account_may_still_use_is_told_for_every_window() -> None:
         ({"type": "idle"}, TurnPhase.IDLE, ()),
     ],
 )
-def test_what_a_thread_is_doing(status: Any, phase: TurnPhase, flags: tuple[str, ...]) -> None:
+def test_the_status_of_a_thread_becomes_a_phase_with_flags(
+    status: Any, phase: TurnPhase, flags: tuple[str, ...]
+) -> None:
     event = only("thread/status/changed", threadId="t", status=status)
     assert (event.phase, event.flags, event.turn) == (phase, flags, None)
 
@@ -185,13 +189,13 @@ def test_other_states_of_a_thread_are_kept() -> None:
 
 
 @pytest.mark.parametrize("method", ["thread/closed", "thread/archived", "thread/deleted"])
-def test_the_end_of_a_thread(method: str) -> None:
+def test_the_end_of_a_thread_closes_the_session(method: str) -> None:
     event = only(method, threadId="t")
     assert isinstance(event, model.SessionClosed)
     assert (event.session, event.reason) == ("t", method)
 
 
-def test_settings() -> None:
+def test_changed_settings_become_mode_model_and_options() -> None:
     settings = {
         "model": "m",
         "approvalPolicy": {"granular": {}},
@@ -214,7 +218,7 @@ def test_an_error_that_is_retried_is_a_notice_and_another_an_error() -> None:
     assert (event.scope, event.failure.kind) == ("turn", ErrorKind.OVERLOADED)
 
 
-def test_warnings() -> None:
+def test_warnings_become_notices() -> None:
     assert only("warning", threadId="t", message="m").title == "m"
     assert only("guardianWarning", threadId="t", message="m").title == "m"
     event = only("configWarning", summary="s", details="d")
@@ -222,7 +226,7 @@ def test_warnings() -> None:
     assert only("deprecationNotice", summary="s", details=None).detail is None
 
 
-def test_questions_that_were_settled_and_logins() -> None:
+def test_settled_questions_and_logins_become_events() -> None:
     assert only("serverRequest/resolved", threadId="t", requestId=3).request_id == "3"
     assert only("account/updated", authMode="chatgpt").logged_in is True
     assert only("account/updated", authMode=None).logged_in is False

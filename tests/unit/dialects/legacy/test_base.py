@@ -42,7 +42,7 @@ def test_every_dialect_lists_what_it_cannot_say(dialect: object) -> None:
 
 
 def test_a_bare_end_has_everything_and_can_do_nothing() -> None:
-    end: base.ClientEnd = base.BareEnd()
+    end: base.ClientEnd = base.ClientEnd()
     assert end.hello() is None
     assert opening(end) == []
     assert end.opened(None, None, "new", Places("bare")) == ("default", [])
@@ -54,7 +54,7 @@ def test_a_bare_end_has_everything_and_can_do_nothing() -> None:
 
 
 def test_a_bare_end_keeps_what_it_does_not_understand() -> None:
-    (event,) = tell_raw(base.BareEnd(), "word", {"a": 1})
+    (event,) = tell_raw(base.ClientEnd(), "word", {"a": 1})
     assert isinstance(event, model.Unknown)
     assert event.native == "word" and event.raw is not None
 

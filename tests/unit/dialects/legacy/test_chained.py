@@ -175,7 +175,7 @@ def renamed(name: str, method: str) -> Any:
 
 
 @pytest.mark.parametrize("method", chained.TEXT)
-def test_text_under_every_name(method: str) -> None:
+def test_text_is_known_under_every_name(method: str) -> None:
     event = renamed("delta", method)
     assert isinstance(event, model.MessageDelta)
     assert (event.role, event.text, event.session) == (Role.AGENT, "Paris", "session-uuid-123")
@@ -183,7 +183,7 @@ def test_text_under_every_name(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", chained.TOOL_START)
-def test_the_start_of_a_tool_under_every_name(method: str) -> None:
+def test_the_start_of_a_tool_is_known_under_every_name(method: str) -> None:
     event = renamed("tool_start", method)
     assert isinstance(event, model.ToolChanged)
     assert (event.tool_id, event.status) == ("tool-call-abc", ToolStatus.RUNNING)
@@ -191,7 +191,7 @@ def test_the_start_of_a_tool_under_every_name(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", chained.TOOL_RESULT)
-def test_the_result_of_a_tool_under_every_name(method: str) -> None:
+def test_the_result_of_a_tool_is_known_under_every_name(method: str) -> None:
     event = renamed("tool_result", method)
     assert isinstance(event, model.ToolChanged)
     assert (event.status, event.output) == (ToolStatus.COMPLETED, "2.1 million (city proper)")
@@ -200,7 +200,7 @@ def test_the_result_of_a_tool_under_every_name(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", chained.REASONING)
-def test_reasoning_under_every_name(method: str) -> None:
+def test_reasoning_is_known_under_every_name(method: str) -> None:
     event = renamed("reasoning", method)
     assert isinstance(event, model.MessageDelta)
     assert (event.role, event.part) == (Role.THOUGHT, "raw")

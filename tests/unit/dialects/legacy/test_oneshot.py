@@ -79,7 +79,7 @@ def test_another_version_in_either_place_is_a_mismatch(result: bytes) -> None:
     assert caught.value.error_class == "protocol_mismatch"
 
 
-def test_a_version_in_the_capabilities_that_is_ours_is_no_mismatch() -> None:
+def test_a_version_in_the_capabilities_that_is_ours_is_not_a_mismatch() -> None:
     end = oneshot.ClientEnd()
     result = (
         b'{"protocolVersion": "2025-06-18",'
@@ -127,7 +127,7 @@ def test_every_file_that_a_turn_changed_is_counted_until_its_end() -> None:
     assert told("c", "4") == [("c", "4")]
 
 
-def test_a_file_change_is_told_without_claiming_that_it_was_made() -> None:
+def test_a_file_change_is_reported_without_claiming_that_it_was_made() -> None:
     (event,) = tell(oneshot.ClientEnd(), EXAMPLES["file"])
     assert isinstance(event, model.FilesChanged)
     assert event.changes == (FileChange("...", FileOp.UNKNOWN, diff="..."),)
@@ -158,7 +158,7 @@ def test_what_the_agent_says_is_told_in_the_documents_words() -> None:
     assert voice.text == "..."
 
 
-def test_a_tool_call_is_told_once_and_its_change_when_it_is_made() -> None:
+def test_a_tool_call_is_reported_once_and_its_change_when_it_is_made() -> None:
     voice = oneshot.AgentEnd()
     started = model.ToolChanged(
         *base(), "t1", title="...", kind=ToolKind.EDIT, status=ToolStatus.RUNNING, input="..."
@@ -172,7 +172,7 @@ def test_a_tool_call_is_told_once_and_its_change_when_it_is_made() -> None:
     assert voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.COMPLETED)) == []
 
 
-def test_a_change_that_is_told_after_the_end_of_its_tool_is_told_once() -> None:
+def test_a_change_that_is_reported_after_the_end_of_its_tool_is_reported_once() -> None:
     voice = oneshot.AgentEnd()
     voice.tell(model.ToolChanged(*base(), "t1", title="edit", status=ToolStatus.COMPLETED))
     first, second = (FileChange(path, FileOp.MODIFY, "old\n", "new\n") for path in ("/a", "/b"))
@@ -193,7 +193,7 @@ def test_a_change_that_was_never_made_is_not_told() -> None:
     assert voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.COMPLETED)) == []
 
 
-def test_a_change_that_is_made_at_once_is_told_at_once() -> None:
+def test_a_change_that_is_made_at_once_is_reported_at_once() -> None:
     change = FileChange("/a.txt", FileOp.ADD, None, "new", None)
     told = plain(
         oneshot.AgentEnd().tell(model.FilesChanged(*base(), (change,), ChangeStage.APPLIED, None))

@@ -124,7 +124,7 @@ def test_a_slash_command_is_also_sent_as_a_command() -> None:
 
 
 @pytest.mark.parametrize("text", ["/usr/bin is full", "search /x", "/ nothing", "//x"])
-def test_a_path_is_no_command(text: str) -> None:
+def test_a_path_is_not_a_command(text: str) -> None:
     ((_, sent),) = plain(tagged.ClientEnd().prompting("session-1", [Text(text)]))
     assert "command" not in sent
 
@@ -210,7 +210,7 @@ def test_the_agents_words_are_the_documents() -> None:
     assert plain(voice.tell(said)) == [("session/update", EXAMPLES["processing"].body)]
 
 
-def test_a_tool_call_is_told_whole_each_time() -> None:
+def test_a_tool_call_is_reported_whole_each_time() -> None:
     voice = tagged.AgentEnd("session-1")
     started = model.ToolChanged(
         *base(), "call-1", title="read_file", status=ToolStatus.RUNNING, input="/path/to/file.go"

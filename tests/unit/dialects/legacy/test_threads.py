@@ -214,7 +214,7 @@ def test_the_agents_words_are_progress_and_become_the_content() -> None:
     assert voice.text == "hi"
 
 
-def test_errors_have_words() -> None:
+def test_error_numbers_become_words() -> None:
     assert threads.error_code(-32000) == "auth_required"
     assert threads.error_code(429) == "rate_limit"
     assert threads.error_code(-32099) == "error_32099"

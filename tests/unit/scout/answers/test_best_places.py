@@ -45,7 +45,7 @@ async def test_words_that_are_found_nowhere_are_named(folder: Path) -> None:
 
 
 @aio
-async def test_words_that_no_file_has_together_are_told(folder: Path) -> None:
+async def test_words_that_no_file_has_together_are_reported(folder: Path) -> None:
     reply = await asked(folder, "how do streams get refused?")
     assert reply.stop == "end_turn"
     assert "No file has more than 1 of these words." in reply.text
@@ -74,10 +74,8 @@ async def test_a_question_of_which_hardly_anything_is_found_is_refused_with_the_
 async def test_a_task_is_refused_and_places_may_help(task: str, folder: Path) -> None:
     reply = await asked(folder, task)
     assert reply.stop == "refusal"
-    assert "I change nothing" in reply.text
-    assert ("These places may be of help:\n1. `wire/framing.py:4`" in reply.text) is (
-        "framing" in task
-    )
+    assert "I only read" in reply.text
+    assert ("These places may help:\n1. `wire/framing.py:4`" in reply.text) is ("framing" in task)
 
 
 @pytest.mark.parametrize("text", ["why?", "hello", "???"])
@@ -85,7 +83,7 @@ async def test_a_task_is_refused_and_places_may_help(task: str, folder: Path) ->
 async def test_a_question_without_anything_to_look_for_is_refused(text: str, folder: Path) -> None:
     reply = await asked(folder, text)
     assert (reply.stop, reply.tools) == ("refusal", {})
-    assert "nothing in it to look for" in reply.text
+    assert "nothing to search for" in reply.text
 
 
 @aio
@@ -96,7 +94,7 @@ async def test_there_is_a_bound_to_the_places(folder: Path) -> None:
     assert f"The best {MAX_PLACES} places" in reply.text
 
 
-def test_every_kind_of_question_and_every_command_is_told() -> None:
+def test_every_kind_of_question_and_every_command_is_reported() -> None:
     said = abilities()
     assert all(row.asks in said and row.examples[0] in said for row in QUESTIONS)
     assert all(f"`/{command.name}" in said for command in COMMANDS)

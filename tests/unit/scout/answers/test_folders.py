@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 @aio
-async def test_what_is_there_is_told(question: str, words: str, folder: Path) -> None:
+async def test_what_is_there_is_reported(question: str, words: str, folder: Path) -> None:
     reply = await asked(folder, question)
     assert reply.stop == "end_turn", reply.text
     assert words in reply.text

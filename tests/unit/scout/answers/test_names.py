@@ -69,7 +69,7 @@ async def test_callers_are_named_with_the_function_they_stand_in(folder: Path) -
                  "who calls nothing_here?"]
 )  # fmt: skip
 @aio
-async def test_a_name_that_stands_nowhere_is_no_answer(question: str, folder: Path) -> None:
+async def test_a_name_that_stands_nowhere_is_not_an_answer(question: str, folder: Path) -> None:
     reply = await asked(folder, question)
     assert reply.stop == "refusal"
     assert "I found no `nothing_here`" in reply.text
@@ -94,7 +94,7 @@ async def test_an_ordinary_word_without_a_definition_is_searched_for(folder: Pat
 
 
 @aio
-async def test_a_name_that_is_only_mentioned_is_no_answer_but_helps(folder: Path) -> None:
+async def test_a_name_that_is_only_mentioned_is_not_an_answer_but_helps(folder: Path) -> None:
     (folder / "x.py").write_text("import else_where\n\nelse_where.go()\n")
     reply = await asked(folder, "where is else_where defined?")
     assert reply.stop == "refusal"

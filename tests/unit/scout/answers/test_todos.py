@@ -37,7 +37,7 @@ def test_a_mark_is_seen(path: str, line: str) -> None:
         ("a.md", "`MY_TODO`"),
     ],
 )
-def test_a_word_that_is_no_mark_is_not(path: str, line: str) -> None:
+def test_a_word_that_is_not_a_mark_is_not(path: str, line: str) -> None:
     assert not is_mark(line, ("TODO",), path)
 
 

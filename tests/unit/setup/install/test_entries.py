@@ -194,7 +194,7 @@ def test_broken_toml_is_left_alone(tmp_path: Path) -> None:
         install(MCP_CLIENTS["codex"], path)
 
 
-def test_what_is_no_ordinary_file_is_left_alone(tmp_path: Path) -> None:
+def test_what_is_not_an_ordinary_file_is_left_alone(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
@@ -208,7 +208,7 @@ def test_a_file_of_any_size_is_not_read_into_memory(
     monkeypatch.setattr(entries, "MAX_FILE_SIZE", 10)
     path = tmp_path / "settings"
     path.write_text('{"a": 12345}')
-    with pytest.raises(ClientFileInvalid, match="more than 10 bytes"):
+    with pytest.raises(ClientFileInvalid, match="larger than 10 bytes"):
         plan(CLAUDE, path, "dragoman", PROGRAM)
 
 
@@ -257,7 +257,7 @@ def test_a_failed_replacement_leaves_the_file_and_no_backup(
     assert path.read_text() == "{}" and list(tmp_path.iterdir()) == [path]
 
 
-def test_the_path_of_a_program_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_the_path_of_a_program_that_is_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not UTF-8"):
         plan(CLAUDE, tmp_path / "settings", "dragoman", ("/x/\udcff",))
 

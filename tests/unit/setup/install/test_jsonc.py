@@ -52,7 +52,7 @@ def test_a_text_without_a_value_has_none(text: str) -> None:
         ("name: value\n", 1, "a value"),
     ],
 )
-def test_what_is_no_json_is_named_with_its_line(text: str, line: int, problem: str) -> None:
+def test_what_is_not_json_is_named_with_its_line(text: str, line: int, problem: str) -> None:
     with pytest.raises(InvalidJsonc) as refused:
         read(text)
     assert refused.value.line == line

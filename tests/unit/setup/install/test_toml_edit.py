@@ -42,7 +42,7 @@ def test_line_ends_of_windows_are_kept() -> None:
     assert done.endswith("\r\n[t]\r\na = 1\r\n")
 
 
-def test_a_name_that_is_no_bare_key_is_quoted() -> None:
+def test_a_name_that_is_not_a_bare_key_is_quoted() -> None:
     assert '[s."my own"]\n' in edited("", "my own")
 
 

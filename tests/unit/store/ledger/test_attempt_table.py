@@ -11,7 +11,7 @@ from msgspec import structs
 from dragoman.errors import StoreConflict, StoreError, UnknownJob
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import Learned, Ledger
-from dragoman.store.ledger.attempt_table import PAGE, PROCESS_GONE
+from dragoman.store.ledger.attempt_table import PAGE, PROCESS_GONE, EndedAttempt
 from dragoman.store.ledger.records import AttemptRecord
 from dragoman.store.values import Arm, Health, Posterior, Provenance
 from tests.unit.store.ledger.samples import START, attempt, done, ending, new_ledger
@@ -196,3 +196,12 @@ def test_pruning_deletes_what_is_old_and_keeps_what_runs_or_is_new(tmp_path: Pat
         assert ledger.attempts("j-new") and ledger.decision("d-new") is not None
         for file in tmp_path.iterdir():
             assert b"very-old-reason" not in file.read_bytes(), file
+
+
+def test_ended_attempts_of_a_job_are_added_all_at_once_and_only_once(tmp_path: Path) -> None:
+    entries = [EndedAttempt(attempt(number=number), ending(), (ARM, pulled)) for number in (1, 2)]
+    with new_ledger(tmp_path) as ledger:
+        assert ledger.add_ended("d-1", {}, entries)
+        assert not ledger.add_ended("d-2", {}, entries)
+        assert [one.number for one in ledger.attempts("j-1")] == [1, 2]
+        assert ledger.posteriors()[ARM].pulls == 2

@@ -74,6 +74,7 @@ def test_every_line_has_every_field(tmp_path: Path) -> None:
         "cost_provenance": "derived",
         "duration": 2.0,
         "detail": "it is gone",
+        "machine": None,
     }
 
 
@@ -164,7 +165,7 @@ def test_what_cannot_be_written_is_refused_with_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_told_as_such(
+def test_a_full_disk_is_reported_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def full(fd: int, data: bytes) -> int:

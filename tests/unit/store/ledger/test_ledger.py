@@ -9,7 +9,7 @@ from dragoman.store.ledger.ledger import Ledger, ledger_path
 from tests.unit.store.ledger.samples import attempt, done, new_ledger
 
 
-def test_it_lies_in_the_state_folder() -> None:
+def test_the_ledger_is_in_the_state_folder() -> None:
     assert ledger_path(Path("state")) == Path("state/ledger.db")
 
 

@@ -49,7 +49,7 @@ def test_sums_by_peer_count_every_attempt_once_and_keep_unknown_apart(ledger: Le
     assert gemini.costs == {"USD": 0.5}
 
 
-def test_sums_by_role_and_model(ledger: Ledger) -> None:
+def test_attempts_are_summed_by_role_and_by_model(ledger: Ledger) -> None:
     with ledger:
         assert {row.key: row.attempts for row in ledger.stats("role")} == {"review": 4, "plan": 1}
         # The attempt that runs has not told its model.
@@ -126,3 +126,19 @@ def test_rows_add_up_to_what_is_in_the_table(ledger: Ledger, by: By) -> None:
         rows = ledger.stats(by)
     assert sum(row.attempts for row in rows) == 5
     assert sum(sum(row.costs.values()) for row in rows) == 3.75
+
+
+def test_sums_by_machine_and_by_work_keep_machines_apart(tmp_path: Path) -> None:
+    with new_ledger(tmp_path) as ledger:
+        done(ledger, attempt("j-1"))
+        done(ledger, attempt("j-2", peer="codex@box", machine="box"))
+        done(ledger, attempt("j-3", machine="worker-3"))
+        machines = {row.key: (row.machine, row.attempts) for row in ledger.stats("machine")}
+        work = [(row.key, row.peer, row.machine) for row in ledger.stats("work")]
+        assert [row.machine for row in ledger.stats("peer")] == [None, None]
+    assert machines == {None: (None, 1), "box": ("box", 1), "worker-3": ("worker-3", 1)}
+    assert sorted(work, key=str) == [
+        ("review", "codex", "worker-3"),
+        ("review", "codex", None),
+        ("review", "codex@box", "box"),
+    ]

@@ -33,7 +33,7 @@ def asks(id: int, method: str, **params: Any) -> dict[str, Any]:
 HELLO = asks(0, "initialize", protocolVersion=1)
 
 
-def test_it_ends_with_its_input_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+def test_a_chaos_agent_ends_with_its_input_and_refuses_unknown_requests(tmp_path: Path) -> None:
     code, said = talk(
         "healthy",
         HELLO,

@@ -33,7 +33,7 @@ def test_messages_are_read_whole_however_they_are_cut() -> None:
         assert pipe.read(0) is None
 
 
-def test_nothing_comes_when_the_time_is_up_and_what_is_no_object_is_dropped() -> None:
+def test_nothing_comes_when_the_time_is_up_and_what_is_not_an_object_is_dropped() -> None:
     with piped() as (pipe, to_it, _):
         assert pipe.read(0) == []
         os.write(to_it, b'garbage\n[1]\n\n{"a": 1}\n')
@@ -67,7 +67,7 @@ def test_split_frames_are_the_same_bytes_in_many_writes(monkeypatch: pytest.Monk
         os.close(to_it)
 
 
-def test_noise_is_no_message() -> None:
+def test_noise_is_not_a_message() -> None:
     with piped() as (noisy, to_it, from_it):
         noisy.make_noise()
         lines = os.read(from_it, 1000).splitlines()

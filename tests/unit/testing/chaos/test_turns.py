@@ -152,6 +152,6 @@ def test_an_empty_turn_says_nothing_and_one_piece_is_one(tmp_path: Path) -> None
     assert len(whole.updates) == 1
 
 
-def test_tokens_add_up() -> None:
+def test_the_total_is_the_sum_of_input_and_output_tokens() -> None:
     used = usage("one two")
     assert used["inputTokens"] + used["outputTokens"] == used["totalTokens"]

@@ -102,11 +102,11 @@ async def test_null_stands_for_an_empty_object_and_a_list_does_not() -> None:
 
 
 @aio
-async def test_silence_is_told_from_an_end() -> None:
+async def test_silence_is_distinguished_from_an_end() -> None:
     conversation, far = talk(timeout=0.05)
     with pytest.raises(Silence, match="an answer to m within 0.05 s"):
         await conversation.ask("m", {})
-    with pytest.raises(Silence, match="nothing any more after x"):
+    with pytest.raises(Silence, match="no longer responds after x"):
         await conversation.fence("x")
     far.close()
     with pytest.raises(Gone, match="after y: it ended"):

@@ -72,7 +72,7 @@ def test_the_fault_is_caught(fault: str, tmp_path: Path) -> None:
     assert finding.reason
 
 
-def test_lines_that_are_no_messages_are_survived_by_a_good_client(tmp_path: Path) -> None:
+def test_lines_that_are_not_messages_are_survived_by_a_good_client(tmp_path: Path) -> None:
     report = asyncio.run(probed(folder=tmp_path, scenario="noise"))
     assert {report.finding(name).verdict for name in NOISE} == {Verdict.PASSED}
     assert report.conforms

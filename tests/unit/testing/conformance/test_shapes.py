@@ -104,7 +104,7 @@ def test_a_bad_update_has_one(update: Any) -> None:
         (shapes.session_info, [{"sessionId": "s", "cwd": "/"}], [5, {"sessionId": "s"}]),
     ],
 )  # fmt: skip
-def test_each_shape_is_told_from_what_it_is_not(
+def test_each_shape_is_distinguished_from_what_it_is_not(
     judge: Callable[[object], str], good: list[Any], bad: list[Any]
 ) -> None:
     assert [judge(value) for value in good] == [""] * len(good)

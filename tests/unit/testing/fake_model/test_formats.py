@@ -23,7 +23,7 @@ def test_an_event_is_one_line_of_data_with_its_name_before_it() -> None:
     assert event([]).data == b"data: []\n\n"
 
 
-def test_what_is_no_object_is_passed_over() -> None:
+def test_what_is_not_an_object_is_passed_over() -> None:
     assert list(objects([1, {"a": 1}, None])) == [{"a": 1}]
     assert list(objects("text")) == []
     assert dict_of([1]) == {}
@@ -35,7 +35,7 @@ def test_content_is_a_text_or_parts() -> None:
     assert texts(None) == []
 
 
-def test_a_result_that_is_no_text_is_shown_as_json() -> None:
+def test_a_result_that_is_not_text_is_shown_as_json() -> None:
     assert said("plain") == "plain"
     assert said([{"text": "a"}, {"text": "b"}]) == "a\nb"
     assert json.loads(said({"output": 3})) == {"output": 3}

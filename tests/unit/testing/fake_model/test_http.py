@@ -99,7 +99,7 @@ async def test_an_agent_that_waits_for_leave_to_send_gets_it() -> None:
     ],
 )
 @aio
-async def test_what_is_no_request_gets_an_error_and_no_second_chance(
+async def test_what_is_not_a_request_gets_an_error_and_no_second_chance(
     data: bytes, status: int
 ) -> None:
     async with FakeModel() as model:

@@ -198,14 +198,14 @@ async def test_two_agents_are_served_at_once() -> None:
 @aio
 async def test_there_is_no_address_outside_of_the_block() -> None:
     model = FakeModel()
-    with pytest.raises(UsageError, match="not serving"):
+    with pytest.raises(UsageError, match="not running"):
         _ = model.url
     await model.aclose()
     async with model:
         assert model.url.startswith("http://127.0.0.1:")
         with pytest.raises(UsageError, match="already serving"):
             await model.__aenter__()
-    with pytest.raises(UsageError, match="not serving"):
+    with pytest.raises(UsageError, match="not running"):
         _ = model.url
 
 

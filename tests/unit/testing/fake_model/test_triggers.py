@@ -69,7 +69,7 @@ def test_a_word_that_only_contains_a_trigger_is_none(text: str) -> None:
     )
 
 
-def test_pace_and_accidents() -> None:
+def test_words_of_a_prompt_choose_pace_and_accidents() -> None:
     assert reply_to(asked("SLOW")).interval > 0
     assert reply_to(asked("HOLD on")).hold
     assert reply_to(asked("CUT it")).cut

@@ -69,7 +69,7 @@ def test_only_an_option_that_allows_counts_as_consent() -> None:
         assert said[-2]["params"]["update"]["content"]["text"] == text
 
 
-def test_usage_and_errors_are_told() -> None:
+def test_usage_and_errors_are_reported() -> None:
     said = heard("acp", PROMPT, steps=(Count(1, 2, 3, 4),))
     assert said[0]["params"]["update"]["used"] == 3
     assert said[1]["result"]["usage"]["outputTokens"] == 2
@@ -77,7 +77,7 @@ def test_usage_and_errors_are_told() -> None:
     assert failed["error"] == {"code": -32603, "message": "no"}
 
 
-def test_what_can_be_chosen_is_told_when_a_session_is_opened() -> None:
+def test_what_can_be_chosen_is_reported_when_a_session_is_opened() -> None:
     choices = Choices(("plan", "write"), ("a", "b"), (), (("help", "Help"),))
     opened, told = heard("acp", call("session/new"), choices=choices)
     modes = opened["result"]["modes"]
@@ -92,7 +92,7 @@ def test_what_can_be_chosen_is_told_when_a_session_is_opened() -> None:
     assert opened["result"].keys() == {"sessionId"}
 
 
-def test_a_choice_counts_from_then_on_and_what_is_no_choice_is_refused() -> None:
+def test_a_choice_counts_from_then_on_and_what_is_not_a_choice_is_refused() -> None:
     choices = Choices(("plan", "write"), ("a", "b"), (("effort", ("low", "high")),))
     said = heard(
         "acp",

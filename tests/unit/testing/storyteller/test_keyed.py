@@ -35,7 +35,7 @@ def test_a_session_is_loaded_with_all_words_in_one_voice() -> None:
     assert "error" in said[5]
 
 
-def test_a_change_is_told_when_it_is_proposed_and_at_the_end() -> None:
+def test_a_change_is_reported_when_it_is_proposed_and_at_the_end() -> None:
     steps = (
         UseTool("1", "x", "Edit", "edit", None, "/a"),
         ChangeFile("1", "/a", "new", "old"),
@@ -71,7 +71,7 @@ def test_a_failure_is_an_error() -> None:
     assert failed["error"]["message"] == "no"
 
 
-def test_modes_are_told_and_chosen_and_a_model_is_named_when_a_session_is_opened() -> None:
+def test_modes_are_reported_and_chosen_and_a_model_is_named_when_a_session_is_opened() -> None:
     said = heard(
         "keyed",
         call("initialize", protocolVersion=1),

@@ -18,7 +18,7 @@ def test_the_answer_has_the_whole_text_and_the_usage() -> None:
     }
 
 
-def test_a_change_is_told_once_it_is_made() -> None:
+def test_a_change_is_reported_once_it_is_made() -> None:
     change = ChangeFile("1", "/a", "new\n", "old\n")
     for status, methods in (("completed", ["tool_call", "file_change"]), ("failed", ["tool_call"])):
         steps = (UseTool("1", "edit", "Edit"), change, FinishTool("1", "", status))

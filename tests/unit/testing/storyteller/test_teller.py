@@ -29,13 +29,13 @@ def test_what_is_said_in_one_go_is_one_message() -> None:
     assert ids(said) == ["message-1", "message-1", "message-2", "message-3"]
 
 
-def test_nothing_is_told_behind_an_end() -> None:
+def test_nothing_is_reported_behind_an_end() -> None:
     for end in (End("refusal"), Fail("internal", "no")):
         said = heard("acp", PROMPT, steps=(end, Say("too late")))
         assert len(said) == 1
 
 
-def test_a_story_is_told_again_at_the_next_prompt() -> None:
+def test_a_story_is_reported_again_at_the_next_prompt() -> None:
     said = heard("acp", PROMPT, PROMPT, steps=(Say("a"),))
     assert [m.get("id") for m in said] == [None, 1, None, 2]
 

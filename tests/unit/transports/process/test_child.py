@@ -75,7 +75,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What was done, in order; no real process is touched."""
     steps: list[str] = []
 
-    async def kill_strays(mark: str, *, sessions: Collection[int] = ()) -> set[int]:
+    async def kill_strays(
+        mark: str, *, sessions: Collection[int] = (), since: int | None = None
+    ) -> set[int]:
         steps.append(f"hunt {mark}")
         return set()
 

@@ -209,7 +209,7 @@ def test_a_program_that_is_nowhere_is_not_found(tools: Path) -> None:
     with pytest.raises(ProgramNotFound) as caught:
         find_program("missing", environment={"PATH": str(tools)})
     assert caught.value.program == "missing"
-    assert "not on the PATH, which has 1 folder" in str(caught.value)
+    assert "not on the PATH, which has 1 directory" in str(caught.value)
 
 
 def test_without_a_path_the_usual_places_are_searched() -> None:
@@ -232,7 +232,7 @@ def test_a_path_that_leads_nowhere_is_not_found(tools: Path) -> None:
         find_program(str(tools / "missing"), environment={"PATH": str(tools)})
 
 
-def test_a_path_that_cannot_be_followed_is_no_missing_program(tools: Path) -> None:
+def test_a_path_that_cannot_be_followed_is_not_a_missing_program(tools: Path) -> None:
     (tools / "circle").symlink_to("circle")
     with pytest.raises(SpawnError, match="symbolic links") as caught:
         find_program(str(tools / "circle"), environment={})
@@ -242,7 +242,7 @@ def test_a_path_that_cannot_be_followed_is_no_missing_program(tools: Path) -> No
 
 
 def test_a_folder_is_not_a_program(tools: Path) -> None:
-    with pytest.raises(SpawnError, match="is a folder"):
+    with pytest.raises(SpawnError, match="is a directory"):
         find_program(str(tools), environment={})
 
 
@@ -261,7 +261,7 @@ def test_a_working_folder_must_be_a_folder(tools: Path) -> None:
     check_folder(tools)
     with pytest.raises(SpawnError, match="No such file"):
         check_folder(tools / "missing")
-    with pytest.raises(SpawnError, match="is not a folder"):
+    with pytest.raises(SpawnError, match="is not a directory"):
         check_folder(tools / "notes")
     with pytest.raises(SpawnError, match="null"):
         check_folder("a\0b")

@@ -162,7 +162,7 @@ def test_the_memory_of_a_process_is_told() -> None:
 
 
 @pytest.mark.parametrize(("state", "stopped"), [("S", False), ("T", True), ("t", False)])
-def test_a_process_that_a_signal_stopped_is_told_from_one_that_is_traced(
+def test_a_process_that_a_signal_stopped_is_distinguished_from_one_that_is_traced(
     tmp_path: Path, state: str, stopped: bool
 ) -> None:
     (tmp_path / "7").mkdir()

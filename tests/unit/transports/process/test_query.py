@@ -49,7 +49,7 @@ async def test_a_program_that_never_stops_talking_is_cut(monkeypatch: pytest.Mon
 
 
 @aio
-async def test_it_stands_in_an_empty_folder_and_sees_no_secrets(
+async def test_a_query_runs_in_an_empty_folder_and_sees_no_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("X_API_KEY", "secret")
@@ -102,3 +102,31 @@ async def test_a_cancelled_caller_leaves_no_program_behind(tmp_path: Path) -> No
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProgramNotFound):
         await run_program(["no-such-program-at-all"], cwd=tmp_path, limit_size=1, timeout=1.0)
+
+
+@aio
+async def test_input_larger_than_a_pipe_arrives_whole(tmp_path: Path) -> None:
+    code = "import sys; print(len(sys.stdin.buffer.read(3_000_000)))"
+    chunks = [b"x" * 1_000_000] * 3
+    said = await run_program(
+        python(code), cwd=tmp_path, timeout=GENEROUS, limit_size=100, input=chunks
+    )
+    assert said.ok and said.text == "3000000"
+
+
+@aio
+async def test_a_program_that_ends_before_it_has_read_its_input_says_why(tmp_path: Path) -> None:
+    code = "import sys; print('full'); sys.exit(4)"
+    said = await run_program(
+        python(code), cwd=tmp_path, timeout=GENEROUS, limit_size=100, input=[b"x" * 1_000_000] * 9
+    )
+    assert (said.exit_code, said.text) == (4, "full")
+
+
+@aio
+async def test_a_program_that_does_not_read_its_input_is_ended(tmp_path: Path) -> None:
+    code = "import threading; threading.Event().wait()"
+    said = await run_program(
+        python(code), cwd=tmp_path, timeout=TINY, limit_size=100, input=[b"x" * 1_000_000] * 9
+    )
+    assert said.cut and said.exit_code is None

@@ -47,13 +47,23 @@ async def test_strays_are_killed_and_strangers_are_not(owner: str) -> None:
     other = start(f"{owner}.2")
     assert set(strays.find_strays(f"{owner}.1")) == {first.pid, second.pid}
     assert set(strays.find_owned(owner)) == {first.pid, second.pid, other.pid}
-    assert await strays.kill_strays(f"{owner}.1") == {first.pid, second.pid}
+    assert await strays.kill_strays(f"{owner}.1", since=first.pid) == {first.pid, second.pid}
     assert end(first) == end(second) == -signal.SIGKILL
     assert other.poll() is None
     assert strays.find_strays(f"{owner}.1") == []
     assert strays.kill_strays_now(f"{owner}.2") == {other.pid}
     assert end(other) == -signal.SIGKILL
     assert strays.find_owned(owner) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "newest", "found"),
+    [(5, 9, [5, 7, 9]), (9, 3, [2, 3, 9, 11]), (5, 5, [5]), (5, 0, [2, 3, 5, 7, 9, 11])],
+)
+def test_pids_begin_again_at_the_end_of_their_range(
+    first: int, newest: int, found: list[int]
+) -> None:
+    assert strays.created_since(first, [2, 3, 5, 7, 9, 11], newest=newest) == found
 
 
 @aio

@@ -60,7 +60,7 @@ def test_a_cut_through_a_character_leaves_no_trace() -> None:
     assert tail(5, "x€€".encode()) == "€"
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_bytes_that_are_not_text_are_replaced() -> None:
     assert tail(10, b"\xffx\x80") == "�x�"
 
 

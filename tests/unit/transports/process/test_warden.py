@@ -74,7 +74,7 @@ def test_processes_are_found_by_the_whole_mark_or_by_the_owner(
     assert found(warden.owner_needle(owner[:-1])) == set()
 
 
-def test_a_mark_inside_another_variable_is_no_mark(children: Children, owner: str) -> None:
+def test_a_mark_inside_another_variable_is_not_a_mark(children: Children, owner: str) -> None:
     children.start(f"x DRAGOMAN_MARK={owner}.1")
     assert found(warden.owner_needle(owner)) == set()
 

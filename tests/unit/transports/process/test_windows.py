@@ -246,7 +246,7 @@ def test_the_module_path_of_a_shim_is_handed_on() -> None:
 
 def test_a_shim_whose_target_is_gone_is_named() -> None:
     files = with_node({f"{NPM}\\agent.cmd": npm_shim()})
-    with pytest.raises(SpawnError, match=r"cli\.js, which is not there"):
+    with pytest.raises(SpawnError, match=r"cli\.js, which does not exist"):
         plan(files, "agent")
 
 

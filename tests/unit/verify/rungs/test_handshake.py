@@ -122,7 +122,7 @@ async def test_the_same_launch_is_started_again_for_the_dialect_that_the_answer_
 
 
 @aio
-async def test_a_dialect_that_looks_like_acp_is_told_apart(tmp_path: Path) -> None:
+async def test_a_dialect_that_looks_like_acp_is_distinguished(tmp_path: Path) -> None:
     climb = greeted(tmp_path, {"acp": KEYED, "keyed": KEYED})
     await handshake.handshake(climb)
     assert climb.dialect == "keyed"
@@ -178,7 +178,7 @@ async def test_two_dialects_that_point_at_each_other_are_given_up(tmp_path: Path
     ],
 )
 @aio
-async def test_the_ways_of_not_answering_are_told_apart(
+async def test_the_ways_of_not_answering_are_distinguished(
     tmp_path: Path, error: DragomanError, noise: str, remedy: str
 ) -> None:
     climb = greeted(tmp_path, {"acp": error})

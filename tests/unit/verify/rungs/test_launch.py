@@ -78,7 +78,7 @@ async def test_a_program_that_is_not_there_fails_with_how_to_install_it(tmp_path
 
 
 @aio
-async def test_a_file_that_may_not_be_run_is_no_program(tmp_path: Path) -> None:
+async def test_a_file_that_may_not_be_run_is_not_a_program(tmp_path: Path) -> None:
     program = tmp_path / "agent"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
@@ -186,7 +186,7 @@ async def test_on_windows_a_shim_is_followed_to_its_program(
 
 
 @aio
-async def test_on_windows_a_batch_file_that_is_no_shim_needs_a_shell(
+async def test_on_windows_a_batch_file_that_is_not_a_shim_needs_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {"C:\\npm\\qwen.cmd": "call something-else\n"}

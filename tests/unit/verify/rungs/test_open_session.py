@@ -134,6 +134,7 @@ async def test_parents_are_recorded_with_and_without_the_suffix(
     models(monkeypatch, ("m-5-preview", "m-5", "m-preview-4"))
     finding = await open_session.models(climbing(tmp_path))
     assert finding.verdict is RungVerdict.WARN
+    assert finding.evidence.startswith("some models are previews, such as m-5-preview; 3 models: ")
     assert finding.facts["parent_models"] == ("m-5", "m-preview-4")
 
 

@@ -98,7 +98,7 @@ async def test_a_peer_that_neither_asks_nor_writes_has_shown_nothing(tmp_path: P
 
 
 @aio
-async def test_a_peer_that_asks_and_then_writes_nothing_is_told_apart(tmp_path: Path) -> None:
+async def test_a_peer_that_asks_and_then_writes_nothing_is_distinguished(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     climb.act = writer(able=False)
     finding = await permissions.permission(climb)

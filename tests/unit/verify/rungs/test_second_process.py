@@ -192,7 +192,7 @@ async def test_a_server_that_not_even_a_turn_starts_is_a_no(tmp_path: Path) -> N
     ],
 )
 @aio
-async def test_a_dialect_without_servers_is_told_apart_from_a_refusal(
+async def test_a_dialect_without_servers_is_distinguished_from_a_refusal(
     tmp_path: Path, error: Exception, expected: Any
 ) -> None:
     climb = climbing(tmp_path)

@@ -78,7 +78,7 @@ async def test_a_login_that_shows_only_in_a_prompt_is_reported(tmp_path: Path) -
 
 
 @aio
-async def test_a_text_that_is_known_to_be_an_error_is_no_echo(tmp_path: Path) -> None:
+async def test_a_text_that_is_known_to_be_an_error_is_not_an_echo(tmp_path: Path) -> None:
     way = LaunchSpec(command=("x",), quirks=Quirks(error_texts=("Error:",)))
     climb = climbing(tmp_path, way=way)
     climb.act = lambda prompt, climb: told(Result(Outcome.OK, "Error: 400", "end_turn"))

@@ -66,7 +66,7 @@ async def test_a_request_that_is_refused_as_it_should_be_says_nothing_of_its_par
     ],
 )
 @aio
-async def test_a_request_without_an_answer_is_told_and_leaves_the_params_unknown(
+async def test_a_request_without_an_answer_is_reported_and_leaves_the_params_unknown(
     tmp_path: Path, error: Exception, expected: RungVerdict, remedy: str
 ) -> None:
     finding = await wire_names.params(answering(tmp_path, lambda method, params: error))

@@ -1,7 +1,7 @@
 """The Agent Client Protocol, version 1: typed values and the table of methods.
 
-No I/O, no waiting and no logging here. `decode` and `encode` read and write values; `method_table`
-lists the methods. Types that are not stable yet are in `unstable`, behind an explicit switch.
+No I/O, no waiting and no logging here. `decode` and `encode` convert values; `method_table` lists
+the methods. Types that are not stable yet are in `unstable`, behind an explicit switch.
 
 Type names are those of the protocol's schema; attributes are in snake_case. Enumerations are open:
 the fields are `str`, and a class such as `StopReason` holds the known values.

@@ -1,11 +1,10 @@
-"""Decode bytes to values of the protocol, and encode them.
+"""Decode and encode values of the protocol.
 
-There are two decoders: the fast one, a msgspec decoder per type that accepts exactly what this
-version knows, and after its refusal the tolerant one (`tolerant`). Methods are in `methods`.
-
+There are two decoders: the fast one is a msgspec decoder per type that accepts exactly what this
+version knows; if it refuses, the tolerant one is used (`tolerant`). Methods are in `methods`.
 Decoding raises `msgspec.ValidationError` (a `ValueError`) and nothing else, whatever the bytes.
-Encoding is msgspec's, with a second pass for values that carry unknown fields or objects: those go
-back where they were found.
+Encoding is msgspec's, with a second pass that puts unknown fields and objects back where they were
+found.
 """
 
 from __future__ import annotations
@@ -18,24 +17,22 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
-from dragoman.wire.messages import Reserved, mend
+from dragoman.wire.messages import UNDECODABLE, Reserved, mend
 
 T = TypeVar("T")
 
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoder raises for bytes that do not fit the type."""
-
 
 def _hook(hint: type, value: Any) -> Any:
-    """Decode what msgspec cannot: a union without tags. Nothing is ever decoded into `extra`."""
+    """Decode a union without tags, which msgspec cannot do. Nothing is ever decoded into
+    `extra`."""
     if hint is Kept:
         raise msgspec.ValidationError(f"`{EXTRA}` is reserved")
     return convert(value, hint)
 
 
 class _Decoders(dict[Any, Any]):
-    """A decoder per type, created on first use: all of them at once take tens of milliseconds,
-    and most programs use few."""
+    """A decoder per type, created on first use. Creating all of them at once takes tens of
+    milliseconds, and most programs use few."""
 
     def __missing__(self, hint: Any) -> Any:
         decode = msgspec.json.Decoder(hint, dec_hook=_hook).decode
@@ -53,7 +50,7 @@ def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any: ...
 def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any:
     """Decode JSON text to the type `hint`, a type of this package or a union of them.
 
-    Empty input and null stand for the empty object: both are in use for "no parameters" and "no
+    Empty input and null stand for the empty object, since both are used for "no parameters" and "no
     result". Raises `msgspec.ValidationError`.
     """
     try:
@@ -63,7 +60,7 @@ def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any:
 
 
 def decoder(hint: type[T]) -> Callable[[bytes | Raw], T]:
-    """`decode` bound to one type, for callers that decode it often."""
+    """Return `decode` bound to one type, for callers that decode it often."""
     fast: Callable[[bytes | Raw], T] | None = None
 
     def decode_one(data: bytes | Raw) -> T:
@@ -116,8 +113,8 @@ _EXTRA_BYTES = EXTRA.encode()
 def encode(value: Any) -> bytes:
     """Encode a value of the protocol as JSON text.
 
-    Raises `msgspec.EncodeError` for what JSON cannot hold (lone surrogates, endless nesting), and
-    `TypeError` for objects that are not values of the protocol.
+    Raises `msgspec.EncodeError` for what JSON cannot represent (lone surrogates, endless nesting),
+    and `TypeError` for objects that are not values of the protocol.
     """
     try:
         data = _encode(value)
@@ -130,7 +127,7 @@ def encode(value: Any) -> bytes:
 
 
 def _flatten(value: Any) -> Any:
-    """The value with the entries of every `extra` beside the other fields of its object.
+    """Return the value with the entries of every `extra` next to the other fields of its object.
 
     Descends into values of the protocol only: `_meta` and similar fields hold plain JSON, which may
     contain the reserved name.
@@ -161,13 +158,14 @@ def _flatten_struct(value: Wire) -> dict[str, Any]:
 
 
 RESERVED: Final = Reserved(_EXTRA_BYTES, _flatten)
-"""For connections, which write values of the protocol as parts of messages: they can then be
-passed the values themselves, and the work of `encode` is done on the whole message in one pass."""
+"""For connections, which write values of the protocol as parts of messages. They accept the values
+themselves, and do the work of `encode` on the whole message in one pass."""
 
 
 @functools.cache
 def _layout(struct: type[Wire]) -> tuple[tuple[str, str, Any, Any], ...]:
-    """Name, wire name, default, and the factory of a default that may be omitted when empty."""
+    """Return the name, wire name and default of each field, and the factory of a default that may
+    be omitted when empty."""
     return tuple(
         (
             info.name,

@@ -1,9 +1,9 @@
 """Content blocks, tool calls as they are reported, and permission requests for them.
 
-Defines the blocks of which prompts, messages and tool results are made, `ToolCallUpdate`, which
-appears both in a permission request and (tagged) in a session update, and
-`session/request_permission`. None always means "not sent": in an update it leaves the value
-unchanged, in a first report the protocol's default applies.
+Defines the blocks that make up prompts, messages and tool results; `ToolCallUpdate`, which appears
+both in a permission request and (tagged) in a session update; and `session/request_permission`.
+None always means "not sent": in an update it leaves the value unchanged, in a first report the
+protocol's default applies.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class TextContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="text")
 
 
 class ImageContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="image"):
-    """An image in base64. In a prompt it needs `promptCapabilities.image`."""
+    """An image in base64. In a prompt it requires `promptCapabilities.image`."""
 
     data: str
     mime_type: str
@@ -45,7 +45,7 @@ class ImageContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="image
 
 
 class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
-    """Audio in base64. In a prompt it needs `promptCapabilities.audio`."""
+    """Audio in base64. In a prompt it requires `promptCapabilities.audio`."""
 
     data: str
     mime_type: str
@@ -99,7 +99,8 @@ else:
 
 
 class EmbeddedResource(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource"):
-    """A resource with its contents. In a prompt it needs `promptCapabilities.embeddedContext`."""
+    """A resource with its contents. In a prompt it requires
+    `promptCapabilities.embeddedContext`."""
 
     resource: EmbeddedResourceResource
     annotations: Annotations | None = None
@@ -115,7 +116,7 @@ ContentBlock: TypeAlias = (
 
 
 def text(value: str) -> TextContent:
-    """A block of text."""
+    """Return a block of text."""
     return TextContent(text=value)
 
 
@@ -150,7 +151,7 @@ class Content(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
 
 
 class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
-    """A change of one file, as the whole text before and after. Without `old_text` the file is
+    """A change to one file, as the whole text before and after. Without `old_text` the file is
     new."""
 
     path: str
@@ -179,7 +180,7 @@ class ToolCallLocation(Wire, frozen=True, kw_only=True):
 
 
 class ToolCallUpdate(Wire, frozen=True, kw_only=True):
-    """What changed in a tool call. `content` and `locations` replace the whole list."""
+    """The changed fields of a tool call. `content` and `locations` replace the whole list."""
 
     tool_call_id: str
     title: str | None = None
@@ -247,10 +248,10 @@ class RequestPermissionResponse(Wire, frozen=True, kw_only=True):
 
 
 def selected(option_id: str) -> RequestPermissionResponse:
-    """The answer that chooses an option."""
+    """Return the answer that chooses an option."""
     return RequestPermissionResponse(outcome=SelectedPermissionOutcome(option_id=option_id))
 
 
 def cancelled() -> RequestPermissionResponse:
-    """The answer when the turn was cancelled."""
+    """Return the answer when the turn was cancelled."""
     return RequestPermissionResponse(outcome=CancelledPermissionOutcome())

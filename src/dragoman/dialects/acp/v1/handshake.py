@@ -3,7 +3,7 @@
 Defines `initialize`, `authenticate`, `logout` and every capability object. What a capability
 permits is defined by the gates in `methods`. An absent capability is unsupported, and a malformed
 one counts as absent, so that no capability can make the handshake fail. An authentication method
-without a `type`, or with an unknown one, is carried out by the agent itself: the protocol says so.
+without a `type`, or with an unknown one, is carried out by the agent itself, as the protocol says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class AuthMethodFamily(Family):
 
 
 class AuthMethodAgent(Wire, AuthMethodFamily, frozen=True, kw_only=True):
-    """The agent logs in by itself when `authenticate` is called."""
+    """The agent logs in itself when `authenticate` is called."""
 
     id: str
     name: str
@@ -38,9 +38,10 @@ class AuthMethodAgent(Wire, AuthMethodFamily, frozen=True, kw_only=True):
 class AuthMethodTerminal(
     Wire, AuthMethodFamily, frozen=True, kw_only=True, tag_field="type", tag="terminal"
 ):
-    """The client runs the agent's own program in a terminal with these arguments and variables.
+    """A login in a terminal: the client runs the agent's own program with these arguments and
+    variables.
 
-    Its id is never passed to `authenticate`.
+    The method's id is never passed to `authenticate`.
     """
 
     id: str
@@ -62,8 +63,10 @@ class AuthEnvVar(Wire, frozen=True, kw_only=True):
 class AuthMethodEnvVar(
     Wire, AuthMethodFamily, frozen=True, kw_only=True, tag_field="type", tag="env_var"
 ):
-    """Variables must be set before the agent starts. It was removed from the schema, but agents
-    still send it."""
+    """A login by environment variables, which must be set before the agent starts.
+
+    It was removed from the schema, but agents still send it.
+    """
 
     id: str
     name: str
@@ -141,7 +144,7 @@ class ClientSessionCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
-    """How the client can ask its user; without `form` and `url`, not at all."""
+    """How the client can ask its user. Without `form` and `url` it cannot."""
 
     form: Supported | None = None
     url: Supported | None = None
@@ -201,8 +204,9 @@ class InitializeRequest(Wire, frozen=True, kw_only=True):
 
 
 def version_note(client: InitializeRequest) -> str | None:
-    """The log message for a client that requested a newer version than ours. We respond with
-    ours, as the protocol requires, and a client that speaks only its own then disconnects."""
+    """Return the log message for a client that requested a newer version than ours. We respond
+    with ours, as the protocol requires, and a client that only speaks its own version then
+    disconnects."""
     if client.protocol_version <= PROTOCOL_VERSION:
         return None
     who = client.client_info.name if client.client_info is not None else "the client"

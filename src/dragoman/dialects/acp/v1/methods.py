@@ -35,7 +35,7 @@ Body: TypeAlias = bytes | bytearray | memoryview | Raw
 
 
 class Gate(Struct, frozen=True):
-    """The capability a method needs: advertised by `side`, at any one of `paths`.
+    """The capability a method requires, advertised by `side` at any one of `paths`.
 
     A path is dotted and in wire spelling, within `agentCapabilities` or `clientCapabilities`.
     """
@@ -44,7 +44,7 @@ class Gate(Struct, frozen=True):
     paths: tuple[str, ...]
 
     def is_open(self, capabilities: Wire) -> bool:
-        """Whether the capabilities (of `side`) advertise it: with true, or with an object."""
+        """Return whether the capabilities of `side` advertise it, with true or with an object."""
         return any(_announced(capabilities, path) for path in self.paths)
 
 
@@ -104,11 +104,11 @@ class MethodTable:
         return len(self._methods)
 
     def request(self, name: str) -> Method[Any, Any] | None:
-        """The request with this name, or None."""
+        """Return the request with this name, or None."""
         return self._methods.get(("request", name))
 
     def notification(self, name: str) -> Method[Any, Any] | None:
-        """The notification with this name, or None."""
+        """Return the notification with this name, or None."""
         return self._methods.get(("notification", name))
 
 
@@ -129,7 +129,7 @@ def _asks_client(name: str, params: Any, result: Any, gate: Gate | None = None) 
 
 
 SESSION_FORK_NAME: Final = "session/fork"
-"""A draft: `unstable.methods` has the method itself."""
+"""The name of a draft method, which is in `unstable.methods`."""
 
 INITIALIZE: Final[Method[handshake.InitializeRequest, handshake.InitializeResponse]] = _asks_agent(
     "initialize", handshake.InitializeRequest, handshake.InitializeResponse
@@ -281,7 +281,7 @@ CANCEL_REQUEST: Final[Method[session.CancelRequestNotification, None]] = Method(
 
 
 def cancel_notice(id: Id) -> tuple[str, session.CancelRequestNotification]:
-    """The notification that a request was cancelled, for `ConnectionSettings.cancel_notice`."""
+    """Return the notification that cancels a request, for `ConnectionSettings.cancel_notice`."""
     return CANCEL_REQUEST.name, session.CancelRequestNotification(request_id=id)
 
 
@@ -328,8 +328,10 @@ SESSION_SET_MODEL: Final[
 
 @functools.cache
 def method_table(*, unstable: bool = False) -> MethodTable:
-    """The stable and legacy methods; with `unstable` also the unstable ones, and wider types
-    for others."""
+    """Return the table of stable and legacy methods.
+
+    `unstable` adds the unstable ones, and wider types for others.
+    """
     methods = (*METHODS, SESSION_SET_MODEL)
     if unstable:
         from dragoman.dialects.acp.v1.unstable.methods import UNSTABLE_METHODS

@@ -1,4 +1,4 @@
-"""What an agent may ask its client to do: read and write files, run commands, ask the user.
+"""Requests of an agent to its client: read and write files, run commands, ask the user.
 
 Defines the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no
 process and does not check answers against a schema. Paths are absolute and lines count from 1.
@@ -17,7 +17,8 @@ from dragoman.dialects.acp.v1.shape import STRICT, UNKNOWN_TAG, Family, Unknown,
 
 
 class ReadTextFileRequest(Wire, frozen=True, kw_only=True):
-    """`fs/read_text_file`: at most `limit` lines from `line` on, unsaved changes included."""
+    """`fs/read_text_file`: read at most `limit` lines starting at `line`, including unsaved
+    changes."""
 
     session_id: str
     path: str
@@ -32,7 +33,7 @@ class ReadTextFileResponse(Wire, frozen=True, kw_only=True):
 
 
 class WriteTextFileRequest(Wire, frozen=True, kw_only=True):
-    """`fs/write_text_file`: the file's new text; a missing file is created."""
+    """`fs/write_text_file`: replace the file's text; a missing file is created."""
 
     session_id: str
     path: str
@@ -75,7 +76,8 @@ class TerminalOutputRequest(Wire, frozen=True, kw_only=True):
 
 
 class TerminalOutputResponse(Wire, frozen=True, kw_only=True):
-    """The output; `truncated` if its beginning was dropped; the status once it has ended."""
+    """The output, `truncated` if its beginning was dropped, and the exit status once the command
+    has ended."""
 
     output: str
     truncated: bool
@@ -136,7 +138,7 @@ class EnumOption(Wire, frozen=True, kw_only=True):
 
 
 class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="string"):
-    """A text, or with `enum` or `one_of` a choice among texts."""
+    """A text property, or with `enum` or `one_of` a choice between texts."""
 
     title: str | None = None
     description: str | None = None
@@ -267,13 +269,13 @@ class ElicitationScope(Wire, frozen=True, kw_only=True):
 
 
 class ElicitationForm(ElicitationScope, frozen=True, kw_only=True, tag_field="mode", tag="form"):
-    """Ask the user to fill in a form; needs `elicitation.form`, and never for secrets."""
+    """Ask the user to fill in a form, never for secrets; requires `elicitation.form`."""
 
     requested_schema: ElicitationSchema
 
 
 class ElicitationUrl(ElicitationScope, frozen=True, kw_only=True, tag_field="mode", tag="url"):
-    """Ask the user to open a URL; needs `elicitation.url`."""
+    """Ask the user to open a URL; requires `elicitation.url`."""
 
     elicitation_id: str
     url: str
@@ -289,7 +291,7 @@ ElicitationContentValue: TypeAlias = str | int | float | bool | Sequence[str]
 
 
 class ElicitationAccepted(Wire, frozen=True, kw_only=True, tag_field="action", tag="accept"):
-    """The user agreed. In the mode `url` that is consent to open it, not completion."""
+    """The user agreed. In mode `url` this is consent to open the URL, not completion."""
 
     content: Annotated[Mapping[str, ElicitationContentValue] | None, STRICT] = None
 

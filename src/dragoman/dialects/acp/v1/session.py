@@ -1,7 +1,7 @@
 """Sessions: create, load, resume, list, close, delete, prompt and cancel.
 
-Defines the bodies of the `session/…` methods that clients call, with the MCP servers, modes and
-options of a session. Reports of the agent are in `updates`, its permission requests in `content`.
+Defines the bodies of the `session/…` methods that clients call, and the MCP servers, modes and
+options of a session. The agent's reports are in `updates`, its permission requests in `content`.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class HttpHeader(Wire, frozen=True, kw_only=True):
 class McpServerFamily(Family):
     """The kinds of MCP servers, distinguished by `type`; without one it is a program to start.
 
-    A server of an unknown type is never treated as a program, whatever fields it has.
+    A server of unknown type is never treated as a program, whatever fields it has.
     """
 
     __slots__ = ()
@@ -161,12 +161,12 @@ class SessionConfigSelect(Wire, frozen=True, kw_only=True, tag_field="type", tag
 
 
 OPEN_ENDED: dict[str, Any] = {"dragoman": {"openEnded": True}}
-"""The `_meta` of a select that accepts values which it does not list, such as the models of a
-provider that the agent cannot list. The protocol has no field for it."""
+"""The `_meta` of a select that accepts values not in its list, such as the models of a provider
+that the agent cannot list. The protocol has no field for this."""
 
 
 def listed_values(option: SessionConfigSelect) -> list[str]:
-    """The values that a select lists, including those in groups."""
+    """Return the values that a select lists, including those in groups."""
     values: list[str] = []
     for entry in option.options:
         if isinstance(entry, SessionConfigSelectGroup):
@@ -177,7 +177,7 @@ def listed_values(option: SessionConfigSelect) -> list[str]:
 
 
 def is_open_ended(option: SessionConfigSelect) -> bool:
-    """Whether a select says that it accepts values which it does not list."""
+    """Return whether a select says that it accepts values not in its list."""
     ours = (option.meta or {}).get("dragoman")
     return isinstance(ours, dict) and ours.get("openEnded") is True
 
@@ -211,9 +211,9 @@ class SetSessionModeResponse(Wire, frozen=True, kw_only=True):
 
 
 class SetSessionConfigOptionRequest(Wire, frozen=True, kw_only=True):
-    """`session/set_config_option`: a choice's value, or a boolean.
+    """`session/set_config_option`: set an option to a choice's value, or to a boolean.
 
-    The protocol requires `type` beside a boolean; it is filled in if missing.
+    The protocol requires `type` with a boolean; it is filled in if missing.
     """
 
     session_id: str
@@ -227,7 +227,7 @@ class SetSessionConfigOptionRequest(Wire, frozen=True, kw_only=True):
 
 
 class SetSessionConfigOptionResponse(Wire, frozen=True, kw_only=True):
-    """All options as they are now: one change may change others."""
+    """The current state of all options, since one change may affect others."""
 
     config_options: Annotated[Sequence[SessionConfigOption], FORGIVING]
 
@@ -263,7 +263,8 @@ class SetSessionModelResponse(Wire, frozen=True, kw_only=True):
 
 
 class NewSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/new`. Paths are absolute; `mcp_servers` is required, empty or not."""
+    """`session/new`: create a session. Paths are absolute; `mcp_servers` is required, even if
+    empty."""
 
     cwd: str
     mcp_servers: Annotated[Sequence[McpServer], NULL_IS_EMPTY]
@@ -338,7 +339,7 @@ class ListSessionsResponse(Wire, frozen=True, kw_only=True):
 
 
 class CloseSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/close`: stop its work and free its resources."""
+    """`session/close`: stop a session's work and free its resources."""
 
     session_id: str
 
@@ -348,7 +349,7 @@ class CloseSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class DeleteSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/delete`: remove it from the list for good."""
+    """`session/delete`: remove a session from the list for good."""
 
     session_id: str
 
@@ -393,14 +394,14 @@ class CancelRequestNotification(Wire, frozen=True, kw_only=True):
 
 
 def listed_meta(created_at: str | None, status: str | None) -> dict[str, Any] | None:
-    """The `_meta` of a listed session, for values that have no field in the protocol."""
+    """Return the `_meta` of a listed session, for values that have no field in the protocol."""
     told = {"createdAt": created_at, "status": status}
     known = {name: value for name, value in told.items() if value is not None}
     return {META: known} if known else None
 
 
 def listed_in(meta: Any) -> tuple[str | None, str | None]:
-    """The start time and the state of a listed session, from its `_meta`."""
+    """Return the start time and the state of a listed session, from its `_meta`."""
     ours = ours_in(meta)
     created_at, status = ours.get("createdAt"), ours.get("status")
     return (

@@ -1,8 +1,8 @@
-"""What all values of the protocol have in common.
+"""Base classes of all protocol values.
 
-Defines the base class `Wire`, the base class `Unknown` for members of a union that this version
-does not know, and the marks that say how forgiving a field is. Decoding and encoding are in
-`codec`; `tolerant` reads the marks.
+Defines the base class `Wire`, the base class `Unknown` for union members that this version does not
+know, and the marks that say how forgiving a field is. Decoding and encoding are in `codec`;
+`tolerant` uses the marks.
 
 Every field with a default is forgiving: a malformed value becomes the default and is kept in
 `extra`, and bad items of a list are omitted. `STRICT`, `FORGIVING` and `NULL_IS_EMPTY` mark the
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 EXTRA: Final = "$dragoman.extra"
-"""The wire name of `extra`. It is never sent: `codec.encode` puts the entries of `extra` beside
+"""The wire name of `extra`. It is never sent: `codec.encode` puts the entries of `extra` next to
 the other fields instead."""
 
 UNKNOWN_TAG: Final = "$dragoman.unknown"
@@ -39,7 +39,7 @@ STOP: Final = "stopReason"
 """Under `META`: the agent's own stop reason, if one of the protocol's had to be sent instead."""
 
 OUTCOME: Final = "outcome"
-"""Under `META`, beside `STOP`: the meaning of that stop reason, if only its dialect knows it."""
+"""Under `META`, next to `STOP`: the meaning of that stop reason, if only its dialect knows it."""
 
 SUMMED: Final = "summed"
 """Under `META` of a turn's usage: its total is a sum that the agent did not report."""
@@ -73,7 +73,7 @@ STRICT: Final = Mark("STRICT")
 """On a field with a default: a malformed value fails the message, a bad item fails the list."""
 
 FORGIVING: Final = Mark("FORGIVING")
-"""On a required list: it must be present, but if malformed it is empty, and bad items are
+"""On a required list: it must be present, but a malformed list counts as empty and bad items are
 omitted."""
 
 NULL_IS_EMPTY: Final = Mark("NULL_IS_EMPTY")
@@ -106,23 +106,21 @@ class Wire(
 
 
 class Unknown(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A member of a union that this version does not know, kept whole in `raw`."""
+    """A union member that this version does not know, kept whole in `raw`."""
 
     raw: Kept = msgspec.field(name=EXTRA)
 
 
 class Family:
-    """The base of the types of a union without a tag.
-
-    msgspec cannot decode such a union, so the annotation is this class at run time, and `member`
-    chooses the type from the object.
+    """The base of the types of a union without a tag. msgspec cannot decode such a union, so at run
+    time the annotation is this class, and `member` chooses the type by looking at the object.
     """
 
     __slots__ = ()
 
     @staticmethod
     def member(raw: dict[str, Any]) -> type[Wire] | type[Unknown]:
-        """The type to decode the object as."""
+        """Return the type to decode the object as."""
         raise NotImplementedError
 
 
@@ -131,7 +129,7 @@ class Supported(Wire, frozen=True, kw_only=True):
 
 
 def ours_in(meta: Any) -> Mapping[str, Any]:
-    """Dragoman's own entries in a `_meta`; empty if there are none."""
+    """Return dragoman's own entries in a `_meta`; empty if there are none."""
     if meta is None:
         # Most messages have none, and an isinstance check against an abstract class takes longer
         # than the rest.

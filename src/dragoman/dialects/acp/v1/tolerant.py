@@ -1,11 +1,10 @@
-"""Decode tolerantly what the strict decoder refused.
+"""Tolerant decoder for what the strict decoder refused.
 
-Implements the protocol's leniency rules: unknown fields are kept, unknown members of unions are
-kept whole, malformed values of forgiving fields become the default, bad items of forgiving lists
-are omitted, null means absent. A required field that is missing or malformed stays an error. It is
-driven by the types and their marks (`shape`); `codec` calls it.
-
-A type is compiled once into a `Table`: a reader for each type of JSON value.
+Implements the protocol's leniency rules: unknown fields are kept, unknown union members are kept
+whole, malformed values of forgiving fields become the default, bad items of forgiving lists are
+omitted, and null means absent. A required field that is missing or malformed is still an error. It
+is driven by the types and their marks (`shape`); `codec` calls it. A type is compiled once into a
+`Table`: a reader for each type of JSON value.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Malformed(Exception):
         self.path: list[str] = []
 
     def sentence(self) -> str:
-        """The reason and the path, in msgspec's format."""
+        """Format the reason and the path like msgspec does."""
         return f"{self.reason} - at `${''.join(reversed(self.path))}`" if self.path else self.reason
 
 
@@ -121,7 +120,7 @@ def _tag_field(struct: Object) -> str | None:
 
 
 def _members(structs: Sequence[Object]) -> tuple[dict[Any, type[Wire]], type[Unknown] | None]:
-    """The known members by tag, and the type for the unknown ones."""
+    """Return the known members by tag, and the type for the unknown ones."""
     known: dict[Any, type[Wire]] = {}
     unknown: type[Unknown] | None = None
     for struct in structs:
@@ -183,7 +182,7 @@ def _read_tagged(
 ) -> Any:
     """Read an object as the member of a union that its tag names.
 
-    Where only one tagged type is possible, the tag may be missing, but a different tag is an error.
+    If only one tagged type is possible, the tag may be missing, but a different tag is an error.
     """
     if tag_field is None:
         return _read_struct(known[None], value)
@@ -234,7 +233,7 @@ class _Field:
 
 @functools.cache
 def _fields(struct: type[Wire]) -> dict[str, _Field]:
-    """The fields of a type by wire name, without `extra`, which is not on the wire."""
+    """Return the fields of a type by wire name, without `extra`, which is not on the wire."""
     infos = (info for info in msgspec.structs.fields(struct) if info.name != "extra")
     return {info.encode_name: _Field(info) for info in infos}
 

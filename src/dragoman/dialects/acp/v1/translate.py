@@ -1,7 +1,7 @@
 """Translate ACP v1 updates, results and requests into events.
 
-Stateless. Adds nothing that the protocol does not say: it has no turn ids, and a deleted file looks
-like one that became empty.
+Stateless. Adds nothing that is not in the protocol, which has no turn ids and in which a deleted
+file looks like one that became empty.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def to_block(value: parts.Block) -> content.ContentBlock:
 
 
 def _other(value: Any) -> content.ContentBlock:
-    """Content without a common type. Content of another dialect can only be shown as text."""
+    """Convert content without a common type.
+
+    Content of another dialect can only be shown as text.
+    """
     try:
         return codec.convert(value, content.ContentBlock)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
@@ -111,7 +114,7 @@ def _chunk(
                 if usage is not None:
                     # The event keeps the raw line, which has nothing else in it.
                     return (model.UsageReported(*place.base(native, raw), "call", usage),)
-            # Written out because this is the most common event.
+            # Written out, because this is the most common event.
             return (
                 model.MessageDelta(
                     place.source,
@@ -135,7 +138,7 @@ def _chunk(
 
 
 def _given(value: Any) -> Any:
-    """In v1, null and absent both mean "unchanged"."""
+    """Map None to "unchanged": in v1, null and absent both mean that."""
     return UNSET if value is None else value
 
 
@@ -331,7 +334,7 @@ def of_update(
 
 
 def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
-    """The agent's capabilities in the common vocabulary."""
+    """Return the agent's capabilities in the common vocabulary."""
     sessions = agent.session_capabilities
     prompt = agent.prompt_capabilities
     return parts.Capabilities(
@@ -378,7 +381,7 @@ def settings(
     options: Sequence[session.SessionConfigOption] | None,
     models: Any = None,
 ) -> dict[str, Any]:
-    """The fields of `SettingsChanged` that a session's choices fill."""
+    """Return the fields of `SettingsChanged` that a session's choices fill."""
     fields: dict[str, Any] = {}
     if modes is not None:
         fields["mode"] = modes.current_mode_id
@@ -425,8 +428,7 @@ def _option(option: session.SessionConfigOption) -> parts.SessionOption | None:
 
 
 class _PromptUsage(msgspec.Struct, rename="camel"):
-    """The token counts that agents send beside the stop reason, although they are not stable
-    yet."""
+    """The token counts that agents send with the stop reason, although they are not stable yet."""
 
     total_tokens: int | None = None
     input_tokens: int | None = None
@@ -442,7 +444,7 @@ _OUTCOMES: Final = frozenset(words.Outcome)
 def of_answer(
     response: session.PromptResponse, place: EventEnvelope, raw: bytes | None
 ) -> model.TurnEnded:
-    """The end of a turn."""
+    """Translate the response to a prompt into the end of a turn."""
     stop = stop_of(response)
     meant = ours_in(response.meta).get(OUTCOME)
     return model.TurnEnded(
@@ -454,7 +456,7 @@ def of_answer(
 
 
 def stop_of(response: session.PromptResponse) -> str:
-    """The agent's own stop reason, even if it was translated on the way."""
+    """Return the agent's own stop reason, even if it was translated on the way."""
     said = ours_in(response.meta).get(STOP)
     return said if isinstance(said, str) and said else response.stop_reason
 
@@ -464,7 +466,8 @@ def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
 
 
 def _call_usage(meta: dict[str, Any]) -> parts.Usage | None:
-    """The token counts of Qwen Code, which sends them in an empty chunk after each model call."""
+    """Return the token counts of Qwen Code, which sends them in an empty chunk after each model
+    call."""
     usage = _tokens(meta.get("usage"))
     return None if usage == parts.Usage() else usage
 
@@ -487,7 +490,7 @@ def _tokens(told: Any) -> parts.Usage | None:
 
 
 def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The token counts of Gemini CLI, which has its own field for them."""
+    """Return the token counts of Gemini CLI, which has its own field for them."""
     quota = (meta or {}).get("quota")
     counts = quota.get("token_count") if isinstance(quota, dict) else None
     if not isinstance(counts, dict):
@@ -501,7 +504,7 @@ def of_permission(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> list[Event]:
-    """A permission request: its tool call, and the question."""
+    """Translate a permission request into its tool call and the question."""
     native = "session/request_permission"
     call = request.tool_call
     events = _tool(call, place, raw, native)
@@ -528,7 +531,7 @@ def of_elicitation(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> model.InputAsked:
-    """A question to the user: a form, or a URL to open."""
+    """Translate a question to the user: a form, or a URL to open."""
     base = place.base("elicitation/create", raw)
     match request:
         case services.ElicitationForm():
@@ -541,7 +544,7 @@ def of_elicitation(
 
 
 def of_service(method: str, place: EventEnvelope, raw: bytes | None) -> model.ServiceCalled:
-    """A request for one of the client's services, such as ``fs/read_text_file``."""
+    """Translate a request for one of the client's services, such as ``fs/read_text_file``."""
     service, _, operation = method.partition("/")
     return model.ServiceCalled(*place.base(method, raw), service, operation)
 

@@ -1,4 +1,4 @@
-"""What an agent reports while it works: `session/update`.
+"""Session updates: what an agent reports while it works (`session/update`).
 
 Defines the union `SessionUpdate`, distinguished by `sessionUpdate`, and the types only it uses. A
 message chunk is the most common message of the protocol, so these types are flat: decoding one is a
@@ -68,7 +68,7 @@ class ToolCallProgress(
 
 
 class PlanEntryPriority(StrEnum):
-    """The known priorities of a plan's entry; other values may come."""
+    """The known priorities of a plan entry; other values are possible."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -76,7 +76,7 @@ class PlanEntryPriority(StrEnum):
 
 
 class PlanEntryStatus(StrEnum):
-    """The known states of a plan's entry; other values may come."""
+    """The known states of a plan entry; other values are possible."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -112,7 +112,7 @@ class AvailableCommand(Wire, frozen=True, kw_only=True):
 
 
 def command(name: str, *, description: str, hint: str | None) -> AvailableCommand:
-    """A command; it takes text if it has a hint."""
+    """Return a command; it takes text if it has a hint."""
     taken = None if hint is None else UnstructuredCommandInput(hint=hint)
     return AvailableCommand(name=name, description=description, input=taken)
 
@@ -120,7 +120,7 @@ def command(name: str, *, description: str, hint: str | None) -> AvailableComman
 class AvailableCommandsUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
 ):
-    """All commands; they replace the previous ones."""
+    """The complete list of commands, which replaces the previous one."""
 
     available_commands: Annotated[Sequence[AvailableCommand], FORGIVING]
 
@@ -128,7 +128,8 @@ class AvailableCommandsUpdate(
 class CurrentModeUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="current_mode_update"
 ):
-    """The mode changed. Some agents call the field `modeId`, as an example of the protocol did."""
+    """The mode changed. Some agents call the field `modeId`, as an example in the specification
+    did."""
 
     current_mode_id: Annotated[str, Alias("modeId")]
 
@@ -136,7 +137,7 @@ class CurrentModeUpdate(
 class ConfigOptionUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"
 ):
-    """All options as they are now; they replace the previous ones."""
+    """The current state of all options, which replaces the previous one."""
 
     config_options: Annotated[Sequence[SessionConfigOption], FORGIVING]
 
@@ -144,7 +145,7 @@ class ConfigOptionUpdate(
 class SessionInfoUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="session_info_update"
 ):
-    """What changed in the session's description: UNSET leaves a value, None clears it."""
+    """Changes to the session's description: UNSET leaves a value unchanged, None clears it."""
 
     title: str | None | UnsetType = UNSET
     updated_at: str | None | UnsetType = UNSET
@@ -195,7 +196,7 @@ class CompactionUpdate(
 ):
     """The context is being compacted; only for clients that advertise `session.compaction`.
 
-    `summary` and `error` patch earlier values: UNSET leaves a value, None clears it.
+    `summary` and `error` patch earlier values: UNSET leaves a value unchanged, None clears it.
     """
 
     compaction_id: str
@@ -244,7 +245,7 @@ class SessionNotification(Wire, frozen=True, kw_only=True):
 
 
 def agent_text(session_id: str, value: str) -> SessionNotification:
-    """The update that carries a chunk of the agent's answer."""
+    """Return the update that carries a chunk of the agent's answer."""
     return SessionNotification(
         session_id=session_id, update=AgentMessageChunk(content=TextContent(text=value))
     )

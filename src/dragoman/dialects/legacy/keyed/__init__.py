@@ -1,4 +1,4 @@
-"""The keyed dialect: ACP as once seen on the wire, with updates keyed by what they carry.
+"""The keyed dialect: ACP as reverse-engineered from agents, with updates keyed by their content.
 
 `keyed.shapes` has method names and message shapes, `keyed.translate` the translation to and from
 events.

@@ -30,7 +30,7 @@ TERMINAL_RELEASE: Final = "terminal/release"
 
 
 class Shape(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A body."""
+    """Base class of message bodies."""
 
 
 class Info(Shape, frozen=True):
@@ -217,7 +217,7 @@ class Plan(Struct, frozen=True):
 
 
 class Update(Shape, frozen=True):
-    """Any of the keys may be present, several at once too."""
+    """An update. Any of the keys may be present, even several at once."""
 
     session_id: str
     content_chunk: ContentChunk | None = None

@@ -1,6 +1,6 @@
 """Translate the keyed dialect to events (`ClientEnd`) and events to it (`AgentEnd`).
 
-One update may carry several things; each becomes an event, in the order text, tool, plan, mode.
+One update may contain several things; each becomes an event, in the order text, tool, plan, mode.
 `shapes` has the message shapes.
 """
 
@@ -48,7 +48,7 @@ LOSSES: Final = (
     base.NO_USAGE,
     Loss("permissions have three fixed answers: once, always, reject"),
     Loss(
-        "listing, resuming, forking, closing and deleting sessions, and additional folders",
+        "listing, resuming, forking, closing and deleting sessions, and additional directories",
         (),
         ("list", "resume", "fork", "close", "delete", "additional_directories"),
     ),
@@ -130,7 +130,7 @@ class ClientEnd(base.ClientEnd):
             mcp_http=None,
             mcp_sse=None,
             set_mode=answer.agent_capabilities.modes,
-            # Only while a session is opened.
+            # Only while a session is being opened.
             set_model=None,
             cancel=True,
             permissions=True,
@@ -273,7 +273,7 @@ def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Even
 
 
 def of_permission(ask: shapes.AskPermission, place: EventEnvelope, line: bytes) -> list[Event]:
-    """A permission request as events, with its tool call if it names one."""
+    """Return a permission request as events, with its tool call if it names one."""
     events: list[Event] = []
     if ask.tool_call_id is not None and ask.content is not None:
         events.append(
@@ -312,14 +312,14 @@ _ASKABLE: Final = frozenset({"edit", "execute", "delete"})
 
 
 def stop_reason(stop: str) -> str:
-    """The stop reason for the agent's own. One that the dialect lacks counts as a failure."""
+    """Map the agent's own stop reason. One that the dialect lacks counts as a failure."""
     if stop in _STOPS:
         return stop
     return "max_tokens" if words.outcome_of(stop) is Outcome.TRUNCATED else "tool_error"
 
 
 def permission_kind(kind: str | None) -> str:
-    """The kinds of tools for which permission can be requested."""
+    """Map a tool kind to one for which permission can be requested."""
     return kind if kind in _ASKABLE else "other"
 
 
@@ -342,8 +342,8 @@ class AgentEnd(base.AgentEnd):
         self._role = None
 
     def message(self, event: model.MessageDelta) -> Message:
-        # A message has an id here even if the agent gave it none. It then ends at the next tool
-        # call, or when the other side speaks.
+        # A message has an id here even if the agent gave it none. Then it ends at the next tool
+        # call, or when the role changes.
         if event.role is not self._role:
             self._message += 1
             self._index = 0

@@ -179,7 +179,7 @@ def test_the_error_says_where_it_is() -> None:
     ],
     ids=lambda data: repr(data[:40]),
 )
-def test_what_is_no_readable_json_is_a_validation_error(data: bytes) -> None:
+def test_what_is_not_readable_json_is_a_validation_error(data: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         v1.decode(data, v1.CancelNotification)
 
@@ -202,7 +202,7 @@ def test_endless_nesting_is_an_encode_error() -> None:
         v1.encode(v1.CancelNotification(session_id="s1", meta={"a": nested}))
 
 
-def test_an_object_that_is_no_value_is_a_type_error() -> None:
+def test_an_object_that_is_not_a_value_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         v1.encode(object())
 

@@ -135,7 +135,7 @@ def test_a_malformed_option_fails_the_request() -> None:
         v1.decode(json.dumps(message).encode(), v1.RequestPermissionRequest)
 
 
-def test_an_unknown_outcome_is_kept_and_is_no_choice() -> None:
+def test_an_unknown_outcome_is_kept_and_is_not_a_choice() -> None:
     data = b'{"outcome":{"outcome":"deferred","optionId":"proceed_once"}}'
     response = v1.decode(data, v1.RequestPermissionResponse)
     assert isinstance(response.outcome, v1.UnknownPermissionOutcome)

@@ -23,7 +23,7 @@ def test_absent_capabilities_are_unsupported() -> None:
     assert response.agent_info is None
 
 
-def test_null_and_an_empty_object_are_told_apart() -> None:
+def test_null_and_an_empty_object_are_distinguished() -> None:
     capabilities = v1.decode(b'{"list":{},"resume":null}', v1.SessionCapabilities)
     assert capabilities.list == v1.Supported()
     assert capabilities.resume is None
@@ -37,7 +37,7 @@ def test_capabilities_that_are_not_stable_are_kept() -> None:
 
 
 @pytest.mark.parametrize("version", ['"2025-06-18"', "1.0", "true", "null"])
-def test_a_version_that_is_no_integer_is_an_error(version: str) -> None:
+def test_a_version_that_is_not_an_integer_is_an_error(version: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         v1.decode(f'{{"protocolVersion":{version}}}'.encode(), v1.InitializeRequest)
 

@@ -41,7 +41,7 @@ def test_an_exit_code_of_zero_is_sent() -> None:
     assert v1.encode(v1.TerminalExitStatus(exit_code=0)) == b'{"exitCode":0}'
 
 
-def test_a_malformed_exit_status_is_no_exit_status() -> None:
+def test_a_malformed_exit_status_is_not_an_exit_status() -> None:
     data = b'{"output":"x","truncated":false,"exitStatus":"gone"}'
     assert v1.decode(data, v1.TerminalOutputResponse).exit_status is None
 
@@ -110,13 +110,13 @@ def test_a_request_may_be_the_first_one() -> None:
     assert decode(message, v1.CreateElicitationRequest).request_id == 0
 
 
-def test_an_unknown_mode_is_kept_and_is_no_known_one() -> None:
+def test_an_unknown_mode_is_kept_and_is_not_a_known_one() -> None:
     message = {"mode": "telepathy", "message": "m", "sessionId": "s", "requestedSchema": {}}
     request = decode(message, v1.CreateElicitationRequest)
     assert request == v1.UnknownElicitation(raw=message)
 
 
-def test_an_unknown_action_is_kept_and_is_no_consent() -> None:
+def test_an_unknown_action_is_kept_and_is_not_a_consent() -> None:
     answer = {"action": "postpone", "content": {"a": "x"}}
     response = decode(answer, v1.CreateElicitationResponse)
     assert isinstance(response, v1.UnknownElicitationAction)

@@ -174,7 +174,7 @@ def test_bad_texts_of_a_forgiving_list_of_texts_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "text", {}])
-def test_a_forgiving_required_list_that_is_no_list_is_empty_and_kept(wrong: Any) -> None:
+def test_a_forgiving_required_list_that_is_not_a_list_is_empty_and_kept(wrong: Any) -> None:
     response = decode({"sessions": wrong}, v1.ListSessionsResponse)
     assert response.sessions == []
     assert response.extra == {"sessions": wrong}
@@ -193,7 +193,7 @@ def test_an_unknown_member_of_a_union_in_a_forgiving_list_is_kept_not_left_out()
 
 
 @pytest.mark.parametrize("tag", [7, None, ["text"], {}])
-def test_a_tag_that_is_no_text_is_an_error(tag: Any) -> None:
+def test_a_tag_that_is_not_text_is_an_error(tag: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
         decode({"type": tag, "text": "x"}, v1.ContentBlock)
 
@@ -255,6 +255,6 @@ def test_a_type_that_is_none_of_the_protocol_is_refused() -> None:
         tolerant.read("x", bytes)
 
 
-def test_a_value_that_is_no_json_is_malformed() -> None:
+def test_a_value_that_is_not_json_is_malformed() -> None:
     with pytest.raises(msgspec.ValidationError, match="got `bytes`"):
         v1.convert({"sessionId": b"s"}, v1.CancelNotification)

@@ -349,7 +349,7 @@ def test_only_an_object_says_that_an_agent_can_fork(fork: Any) -> None:
     assert translate.capabilities(told).fork is False
 
 
-def test_options_of_every_sort_are_told_and_unknown_ones_left_out() -> None:
+def test_options_of_every_sort_are_reported_and_unknown_ones_left_out() -> None:
     low = {"value": "low", "name": "Low", "description": "d"}
     select = {"type": "select", "name": "E", "currentValue": "low"}
     options = [

@@ -107,7 +107,7 @@ def test_a_mode_update_needs_one_of_its_names(value: dict[str, Any]) -> None:
         update({"sessionUpdate": "current_mode_update", **value})
 
 
-def test_absent_and_null_are_told_apart_in_session_info() -> None:
+def test_absent_and_null_are_distinguished_in_session_info() -> None:
     decoded = update({"sessionUpdate": "session_info_update", "title": None})
     assert decoded.title is None
     assert decoded.updated_at is UNSET

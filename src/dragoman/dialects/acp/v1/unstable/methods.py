@@ -1,7 +1,7 @@
 """The methods that are not stable yet, and the stable ones with wider types.
 
-`dragoman.dialects.acp.v1.methods.method_table(unstable=True)` lays this table over the stable one;
-nothing else uses it.
+`dragoman.dialects.acp.v1.methods.method_table(unstable=True)` overlays this table on the stable
+one; nothing else uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dragoman.dialects.acp.v1.unstable import handshake, services, sessions, upd
 
 
 def _wider(stable: Method[Any, Any], params: Any, result: Any) -> Method[Any, Any]:
-    """A stable method with wider types."""
+    """Return a stable method with wider types."""
     return Method(stable.name, stable.direction, stable.kind, params, result, stable.gate)
 
 
@@ -38,7 +38,7 @@ def _new(
     direction: Direction = "client_to_agent",
     kind: Kind = "request",
 ) -> Method[Any, Any]:
-    """A method that exists only here; the agent advertises all of their gates."""
+    """Return a method that exists only here. The agent advertises the gates of all of them."""
     opened_by = None if gate is None else Gate("agent", (gate,))
     return Method(name, direction, kind, params, result, opened_by, "unstable")
 

@@ -1,7 +1,7 @@
 """Methods outside sessions that are not stable yet.
 
 Defines model providers, the login status, MCP messages through this connection, and the proxies of
-a chain. None of them is needed to work with an agent.
+a chain. Working with an agent requires none of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ class McpError(Wire, frozen=True, kw_only=True):
 
 
 class MessageMcpResponse(Wire, frozen=True, kw_only=True):
-    """The response of the MCP server: a result (None is one, UNSET is not), or an error."""
+    """The MCP server's response: a result, which may be None but not UNSET, or an error."""
 
     result: Any = UNSET
     error: Annotated[McpError | None, STRICT] = None

@@ -1,7 +1,7 @@
 """Session methods that are not stable yet, and the wider forms of stable ones.
 
 Defines forking, archiving, titles, status, system prompts, MCP servers behind this connection, and
-the token usage of a turn. The protocol does not settle whether the usage is of the turn or of the
+the token usage of a turn. The protocol does not say whether the usage covers the turn or the
 session so far; agents differ.
 """
 
@@ -57,7 +57,7 @@ class SystemPrompt(Wire, frozen=True, kw_only=True):
 
 
 # The requests below accept more than their stable forms, which a type checker does not allow in a
-# subclass; a handler of the stable form still handles every server it knows.
+# subclass; a handler for the stable form still handles every server it knows.
 
 
 class NewSessionRequest(session.NewSessionRequest, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class ListSessionsResponse(session.ListSessionsResponse, frozen=True, kw_only=Tr
 
 
 class ArchiveSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/archive`: keep it, but hide it from the default list."""
+    """`session/archive`: keep a session, but hide it from the default list."""
 
     session_id: str
 
@@ -137,7 +137,7 @@ class ArchiveSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class UnarchiveSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/unarchive`: return it to the default list."""
+    """`session/unarchive`: return a session to the default list."""
 
     session_id: str
 

@@ -110,7 +110,7 @@ class SubagentSessionCapabilities(Wire, frozen=True, kw_only=True):
 class SubagentUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="subagent_update"
 ):
-    """A child session is new or changed: UNSET leaves a value, None clears it."""
+    """A child session is new or changed: UNSET leaves a value unchanged, None clears it."""
 
     session_id: str
     title: str | None | UnsetType = UNSET
@@ -124,7 +124,8 @@ class SubagentUpdate(
 class SessionMessage(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="session_message"
 ):
-    """A message between sessions is new or changed; UNSET content stays, None is cleared."""
+    """A message between sessions is new or changed: UNSET leaves the content unchanged, None clears
+    it."""
 
     message_id: str
     sender_session_id: str | None = None

@@ -1,0 +1,232 @@
+"""Build the `ssh` command line for another machine, and explain its failures.
+
+The user's own SSH settings apply. No destination can become an option of `ssh`, and no argument a
+second command in the remote shell: destinations are checked, and arguments are quoted. The module
+`ssh` keeps a connection open, `ssh_once` runs one command; `config.hosts` checks the settings.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.config.hosts import destination_of, destination_problem, name_problem
+from dragoman.config.schema import HostSettings
+from dragoman.errors import (
+    DragomanError,
+    FileFailed,
+    HostUnavailable,
+    ProcessExited,
+    SpawnError,
+    StoreFull,
+    StoreRefused,
+    UsageError,
+)
+from dragoman.errors.usage import nearest, shown
+
+SSH_VARIABLE: Final = "DRAGOMAN_SSH"
+"""The environment variable that names the program to use instead of `ssh`."""
+
+FIXED: Final = ("-T", "-oBatchMode=yes", "-oForwardAgent=no", "-oClearAllForwardings=yes")
+"""Options that apply regardless of the user's configuration: no terminal, no prompts, no agent
+forwarding, no forwarded ports. They come first, because ssh uses the first value of an option."""
+
+UNLESS_SET: Final = (
+    *("-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
+    *("-oForwardX11=no", "-oControlMaster=no"),
+)
+"""Options that the settings of a host may override, but the user's configuration may not.
+
+A dead connection is detected after 15 seconds; the system would need a quarter of an hour or
+longer. An existing shared connection is used, but ours is not shared with other programs: it ends
+with the command."""
+
+NO_AGENT: Final = "-a"
+"""Comes last, because `-A` in the options of a host would override `FIXED`."""
+
+
+QUIET_REMEDY: Final = (
+    "let the shell's startup files print only in a terminal: "
+    "put `[ -t 1 ] || return` before the commands that print"
+)
+"""What to do about a login shell that prints too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Another machine, as defined in the settings."""
+
+    name: str
+    settings: HostSettings
+
+    @property
+    def program(self) -> str:
+        """The remote dragoman: a full path, or a name that the remote shell finds."""
+        return self.settings.dragoman or "dragoman"
+
+
+def host_named(name: str, hosts: Mapping[str, HostSettings]) -> Host:
+    """Return the host of this name in the settings. Raises `UsageError` if there is none."""
+    if name in hosts:
+        return Host(name, hosts[name])
+    if problem := name_problem(name):
+        raise UsageError(problem)
+    near = nearest(name, hosts)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(
+        f"your settings have no host {shown(name)}{meant}; list the hosts with "
+        f"`dragoman hosts list`, or add this one with `dragoman hosts add {name}`"
+    )
+
+
+def ssh_command(host: Host, words: Sequence[str]) -> list[str]:
+    """Return the command line that runs these words on a host, each quoted for its shell."""
+    destination = destination_of(host.name, host.settings)
+    if problem := destination_problem(destination):
+        raise UsageError(f"hosts.{host.name}.destination: {problem}")
+    return [
+        os.environ.get(SSH_VARIABLE) or "ssh",
+        *FIXED,
+        *host.settings.ssh_options,
+        *UNLESS_SET,
+        NO_AGENT,
+        "--",
+        destination,
+        shlex.join(words),
+    ]
+
+
+def explain_spawn(host: Host, error: SpawnError) -> HostUnavailable:
+    """Return why ssh could not be started, and what to do about it."""
+    install = f"install the OpenSSH client, or name the program in {SSH_VARIABLE}"
+    return HostUnavailable(host.name, str(error), remedy=install)
+
+
+def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
+    """Return the error for ssh, or dragoman on a host, having exited, with a remedy."""
+    name, program = host.name, host.program
+    bootstrap = f"install dragoman there with `dragoman hosts bootstrap {name}`"
+    check = f"see what is installed there with `dragoman hosts check {name}`"
+    by_hand = f"try it manually: {by_hand_command(host)}"
+    said = error.stderr_tail
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    code = error.exit_code
+    if code == 255:
+        for text, problem, remedy, passing in _SSH_FAILURES:
+            if text in said:
+                remedy = remedy.format(
+                    destination=destination_of(name, host.settings),
+                    name=name,
+                    by_hand=by_hand_command(host),
+                )
+                return HostUnavailable(
+                    name, f"{problem}: {last}", remedy=remedy or by_hand, passing=passing
+                )
+        return HostUnavailable(
+            name, last or "ssh exited without a message", remedy=by_hand, passing=True
+        )
+    if code in (126, 127) or "No module named" in said:
+        if "python" in last.lower() and program not in last:
+            problem = f"the Python of {program} was not found there: {last}"
+        elif code == 126:
+            problem = f"{program} cannot be run there: {last}"
+        else:
+            problem = f"{program} or its Python was not found there: {last}"
+        return HostUnavailable(name, problem, remedy=f"{bootstrap}; {check}")
+    if "No such command" in said or "no such option" in said.lower():
+        return HostUnavailable(
+            name, f"dragoman there is too old for `--host`: {last}", remedy=bootstrap
+        )
+    if any(text in said for text in FULL):
+        return _full(host, last)
+    how = f"signal {error.signal}" if error.signal else f"exit code {code}"
+    return HostUnavailable(
+        name,
+        f"{program} exited before its greeting ({how})" + (f": {last}" if last else ""),
+        remedy=check,
+        passing=error.signal is not None,
+    )
+
+
+def explain_remote(host: Host, error: DragomanError) -> DragomanError:
+    """Convert an error reported by dragoman on the host. A full disk on the host must not look like
+    a full disk on this machine."""
+    if isinstance(error, StoreFull) or any(text in str(error) for text in FULL):
+        return _full(host, str(error))
+    if isinstance(error, FileFailed | StoreRefused):
+        return HostUnavailable(
+            host.name,
+            f"a file there cannot be used: {error}",
+            remedy="check its permissions and those of its directory there",
+        )
+    return error
+
+
+def _full(host: Host, problem: str) -> HostUnavailable:
+    return HostUnavailable(
+        host.name,
+        f"the disk there is full: {problem}",
+        remedy="free some space there and try again",
+    )
+
+
+def by_hand_command(host: Host) -> str:
+    """Return the command with which the user can log in to the host."""
+    words = ["ssh", *host.settings.ssh_options, "--", destination_of(host.name, host.settings)]
+    return shlex.join(words)
+
+
+FULL: Final = ("No space left on device", "Disk quota exceeded")
+"""Messages of the system for a full disk."""
+
+_SSH_FAILURES: Final = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key has changed",
+        "if the machine was reinstalled, remove the old key with `ssh-keygen -R`; otherwise "
+        "do not connect: another machine may be answering in its place",
+        False,
+    ),
+    (
+        "Host key verification failed",
+        "the host key is unknown",
+        "connect once manually and compare the key: {by_hand}",
+        False,
+    ),
+    (
+        "Permission denied (",
+        "the host does not accept your key, or asks for a password, which dragoman cannot enter",
+        "set up a key (ssh-copy-id {destination}), or load it into your agent with ssh-add",
+        False,
+    ),
+    (
+        "Too many authentication failures",
+        "the host does not accept the offered keys",
+        "name the right key with IdentityFile and IdentitiesOnly in ~/.ssh/config",
+        False,
+    ),
+    (
+        "Could not resolve hostname",
+        "the host name cannot be resolved",
+        "check the spelling, or set hosts.{name}.destination to its address",
+        True,
+    ),
+    (
+        "Connection refused",
+        "no SSH server is listening there",
+        "start sshd there, or check the port",
+        True,
+    ),
+    (
+        "Cannot execute command-line and remote command",
+        "your SSH configuration has a RemoteCommand for this host",
+        "add `-oRemoteCommand=none` to hosts.{name}.ssh_options in your settings",
+        False,
+    ),
+    ("Bad owner or permissions", "ssh rejects its own configuration", "", False),
+    ("Bad configuration option", "ssh rejects its own configuration", "", False),
+)
+"""For each ssh message: what it means, what to do, and whether it may resolve itself."""

@@ -1,0 +1,73 @@
+"""Run one command on another machine, with given bytes on its stdin and a limit on its output.
+
+Used for scripts that inspect or set up a machine, and for bundles and patches. `ssh_command` builds
+the command line and explains failures of ssh; the module `ssh` has the connection that stays open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from dragoman.broker.client.ssh_command import (
+    QUIET_REMEDY,
+    Host,
+    explain_exit,
+    explain_spawn,
+    ssh_command,
+)
+from dragoman.errors import HostUnavailable, ProcessExited, SpawnError
+from dragoman.transports.process.query import ProgramOutput, run_program
+
+SSH_FAILED = 255
+"""The exit code of ssh itself."""
+
+
+async def run_on_host(
+    host: Host,
+    words: Sequence[str],
+    *,
+    timeout: float,
+    limit_size: int,
+    input: Iterable[bytes] = (),
+) -> ProgramOutput:
+    """Run a command. Its output may be incomplete; `failure` explains why. Raises `HostUnavailable`
+    if ssh cannot be started."""
+    try:
+        return await run_program(
+            ssh_command(host, words),
+            cwd="/",
+            timeout=timeout,
+            limit_size=limit_size,
+            # ssh is the user's own program and gets its complete environment, as from a shell.
+            inherit=tuple(os.environ),
+            input=input,
+        )
+    except SpawnError as error:
+        raise explain_spawn(host, error) from error
+
+
+def failure(host: Host, done: ProgramOutput, *, timeout: float, limit_size: int) -> HostUnavailable:
+    """Return the error for a command that did not answer as expected, with a remedy."""
+    if done.cut and len(done.output) >= limit_size:
+        return HostUnavailable(
+            host.name,
+            "the login shell prints too much",
+            remedy=QUIET_REMEDY,
+        )
+    if done.cut:
+        return HostUnavailable(
+            host.name,
+            f"no answer within {timeout:g} s",
+            remedy="try again, or check whether the machine is overloaded",
+            passing=True,
+        )
+    if done.exit_code in (SSH_FAILED, 126, 127):
+        return explain_exit(host, ProcessExited(exit_code=done.exit_code, stderr_tail=done.errors))
+    lines = done.errors.splitlines() or done.output.decode("utf-8", "replace").splitlines()
+    said = [line.strip() for line in lines if line.strip()]
+    return HostUnavailable(
+        host.name,
+        f"the command failed there: {said[-1] if said else f'exit code {done.exit_code}'}",
+        remedy=f"see what is installed there with `dragoman hosts check {host.name}`",
+    )

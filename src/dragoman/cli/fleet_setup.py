@@ -1,0 +1,168 @@
+"""Shared options of `dragoman fleet`, and how a command runs as a submitter or until Ctrl-C.
+
+`fleet` and `fleet_server` have the commands; `delegate` and `explain` use it for `--fleet`. The
+fleet itself, which needs an extra, is imported only when a command runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.output.terminal import put_err
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.fleet.connection import FleetConnection
+    from dragoman.fleet.team import FleetFolder
+
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="Directory of the server's keys and data. Default: fleet-server in dragoman's data "
+        "directory.",
+        show_default=False,
+    ),
+]
+TeamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--team", metavar="NAME", help="The team, if there are several.", show_default=False
+    ),
+]
+AsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="The member to act as, if this machine joined as several.",
+        show_default=False,
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS:PORT,...",
+        help="Addresses of the three or five servers of a cluster. They need the same keys: "
+        "copy fleet.json to each.",
+        show_default=False,
+    ),
+]
+NodeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--node",
+        metavar="NUMBER",
+        help="Position of this server in --cluster, from 1.",
+        show_default=False,
+    ),
+]
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)
+]
+
+
+def require_extra() -> None:
+    for module in ("nats", "cryptography"):
+        if find_spec(module) is None:
+            install = "install it with pip install 'dragoman[fleet]'"
+            raise UsageError(f"the Python package {module} is not installed", remedy=install)
+
+
+def fleet_folder(given: Path | None) -> FleetFolder:
+    require_extra()
+    from dragoman.fleet.team import FleetFolder
+    from dragoman.paths import find_paths
+
+    return FleetFolder(given.absolute() if given else find_paths().data / "fleet-server")
+
+
+def as_submitter(
+    name: str | None,
+    work: Callable[[FleetConnection, str], Coroutine[Any, Any, Any]],
+    *,
+    collect: bool = False,
+) -> Any:
+    """Call `work` with a connection as this machine's submitter, and the name of its team. With
+    `collect`, then record the jobs submitted from this machine that have ended."""
+    require_extra()
+    import asyncio
+
+    from dragoman.fleet.connection import FleetConnection
+    from dragoman.fleet.credentials import find_credential
+    from dragoman.paths import find_paths
+
+    credential = find_credential(find_paths(), "submitter", name=name)
+
+    async def run() -> Any:
+        async with FleetConnection(credential) as connection:
+            done = await work(connection, credential.team)
+            if collect:
+                from dragoman.fleet.results import collect_results
+                from dragoman.runs.context import load_context
+
+                await collect_results(
+                    connection,
+                    load_context(Path.cwd()),
+                    team=credential.team,
+                    on_notice=show_notice,
+                )
+            return done
+
+    return asyncio.run(run())
+
+
+def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> None:
+    from dragoman.cli.command_loop import CommandLoop, perform
+    from dragoman.cli.exit_codes import ExitCode
+
+    live = CommandLoop()
+
+    async def run() -> int:
+        await work(live)
+        if not live.interrupts:
+            return ExitCode.OK
+        return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+
+    raise typer.Exit(perform(live, run))
+
+
+def stop_event(live: CommandLoop) -> asyncio.Event:
+    """Return an event that the first interrupt sets. The second one cancels the current task."""
+    import asyncio
+
+    stop = asyncio.Event()
+    main = asyncio.current_task()
+
+    def interrupted(count: int) -> None:
+        stop.set()
+        if count > 1 and main is not None:
+            main.cancel()
+
+    live.listen(interrupted)
+    return stop
+
+
+def show_notice(text: str) -> None:
+    put_err(f"dragoman: {text}\n")
+    sys.stderr.flush()
+
+
+def words_of(text: str | None) -> tuple[str, ...]:
+    return tuple(word for part in (text or "").split(",") if (word := part.strip()))
+
+
+def require_positive(option: str, value: float) -> None:
+    if not value > 0:
+        raise UsageError(f"{option} must be greater than 0")

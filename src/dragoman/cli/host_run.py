@@ -1,0 +1,379 @@
+"""`run --host` and `jobs watch --host`: submit a prompt on another machine and show its job here.
+
+The job is followed by cursor and shown with the usual renderer, permission requests are answered at
+this terminal, and Ctrl-C cancels the turn on the host. If the host stays unreachable, the error
+names the command that shows the job later. `runs.host_link` has the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.broker.client.ssh_command import Host, host_named
+from dragoman.broker.host_protocol import HostPrompt, PromptImage
+from dragoman.cli import read_input
+from dragoman.cli.command_loop import CommandLoop, perform
+from dragoman.cli.exit_codes import ExitCode, of_result
+from dragoman.cli.output.renderer import Renderer, StderrLines, TurnReport, show_as
+from dragoman.cli.output.terminal import is_interactive, put_err
+from dragoman.cli.permission_flags import TerminalApprover
+from dragoman.cli.prompt_options import COMMANDS
+from dragoman.cli.prompt_session import inquire_at
+from dragoman.cli.run_plan import log_for, session_settings, shown_as
+from dragoman.client.permissions import Denial
+from dragoman.config import load_config
+from dragoman.errors import CallCancelled, CallTimeout, DragomanError, HostUnavailable, UsageError
+from dragoman.events import fold
+from dragoman.events.view import View
+from dragoman.paths import find_paths
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.host_link import FollowedJob, HostLink
+from dragoman.runs.host_questions import form_result, is_permission, permission_result
+from dragoman.runs.job_events import EventCursor
+from dragoman.runs.model_choice import model_in_use
+from dragoman.store.history import result_of
+from dragoman.store.records import JobRecord, new_job_id
+
+if TYPE_CHECKING:
+    from dragoman.broker.protocol import ShownQuestion
+    from dragoman.cli.shared_options import ListFormat
+
+HERE: Final = frozenset(
+    {"peer", "prompt", "file", "image", "no_stdin", "cwd", "host", "session", "no_wait"}
+) | {"format", "json_strict", "verbose"}
+"""Options that are used on this side or have their own field in the request."""
+
+REFUSED: Final = ("command", "cold", "mcp_config", "dialect", "any_version", "env", "trace")
+"""Options that name files, variables or programs of this machine, or that work without a broker."""
+
+NOT_BEGUN: Final = "cancelled before the agent was prompted"
+
+
+def run(host: str, *, peer: str | None, **given: Any) -> int:
+    """Run `dragoman run --host`: one turn on the host. Returns its exit code."""
+    show, there = prepared(host, given)
+    try:
+        prompt = prompt_of(there, peer=peer, show=show, **given)
+    except DragomanError as error:
+        return failed(show, error)
+    live = CommandLoop()
+
+    async def work() -> int:
+        async with HostTurns(there, live, show) as turns:
+            if given["no_wait"]:
+                live.listen(turns.interrupted)
+                submitted = await turns.submit(prompt)
+                if live.interrupts:
+                    show.notice(f"{submitted.job} was cancelled")
+                    return _interrupted(live)
+                show.submitted(submitted.job, submitted.session)
+                return int(show.lost)
+            report = await turns.turn(prompt)
+            return report.exit_code or int(show.lost)
+
+    try:
+        return perform(live, work)
+    except CallCancelled:
+        # By an interrupt, while the prompt was being submitted.
+        show.notice(NOT_BEGUN)
+        return _interrupted(live)
+    except DragomanError as error:
+        return failed(show, error)
+
+
+def watch_job(host: str, job: str, *, after: str | None, format: ListFormat) -> int:
+    """Run `dragoman jobs watch --host`: show a job on the host from its beginning, or from a
+    cursor, to its end. Its questions can be answered here. Returns the exit code of the job."""
+    from dragoman.cli.stored_sessions import show_for
+    from dragoman.cli.watch import show_end, show_events
+
+    show = show_for(format)
+    there = host_of(host)
+    cursor = None if after is None else EventCursor.parse(after)
+    live = CommandLoop()
+
+    async def work() -> int:
+        main = asyncio.current_task()
+        assert main is not None
+
+        def leave(count: int) -> None:
+            main.cancel()
+
+        live.listen(leave)
+        async with HostTurns(there, live, show) as turns:
+            followed = FollowedJob(turns.link, job, after=cursor, ask=turns.asks)
+            try:
+                await show_events(followed.events(), show)
+            except HostUnavailable as error:
+                if not followed.begun:
+                    raise
+                raise left_running(there, followed.job, error) from error
+            finally:
+                show.flush()
+            if followed.ended is None:
+                return ExitCode.FAILED
+            return show_end(followed.ended, show)
+
+    return perform(live, work)
+
+
+def _interrupted(live: CommandLoop) -> ExitCode:
+    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+
+
+def failed(show: Renderer, error: DragomanError) -> int:
+    from dragoman.cli import error_messages
+
+    show.failed(error)
+    return int(error_messages.exit_code(error))
+
+
+def host_of(name: str) -> Host:
+    """Return a host from the user's settings."""
+    return host_named(name, load_config(Path.cwd(), find_paths()).settings.hosts)
+
+
+def prepared(host: str, given: dict[str, Any]) -> tuple[Renderer, Host]:
+    """Return the renderer and the host for a command. After an error, exit the process."""
+    strict, verbose = given["json_strict"], given["verbose"]
+    asked = shown_as(given["format"], strict=strict)
+    log_for(strict=strict, verbose=verbose)
+    try:
+        config = load_config(Path.cwd(), find_paths(), flags={"format": given["format"]})
+        there = host_named(host, config.settings.hosts)
+    except DragomanError as error:
+        raise SystemExit(failed(show_as(asked or "text", strict=strict), error)) from None
+    return show_as(asked or config.settings.format, strict=strict, verbose=verbose), there
+
+
+def prompt_of(
+    host: Host,
+    *,
+    peer: str | None,
+    show: Renderer,
+    prompt: Sequence[str] = (),
+    file: Path | None = None,
+    image: Sequence[Path] = (),
+    no_stdin: bool = True,
+    **given: Any,
+) -> HostPrompt:
+    """Build the prompt for the host from the options of `run`. Raises `UsageError`."""
+    options = options_for_host(given)
+    words, began_at = list(prompt), time.monotonic()
+    if [*([] if peer is None else [peer]), *words][-1:] == [read_input.STDIN]:
+        words, file = words[:-1], file or Path(read_input.STDIN)
+    timeout = given.get("timeout")
+    added = read_input.read_added(file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
+    if timeout is not None:
+        options["timeout"] = read_input.remaining(timeout, time.monotonic() - began_at)
+    images = [read_input.read_image(path) for path in image]
+    return HostPrompt(
+        job=new_job_id(),
+        peer=peer,
+        words=words,
+        file=added.file,
+        piped=added.piped,
+        dashed=added.dashed,
+        images=[PromptImage(each.data, each.mime_type) for each in images],
+        cwd=folder_for_host(host, given.get("cwd")),
+        session=given.get("session"),
+        is_asked=is_interactive(),
+        options=options,
+    )
+
+
+def folder_for_host(host: Host, cwd: Path | None) -> str | None:
+    """Return the directory to work in: a path on the host, as it was typed."""
+    return host.settings.workspace if cwd is None else str(cwd)
+
+
+def options_for_host(given: dict[str, Any]) -> dict[str, Any]:
+    """Select the given options that are sent to the host. Raises `UsageError`."""
+    initial = {option.name: option.initial for option in COMMANDS["run"]} | {"command": None}
+    chosen = {name: value for name, value in given.items() if value != initial.get(name)}
+    for name in REFUSED:
+        if name in chosen:
+            what = "a command line after --" if name == "command" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{what} cannot be used with --host: configure the peer on the host")
+    options = {name: value for name, value in chosen.items() if name not in HERE}
+    options.pop("agent_stderr", None)
+    if options.keys() & {"system_prompt", "allow_tool", "max_turns"}:
+        # Checks the values, and reads a system prompt from a file on this machine.
+        wanted = session_settings(given["system_prompt"], given["allow_tool"], given["max_turns"])
+        if wanted.system_prompt:
+            options["system_prompt"] = wanted.system_prompt
+    return options
+
+
+class HostTurns:
+    """Turns on a host for one command: rendering, questions and interrupts. Use with ``async
+    with``."""
+
+    def __init__(self, host: Host, live: CommandLoop, show: Renderer) -> None:
+        self.host = host
+        self.show = show
+        self.link = HostLink(host, on_notice=self._noticed, on_stderr=HostMessages(host).show)
+        self.asks = self._ask if is_interactive() else None
+        self.job: str | None = None
+        """The running job."""
+        self._cancelled = ""
+        """The last cancelled job."""
+        self._live = live
+        self._approver = TerminalApprover(live)
+        self._denials: list[Denial] = []
+        self._tasks = TaskOwner("the command")
+        self._main = asyncio.current_task()
+
+    async def __aenter__(self) -> HostTurns:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self._tasks.aclose()
+        finally:
+            await self.link.aclose()
+
+    async def submit(self, prompt: HostPrompt) -> Any:
+        """Submit a prompt. From then on it runs on the host independently of this process."""
+        self.job = prompt.job
+        self.show.doing(f"starting on {self.host.name}")
+        try:
+            submitted = await self.link.submit(prompt)
+        except (HostUnavailable, CallTimeout) as error:
+            if not error.may_have_run:
+                raise
+            raise HostUnavailable(
+                self.host.name,
+                f"the job was not confirmed: {_problem(error)}",
+                remedy=f"check whether it was started with `dragoman jobs result {prompt.job} "
+                f"--host {self.host.name}`",
+                may_have_run=True,
+            ) from error
+        for notice in submitted.notices:
+            self.show.notice(notice)
+        if self._cancelled == prompt.job:
+            # An earlier connection was still submitting it when it was cancelled on this one.
+            await self._cancel(prompt.job)
+        return submitted
+
+    async def turn(self, prompt: HostPrompt) -> TurnReport:
+        """Run one prompt to its end and show the result."""
+        began_at = time.monotonic()
+        self._denials.clear()
+        self._live.listen(self.interrupted)
+        self.show.on_broken = self._leave
+        try:
+            submitted = await self.submit(prompt)
+            self.show.began(prompt.job, submitted.session)
+            followed = FollowedJob(self.link, prompt.job, ask=self.asks)
+            view = View()
+            try:
+                # Also if the renderer raises, the tasks that follow the job end here.
+                async with aclosing(followed.events()) as events:
+                    async for _, event in events:
+                        fold.apply_settings(view, event)
+                        self.show.event(event)
+            except HostUnavailable as error:
+                raise left_running(self.host, prompt.job, error, may_have_run=True) from error
+        finally:
+            self.job = None
+        assert followed.ended is not None
+        report = self._report(followed.ended, submitted, view, time.monotonic() - began_at)
+        if not self.show.broken:
+            self.show.ended(report)
+        return report
+
+    def _report(self, job: JobRecord, submitted: Any, view: View, seconds: float) -> TurnReport:
+        from msgspec.structs import replace
+
+        result = replace(result_of(job), denials=tuple(self._denials))
+        interrupted = self._live.interrupts > 0 and not result.ok
+        code = of_result(result)
+        if interrupted:
+            code = _interrupted(self._live)
+        return TurnReport(
+            peer=submitted.peer,
+            session=submitted.session,
+            result=result,
+            seconds=seconds,
+            exit_code=code,
+            model=model_in_use(view),
+            mode=view.mode,
+            interrupted=interrupted,
+            job=job.id,
+            session_key=submitted.session,
+            permissions=submitted.permissions,
+        )
+
+    # -- messages from the host
+
+    def _noticed(self, text: str) -> None:
+        self.show.notice(text)
+
+    # -- questions
+
+    async def _ask(self, shown: ShownQuestion) -> Any:
+        """Ask an agent's question at this terminal."""
+        if not is_permission(shown):
+            return await form_result(shown, inquire_at(self._live))
+        result, denial = await permission_result(shown, self._approver)
+        if denial is not None:
+            self._denials.append(denial)
+        return result
+
+    # -- stopping
+
+    def interrupted(self, count: int) -> None:
+        """The first interrupt cancels the turn on the host; the second ends this command."""
+        if self.job is None or count > 1 or self._live.hung_up:
+            self._leave()
+            return
+        self.show.notice("cancelling; press Ctrl-C again to quit immediately")
+        self._tasks.start(self._cancel(self.job), "cancel the job")
+
+    async def _cancel(self, job: str) -> None:
+        self._cancelled = job
+        try:
+            await self.link.cancel(job)
+        except DragomanError as error:
+            self.show.notice(f"could not cancel job {job}: {error}")
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+
+class HostMessages:
+    """Shows what ssh and the remote shell write to stderr."""
+
+    def __init__(self, host: Host) -> None:
+        self._name = host.name
+        self._lines = StderrLines()
+
+    def show(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if text := line.strip():
+                put_err(f"{self._name}: {text}\n")
+
+
+def left_running(
+    host: Host, job: str, error: DragomanError, *, may_have_run: bool = False
+) -> HostUnavailable:
+    """Return the error for a host that stays unreachable while a job runs there. `may_have_run`:
+    whether this command submitted the job."""
+    return HostUnavailable(
+        host.name,
+        f"{_problem(error)}; the job continues there",
+        remedy=f"follow it with `dragoman jobs watch {job} --host {host.name}`",
+        may_have_run=may_have_run,
+    )
+
+
+def _problem(error: DragomanError) -> str:
+    return error.problem if isinstance(error, HostUnavailable) else str(error)

@@ -1,0 +1,170 @@
+"""HTTP API of the fleet screen: teams with workers and jobs, one job, its events, and cancel.
+
+It calls the same functions as `dragoman fleet workers|jobs|watch|cancel`. `fleet_watch` owns the
+connections.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.routing import Route
+
+from dragoman.console.json_routes import MAX_ID, json_route
+from dragoman.console.session_feed import as_json
+from dragoman.errors import UnknownJob
+from dragoman.events import model
+from dragoman.wire.messages import UNDECODABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from dragoman.console.fleet_watch import FleetWatch, TeamWatch
+    from dragoman.console.live_state import LiveState
+    from dragoman.console.session_feed import Send
+    from dragoman.fleet.records import FleetJob
+    from dragoman.fleet.submitter import FleetEvent
+
+FEED: Final = "fleet/"
+"""Prefix of the keys for following the events of a job: fleet/TEAM/JOB."""
+
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An id becomes part of a NATS subject, so it must not contain dots or wildcards."""
+
+
+class FleetRoutes:
+    """Handles the requests of the fleet screen."""
+
+    def __init__(self, state: LiveState, fleet: FleetWatch) -> None:
+        self._fleet = fleet
+        state.add_feed(FEED, self._follow)
+
+    def routes(self) -> Sequence[Route]:
+        at = "/api/v1/fleet"
+        return [
+            Route(at, json_route(self._all)),
+            Route(f"{at}/{{team}}/jobs/{{id}}", json_route(self._job)),
+            Route(f"{at}/{{team}}/jobs/{{id}}/cancel", json_route(self._cancel), methods=["POST"]),
+        ]
+
+    async def _all(self, request: Request) -> Any:
+        return {"teams": [team.shown() for team in self._fleet.teams]}
+
+    async def _job(self, request: Request) -> Any:
+        team, id = self._named(request.path_params["team"], request.path_params["id"])
+        return job_as_json(await team.job(id), mine=team.credential.name)
+
+    async def _cancel(self, request: Request) -> Any:
+        from dragoman.fleet.submitter import cancel
+
+        team, id = self._named(request.path_params["team"], request.path_params["id"])
+        await cancel(team.open_connection(), id)
+        return {"cancelled": True}
+
+    def _named(self, team: str, id: str) -> tuple[TeamWatch, str]:
+        found = self._fleet.team(team)
+        if found is None:
+            raise UnknownJob(f"this user is not a submitter of a fleet {team[:MAX_ID]!r}")
+        if not _JOB_ID.fullmatch(id):
+            raise UnknownJob(f"the fleet has no job {id[:MAX_ID]!r}")
+        return found, id
+
+    async def _follow(self, key: str, send: Send) -> None:
+        """Send the events of a job from the first one on, until the job is done."""
+        from dragoman.fleet.connection import FleetConnection
+        from dragoman.fleet.submitter import JobReader
+
+        team, id = self._named(*key.removeprefix(FEED).rpartition("/")[::2])
+        # A separate connection: closing it ends the reader's subscriptions.
+        async with FleetConnection(team.credential) as connection:
+            attempt = 0
+            notices: list[str] = []
+            await send([], True)
+            async for event in JobReader(connection, id, on_notice=notices.append).follow():
+                told = [*_noticed(notices), _event_as_json(event)]
+                if event.attempt != attempt:
+                    attempt = event.attempt
+                    told.insert(0, _attempt_began(event))
+                await send(told, True)
+            if notices:
+                await send(_noticed(notices), True)
+
+
+def _attempt_began(event: FleetEvent) -> dict[str, Any]:
+    title = f"attempt {event.attempt} on {event.worker}"
+    return _notice(title, severity="info", mark=f"{event.attempt}")
+
+
+def _noticed(texts: list[str]) -> list[dict[str, Any]]:
+    """Return the notices of a reader that were not sent yet, and clear the list."""
+    told = [_notice(text, severity="warning", mark=f"notice:{text}") for text in texts]
+    texts.clear()
+    return told
+
+
+def _notice(title: str, *, severity: str, mark: str) -> dict[str, Any]:
+    return {
+        "type": "Noticed",
+        "severity": severity,
+        "title": title,
+        "detail": None,
+        "retrying": False,
+        "mark": mark,
+    }
+
+
+def _event_as_json(event: FleetEvent) -> dict[str, Any]:
+    try:
+        # Workers do not send the raw message of an event.
+        told = as_json(msgspec.convert({"raw": None} | event.event, model.Event))
+    except UNDECODABLE:
+        # A worker may send anything, and a newer one may send unknown kinds of events.
+        told = {"type": "Unknown"}
+    # All events are sent again after a reconnect. The browser uses the mark to skip duplicates.
+    return told | {"mark": f"{event.attempt}:{event.number}"}
+
+
+def job_as_json(job: FleetJob, *, mine: str) -> dict[str, Any]:
+    """Return a job with its attempts and its result. `mine` is the name of this submitter."""
+    spec, result = job.spec, job.result
+    return {
+        "id": job.id,
+        "submitter": job.submitter,
+        "mine": job.submitter == mine,
+        "role": spec.role,
+        "prompt": spec.prompt,
+        "peer": spec.peer,
+        "needs": list(spec.needs),
+        "state": job.state,
+        "cancelled": job.cancelled,
+        "createdAt": job.created_at,
+        "endedAt": job.ended_at,
+        "attempts": [
+            {
+                "number": each.number,
+                "worker": each.worker,
+                "assignedAt": each.assigned_at,
+                "endedAt": each.ended_at,
+                "end": each.end,
+                "why": each.why,
+            }
+            for each in job.attempts
+        ],
+        "result": None
+        if result is None
+        else {
+            "ok": result.ok,
+            "outcome": result.outcome,
+            "text": result.text,
+            "peer": result.peer,
+            "worker": result.worker,
+            "attempt": result.attempt,
+            "seconds": result.seconds,
+            "patch": result.patch is not None,
+            "why": result.why,
+        },
+    }

@@ -1,0 +1,127 @@
+"""Unsent review comments, stored in a file so that all browsers of a user show the same ones.
+
+`review_routes` is their HTTP API, and `delegation.review` makes one prompt of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
+from dragoman.errors import PatchChanged, UsageError
+from dragoman.wire.messages import UNDECODABLE
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+
+log: Final = logging.getLogger("dragoman.console")
+
+MAX_COMMENTS: Final = 200
+"""Maximum number of comments per session."""
+
+MAX_SESSIONS: Final = 200
+"""Maximum number of sessions with comments. The comments of the oldest sessions are dropped."""
+
+MAX_PATH: Final = 4096
+
+
+class DraftComment(Struct, frozen=True, kw_only=True):
+    """An unsent comment with its id."""
+
+    id: str
+    comment: ReviewComment
+
+
+class ReviewComments:
+    """The comments of all sessions of one state directory."""
+
+    FILE_NAME = "console-comments.json"
+
+    def __init__(self, paths: Paths) -> None:
+        self._path = paths.state / self.FILE_NAME
+
+    def of(self, session: str) -> list[DraftComment]:
+        try:
+            return self._read().get(session, [])
+        except UNDECODABLE:
+            # The next write moves the damaged file aside.
+            return []
+
+    def add(self, session: str, comment: ReviewComment) -> str:
+        """Store a comment and return its id. Raises `UsageError` if it is empty or too long, or if
+        the session has too many."""
+        if not comment.text.strip():
+            raise UsageError("the comment is empty")
+        if len(comment.text) > MAX_COMMENT:
+            raise UsageError(f"a comment can have at most {MAX_COMMENT:,} characters")
+        if len(comment.quote) > MAX_QUOTE or len(comment.path or "") > MAX_PATH:
+            raise UsageError("the quoted line or the path is too long")
+        draft = DraftComment(id=secrets.token_hex(4), comment=comment)
+        with self._changing() as drafts:
+            kept = drafts.pop(session, [])
+            if len(kept) >= MAX_COMMENTS:
+                raise UsageError(
+                    f"a session can have at most {MAX_COMMENTS} comments: send them first"
+                )
+            drafts[session] = [*kept, draft]
+            for oldest in list(drafts)[:-MAX_SESSIONS]:
+                del drafts[oldest]
+        return draft.id
+
+    def delete(self, session: str, id: str) -> None:
+        """Delete a comment. Does nothing if it does not exist."""
+        with self._changing() as drafts:
+            _put(drafts, session, [each for each in drafts.get(session, []) if each.id != id])
+
+    def take(self, session: str, ids: Sequence[str]) -> list[DraftComment]:
+        """Remove these comments in order to send them. Raises `PatchChanged` if one is missing
+        because another browser has sent or deleted it."""
+        with self._changing() as drafts:
+            kept = drafts.get(session, [])
+            taken = [each for each in kept if each.id in ids]
+            if len(taken) != len(set(ids)):
+                raise PatchChanged("a comment was already sent or deleted; reload the review")
+            _put(drafts, session, [each for each in kept if each.id not in ids])
+        return taken
+
+    def put_back(self, session: str, comments: Sequence[DraftComment]) -> None:
+        """Restore comments that could not be sent."""
+        with self._changing() as drafts:
+            drafts[session] = [*comments, *drafts.get(session, [])]
+
+    def _read(self) -> dict[str, list[DraftComment]]:
+        """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
+        data = read_file(self._path)
+        return {} if data is None else msgspec.json.decode(data, type=dict[str, list[DraftComment]])
+
+    def _keep_damaged(self, error: BaseException) -> None:
+        """Move a damaged file aside instead of overwriting it: it may contain the user's text."""
+        aside = self._path.with_name(f"{self._path.name}.damaged-{secrets.token_hex(4)}")
+        self._path.rename(aside)
+        log.warning("cannot read the review comments; moved the file to %s: %s", aside, error)
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, list[DraftComment]]]:
+        with locked(self._path):
+            try:
+                drafts = self._read()
+            except UNDECODABLE as error:
+                self._keep_damaged(error)
+                drafts = {}
+            yield drafts
+            write_file(self._path, msgspec.json.encode(drafts) + b"\n", mode=0o600)
+
+
+def _put(drafts: dict[str, list[DraftComment]], session: str, comments: list[DraftComment]) -> None:
+    if comments:
+        drafts[session] = comments
+    else:
+        drafts.pop(session, None)

@@ -1,0 +1,179 @@
+"""Reports and ledger records of a job that was executed on another machine.
+
+A job is recorded once, no matter how often and by which process its result is read: its attempts
+are added in one transaction, unless the ledger already has attempts of this job. The bandit learns
+from them as from local attempts. The health of a peer does not change: login, quota and crashes
+there say nothing about the peer here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from dragoman.delegation import learning
+from dragoman.delegation.attempt_report import AttemptReport
+from dragoman.delegation.bandit import size_of
+from dragoman.delegation.executor import ExecutedJob, LostAttempt
+from dragoman.delegation.routing import Decision
+from dragoman.errors import IsolationFailed, UsageError
+from dragoman.events.parts import Failure
+from dragoman.events.words import Outcome
+from dragoman.store.ledger import AttemptRecord, Learned, new_decision_id
+from dragoman.store.ledger.attempt_table import EndedAttempt
+from dragoman.store.ledger.records import NO_TOKENS
+from dragoman.store.values import UNKNOWN
+
+if TYPE_CHECKING:
+    from dragoman.delegation.journal import Journal
+
+UNKNOWN_PEER: Final = "unknown"
+"""Peer of an attempt that was lost before the machine reported which peer it prompted."""
+
+MACHINE_LOST: Final = "machine_lost"
+"""The `error_class` of an attempt whose machine was lost."""
+
+MAX_SECONDS: Final = 30 * 24 * 3600.0
+"""Maximum duration and maximum age of an attempt in seconds. A larger value means a wrong clock."""
+
+_BLAMELESS: Final = frozenset({UsageError.error_class, IsolationFailed.error_class, MACHINE_LOST})
+
+
+def reports_of(executed: ExecutedJob) -> tuple[AttemptReport, ...]:
+    """Return all attempts of a job, including those on lost machines; at least one."""
+    found = [_lost_report(executed.role, one) for one in executed.lost]
+    machine = executed.machine or None
+    done = executed.delegation
+    if done is not None and done.attempts:
+        first, *rest = (structs.replace(one, machine=machine) for one in done.attempts)
+        if executed.lost:
+            again = f"{executed.lost[-1].machine} was lost; {first.reason}"
+            first = structs.replace(first, reason=again.removesuffix("; "))
+        return (*found, first, *rest)
+    if found and executed.outcome is Outcome.CRASHED:
+        # The last machine was lost, and the job was not run again.
+        last = found[-1]
+        return (*found[:-1], structs.replace(last, failure=_failure(executed.why)))
+    return (
+        *found,
+        AttemptReport(
+            peer=UNKNOWN_PEER,
+            role=executed.role,
+            machine=machine,
+            outcome=executed.outcome,
+            failure=_failure(executed.why) if executed.why else None,
+            error_class=executed.outcome.value,
+            may_have_run=bool(machine),
+            isolated=True,
+            started_at=executed.started_at,
+            ended_at=executed.ended_at,
+        ),
+    )
+
+
+def _lost_report(role: str, lost: LostAttempt) -> AttemptReport:
+    return AttemptReport(
+        peer=lost.peer or UNKNOWN_PEER,
+        role=role,
+        machine=lost.machine,
+        outcome=Outcome.CRASHED,
+        failure=_failure(lost.why),
+        error_class=MACHINE_LOST,
+        may_have_run=True,
+        isolated=True,
+        started_at=lost.started_at,
+        ended_at=lost.ended_at,
+    )
+
+
+def _failure(why: str) -> Failure:
+    return Failure(why, code=MACHINE_LOST)
+
+
+def decision_of(executed: ExecutedJob, *, prompt: str = "") -> Decision:
+    """Return the machine's routing decision, or one without candidates if it is unknown."""
+    done = executed.delegation
+    if done is not None:
+        return done.decision
+    return Decision(
+        role=executed.role,
+        tier=None,
+        size=size_of(prompt, 0),
+        candidates=(),
+        passed_over=(),
+        order="fixed",
+        why="decided on another machine",
+    )
+
+
+def record_executed(
+    journal: Journal,
+    executed: ExecutedJob,
+    reports: Sequence[AttemptReport],
+    *,
+    decision_id: str = "",
+    known_peers: Sequence[str],
+    now: float,
+) -> bool:
+    """Add the attempts of a job to the ledger. Returns False if the ledger already has them, or if
+    no machine started the job.
+
+    The bandit learns only about `known_peers`, the peers in this machine's catalogue.
+    """
+    if not executed.machine and not executed.lost:
+        return False
+    decision = decision_of(executed)
+    decision_id = decision_id or new_decision_id()
+    entries = []
+    for number, report in enumerate(reports, 1):
+        report = plausible(report)
+        # The clock of the other machine may be wrong.
+        ended_at = report.ended_at if now - MAX_SECONDS < report.ended_at < now else now
+        began = AttemptRecord(
+            job=executed.job,
+            decision_id=decision_id,
+            number=number,
+            peer=report.peer,
+            role=report.role,
+            tier=report.tier,
+            size=decision.size,
+            model=report.asked_model,
+            runtime_role=report.runtime_role,
+            machine=report.machine,
+            reason=report.reason,
+            started_at=ended_at - min(report.seconds, MAX_SECONDS),
+        )
+        entries.append(
+            EndedAttempt(
+                began,
+                structs.replace(learning.ending_of(report), ended_at=ended_at),
+                learned_from(report, decision, known_peers=known_peers, now=now),
+            )
+        )
+    return journal.executed(decision, decision_id, entries)
+
+
+def plausible(report: AttemptReport) -> AttemptReport:
+    """Remove negative numbers from another machine's report; they would lower the totals here."""
+    tokens, cost = report.tokens, report.cost
+    if any(
+        count is not None and count < 0 for count in (tokens.input, tokens.output, tokens.total)
+    ):
+        tokens = NO_TOKENS
+    if cost.amount is not None and cost.amount < 0:
+        cost = UNKNOWN
+    return structs.replace(report, tokens=tokens, cost=cost)
+
+
+def learned_from(
+    report: AttemptReport, decision: Decision, *, known_peers: Sequence[str], now: float
+) -> Learned | None:
+    """Return what the bandit learns from an attempt; None if it says nothing about the peer."""
+    if report.peer not in known_peers or report.error_class in _BLAMELESS:
+        return None
+    candidate = next((one for one in decision.candidates if one.peer == report.peer), None)
+    if candidate is None or candidate.last_resort:
+        return None
+    return learning.lesson(report, decision.arm_of(candidate), now=now)

@@ -1,0 +1,97 @@
+"""Interface of an executor, which runs delegations on other machines, and its result types.
+
+`execution` takes an executor as an argument and `executor_run` calls it; `fleet` provides one. An
+executor sends the repository, runs the work as a delegation on the other machine, and returns the
+result and the patch. It neither records nor applies anything on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.result import Delegation
+from dragoman.delegation.routing import Candidate, Decision
+from dragoman.events.model import Event
+from dragoman.events.words import Outcome
+
+
+class LostAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt on a machine that was lost before it reported."""
+
+    machine: str
+    peer: str
+    """The peer that was prompted last; empty if unknown."""
+    why: str
+    started_at: float
+    ended_at: float
+
+
+class ExecutedJob(Struct, frozen=True, kw_only=True):
+    """A job that ended on another machine."""
+
+    job: str
+    role: str
+    started_at: float
+    ended_at: float
+    machine: str = ""
+    """The machine that ran it last; empty if none started it."""
+    delegation: Delegation | None = None
+    """The result of the delegation on that machine, if there is one."""
+    lost: tuple[LostAttempt, ...] = ()
+    """Attempts on machines that were lost, in order."""
+    outcome: Outcome = Outcome.UNKNOWN
+    """How the job ended, if there is no delegation."""
+    why: str = ""
+    """Why there is no delegation."""
+    confirmed: bool = True
+    """Whether the job is known to have ended. False if a cancellation was not confirmed."""
+    patch: bytes = b""
+    """The changes, relative to the top directory of the repository."""
+
+
+class ExecutorListener(Protocol):
+    """What an executor reports while a job runs."""
+
+    def notice(self, text: str) -> None:
+        """A message for the user."""
+
+    def placed(self, machine: str) -> None:
+        """A machine starts the job, possibly after another one was lost."""
+
+    def decided(self, decision: Decision) -> None:
+        """The machine has made its routing decision."""
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        """The machine is about to prompt a peer."""
+
+    def event(self, event: Event) -> None:
+        """An event of the running attempt."""
+
+
+class Executor(Protocol):
+    """Runs delegations on other machines."""
+
+    @property
+    def name(self) -> str:
+        """Name to show to the user, such as ``fleet red``."""
+
+    def require(self, request: DelegationRequest) -> None:
+        """Raise `UsageError` for a request that this executor does not support."""
+
+    async def execute(
+        self,
+        job: str,
+        request: DelegationRequest,
+        *,
+        listener: ExecutorListener,
+        stop: asyncio.Event,
+    ) -> ExecutedJob:
+        """Run a request as the job with this id, and return when it has ended.
+
+        Setting `stop`, or cancelling the task, cancels the job on the other machine. Raises the
+        executor's own errors if the job cannot be submitted or its result cannot be read.
+        """

@@ -1,0 +1,216 @@
+"""Publish the events of an attempt: redacted, numbered, in batches, stored in order.
+
+The worker's secrets are redacted before anything leaves it, including secrets that are split across
+chunks. A batch is resent for `STORE_TIMEOUT` or until the lease expires; readers drop duplicates.
+Events that a full server rejects are dropped and counted. The fact that the agent acted outside its
+worktree is never dropped: it is sent to the coordinator's inbox instead, which is another stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.delegation.worktree.outside_writes import outside_writes
+from dragoman.errors import FleetError, FleetFull
+from dragoman.events.fold import apply_briefly
+from dragoman.events.model import Event, ToolChanged
+from dragoman.events.view import View
+from dragoman.events.words import ToolKind
+from dragoman.fleet import subjects
+from dragoman.fleet.connection import RETRY_INTERVAL, FleetConnection
+from dragoman.fleet.objects import put_object
+from dragoman.fleet.records import AttemptActed, EventBatch, FleetLimits, encode
+from dragoman.redaction.messages import MessageRedactor
+from dragoman.redaction.redactor import Redactor
+
+FLUSH_INTERVAL: Final = 0.05
+"""Seconds for which events are collected into one message."""
+
+MAX_BATCH_SIZE: Final = 256 * 1024
+"""Maximum bytes of events in one message. A larger single event is stored as an object."""
+
+MAX_WAITING_SIZE: Final = 32 * 1024 * 1024
+"""Maximum bytes queued while the server does not answer. Later events are dropped and counted."""
+
+STORE_TIMEOUT: Final = 30.0
+"""Seconds to store a message. If there is no answer by then, `run` fails and the worker ends the
+agent, because its actions could not be recorded."""
+
+_TOLD: Final = msgspec.json.Encoder(enc_hook=str)
+
+
+class EventPublisher:
+    """Publishes the events of one attempt. `add` never blocks; `run` does the sending."""
+
+    def __init__(
+        self,
+        connection: FleetConnection,
+        redact: Redactor,
+        *,
+        job: str,
+        attempt: int,
+        may_publish: Callable[[], bool],
+        limits: FleetLimits,
+    ) -> None:
+        """`may_publish` says whether the lease still holds."""
+        self._connection = connection
+        self._redact = MessageRedactor[int](redact)
+        self._text = redact.text
+        self._may_publish = may_publish
+        self._limits = limits
+        self._job = job
+        self._attempt = attempt
+        self._subject = subjects.events(connection.name, job, attempt)
+        self._ready: list[tuple[int, bytes]] = []
+        self._size = 0
+        self._taken = 0
+        """Total bytes of the events queued so far."""
+        self._next = 1
+        self._wake = asyncio.Event()
+        self._over = False
+        self._view = View()
+        self._acted = ""
+        self._told_acted = False
+        self.count = 0
+        """Number of events stored."""
+        self._dropped = 0
+        """Number of events dropped because of a limit or a full server."""
+
+    @property
+    def heard(self) -> bool:
+        """Whether the delegation produced an event."""
+        return self._next > 1 or self._dropped > 0
+
+    @property
+    def unstored(self) -> int:
+        """Number of events that are not stored: dropped, or still queued."""
+        return self._dropped + len(self._ready)
+
+    async def started(self) -> None:
+        """Record that peers may be prompted from now on."""
+        await self._store(EventBatch(first=0, started=True))
+
+    # -- events
+
+    def add(self, event: Event, workspace: Path) -> None:
+        """Queue an event."""
+        self._look(event, workspace)
+        told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
+        told.pop("raw", None)
+        self.tell(told, stream=event.session)
+
+    def tell(self, told: dict[str, Any], *, stream: object = None) -> None:
+        """Queue a value to be published like an event."""
+        line = _TOLD.encode(told)
+        over = self._taken + len(line) > self._limits.events_size
+        if over or self._size + len(line) > MAX_WAITING_SIZE:
+            self._dropped += 1
+            return
+        self._taken += len(line)
+        number, self._next = self._next, self._next + 1
+        for done, value in self._redact.feed(line, number, stream=stream):
+            self._queue(done, value)
+
+    def _queue(self, number: int, value: Any) -> None:
+        data = _TOLD.encode(value)
+        self._ready.append((number, data))
+        self._size += len(data)
+        self._wake.set()
+
+    def _look(self, event: Event, workspace: Path) -> None:
+        """Remember the first action that may have had an effect outside the worktree."""
+        if self._acted:
+            return
+        apply_briefly(self._view, event)
+        if not isinstance(event, ToolChanged):
+            return
+        tool = self._view.tools.get(event.tool_id)
+        if tool is None:
+            return
+        if tool.kind is ToolKind.EXECUTE:
+            self._acted = f"it ran a command ({tool.title[:80]})"
+        elif outside := outside_writes([tool], [workspace]):
+            self._acted = f"it wrote outside its worktree ({outside[0]})"
+        if self._acted:
+            self._acted = self._text(self._acted)
+            # Wake `run` here, because the event itself may be dropped or held back for redaction.
+            self._wake.set()
+
+    # -- sending
+
+    async def run(self) -> None:
+        """Send until `finish`, or until the lease expires. Raises `FleetError` if the agent's
+        actions cannot be stored."""
+        while self._may_publish():
+            await self._wake.wait()
+            if not self._over:
+                await asyncio.sleep(FLUSH_INTERVAL)
+            self._wake.clear()
+            await self._tell_acted()
+            while self._ready and self._may_publish():
+                await self._send_some()
+                await self._tell_acted()
+            if self._over:
+                return
+
+    async def _tell_acted(self) -> None:
+        if not self._acted or self._told_acted:
+            return
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + STORE_TIMEOUT
+        while not self._told_acted:
+            try:
+                await self._store_acted()
+            except FleetFull:
+                if loop.time() >= give_up_at:
+                    raise
+                await asyncio.sleep(RETRY_INTERVAL)
+
+    async def _store_acted(self) -> None:
+        try:
+            await self._store(EventBatch(first=0, acted=self._acted))
+        except FleetFull:
+            await self._store(
+                AttemptActed(acted=self._acted),
+                subject=subjects.acted(self._connection.name, self._job, self._attempt),
+            )
+        self._told_acted = True
+
+    async def _send_some(self) -> None:
+        first = self._ready[0][0]
+        taken: list[dict[str, Any]] = []
+        size = 0
+        for number, data in self._ready:
+            if taken and (size + len(data) > MAX_BATCH_SIZE or number != first + len(taken)):
+                break
+            taken.append(msgspec.json.decode(data))
+            size += len(data)
+        batch = EventBatch(first=first, events=tuple(taken))
+        try:
+            if size > MAX_BATCH_SIZE:
+                ref = await put_object(self._connection, encode(batch))
+                batch = EventBatch(first=first, large=ref)
+            await self._store(batch)
+            self.count += len(taken)
+        except FleetFull:
+            self._dropped += len(taken)
+        del self._ready[: len(taken)]
+        self._size -= size
+        await asyncio.sleep(size / self._limits.events_rate)
+
+    async def _store(self, value: EventBatch | AttemptActed, *, subject: str = "") -> None:
+        if not self._may_publish():
+            raise FleetError("the lease expired")
+        await self._connection.store(subject or self._subject, encode(value), timeout=STORE_TIMEOUT)
+
+    def finish(self) -> None:
+        """Accept no more events; `run` returns when all are stored."""
+        for number, value in self._redact.flush():
+            self._queue(number, value)
+        self._over = True
+        self._wake.set()

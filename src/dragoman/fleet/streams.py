@@ -1,0 +1,105 @@
+"""The streams of a team on the server, with their size and age limits.
+
+A full stream rejects new messages instead of dropping old ones, so no accepted message is lost
+before it reaches the age limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import BadRequestError
+
+from dragoman.errors import FleetUnreachable
+from dragoman.fleet import subjects
+from dragoman.fleet.records import FleetLimits
+
+DEFAULT_SIZE: Final = 10 * 1024**3
+"""Disk size in bytes of a team without a limit of its own."""
+
+_DAY: Final = 24 * 3600.0
+_DEDUPLICATE: Final = 120.0
+"""Seconds for which the server recognises a message that is sent again."""
+
+
+def stream_configs(
+    disk_size: int, *, replicas: int = 1, keep_days: float = FleetLimits().keep_days
+) -> tuple[StreamConfig, ...]:
+    """Return the streams of a team that may use `disk_size` bytes."""
+    keep = keep_days * _DAY
+    size = DEFAULT_SIZE if disk_size <= 0 else disk_size
+    common: dict[str, Any] = {
+        "storage": StorageType.FILE,
+        "num_replicas": replicas,
+        "allow_direct": True,
+    }
+    return (
+        StreamConfig(
+            name=subjects.INBOX,
+            subjects=list(subjects.INBOX_SUBJECTS),
+            retention=RetentionPolicy.WORK_QUEUE,
+            discard=DiscardPolicy.NEW,
+            max_bytes=size * 10 // 100,
+            duplicate_window=_DEDUPLICATE,
+            **common,
+        ),
+        StreamConfig(
+            name=subjects.EVENTS,
+            subjects=[subjects.EVENT_SUBJECTS],
+            discard=DiscardPolicy.NEW,
+            max_bytes=size * 35 // 100,
+            max_age=keep,
+            duplicate_window=_DEDUPLICATE,
+            **common,
+        ),
+        StreamConfig(
+            name=subjects.OBJECTS,
+            subjects=[subjects.OBJECT_SUBJECTS],
+            discard=DiscardPolicy.NEW,
+            discard_new_per_subject=True,
+            max_msgs_per_subject=1,
+            max_bytes=size * 40 // 100,
+            max_age=keep,
+            duplicate_window=_DEDUPLICATE,
+            **common,
+        ),
+        StreamConfig(
+            name=subjects.JOBS,
+            subjects=[subjects.JOB_SUBJECTS],
+            discard=DiscardPolicy.NEW,
+            max_msgs_per_subject=1,
+            max_bytes=size * 10 // 100,
+            max_age=keep,
+            allow_rollup_hdrs=True,
+            **common,
+        ),
+        StreamConfig(
+            name=subjects.FLEET,
+            subjects=[subjects.FLEET_SUBJECTS],
+            discard=DiscardPolicy.NEW,
+            max_msgs_per_subject=1,
+            max_bytes=256 * 1024,
+            **common,
+        ),
+    )
+
+
+async def ensure_streams(
+    jetstream: JetStreamContext,
+    disk_size: int,
+    *,
+    replicas: int = 1,
+    keep_days: float = FleetLimits().keep_days,
+) -> None:
+    """Create the streams, or update their configuration."""
+    try:
+        for config in stream_configs(disk_size, replicas=replicas, keep_days=keep_days):
+            try:
+                await jetstream.add_stream(config)
+            except BadRequestError:
+                await jetstream.update_stream(config)
+    except NatsError as error:
+        raise FleetUnreachable(f"cannot set up the fleet's streams: {error}") from error

@@ -1,0 +1,276 @@
+"""Run a dragoman command for another machine, and read its output from files.
+
+A command with an id survives the connection: it is started once, and every request with the same
+id can read its output from any offset. A command without an id is a child of this process, which
+`transports.process.child` ends with the connection. `runs.host_server` sends the output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dragoman.broker.host_protocol import HostCommand
+from dragoman.broker.lock import HeldLock, try_lock
+from dragoman.config.safe_files import write_whole
+from dragoman.errors import BrokerError, FileFailed, UsageError
+from dragoman.paths import Paths
+from dragoman.rpc.tasks import finish, in_thread
+from dragoman.runs.host_files import is_id, make_folder, working_directory
+from dragoman.store.records import new_job_id
+from dragoman.transports.process.child import ChildProcess, ShutdownTimes
+from dragoman.transports.process.identity import (
+    ProcessIdentity,
+    ProcessState,
+    identify,
+    state_of,
+)
+from dragoman.transports.process.stream import start_child, start_detached
+
+FOLDER: Final = "host-commands"
+FIRST_INTERVAL: Final = 0.005
+MAX_INTERVAL: Final = 0.05
+"""Minimum and maximum seconds between reads of the output."""
+
+LOCK_TIMEOUT: Final = 30.0
+"""Seconds to wait for an earlier connection that starts the same command."""
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that was interrupted before it was started."""
+
+ROOM_SIZE: Final = 16 * 1024
+"""Bytes that have to be free for the output of a command when it starts."""
+
+READ_SIZE: Final = 64 * 1024
+END_TIMES: Final = ShutdownTimes(terminate_timeout=5.0)
+"""Timeouts for ending a command when the connection has ended. The command may have to cancel a job
+first."""
+
+SCRIPT: Final = (
+    "trap : INT TERM; out=$1 err=$2 code=$3 in=$4; shift 4; "
+    '"$@" <"$in" >"$out" 2>"$err"; echo $? >"$code.new"; mv "$code.new" "$code"'
+)
+"""Runs a command and stores its exit code. `interrupt` signals the whole process group, and the
+shell has to survive that, or the exit code would be lost."""
+
+Put = Callable[[int, str, bool], Awaitable[None] | None]
+
+
+class RunningCommand:
+    """One command, which may have been started by an earlier connection."""
+
+    def __init__(self, program: tuple[str, ...], asked: HostCommand, *, paths: Paths) -> None:
+        if asked.id and not is_id(asked.id):
+            raise UsageError(f"not a command id: {asked.id!r}")
+        self._program = program
+        self._asked = asked
+        self._folder = paths.state / FOLDER
+        self._id = asked.id or new_job_id()
+        self._identity: ProcessIdentity | None = None
+        """A command with an id."""
+        self._child: ChildProcess | None = None
+        """A command without an id."""
+        self._interrupted = False
+        self._signalled = False
+
+    def _file(self, ending: str) -> Path:
+        return self._folder / f"{self._id}.{ending}"
+
+    async def run(self, put: Put) -> int:
+        """Start the command unless it was already started, and pass its output to `put` until it
+        has ended. Returns its exit code."""
+        if self._asked.id:
+            await in_thread(str(self._folder), self._start, changes_disk=True)
+            return await self._follow(put)
+        try:
+            await in_thread(str(self._folder), lambda _: self._prepare(), changes_disk=True)
+            if self._interrupted:
+                return INTERRUPTED
+            self._child = self._start_child()
+            return await self._follow(put)
+        finally:
+            await finish(self._end())
+
+    def interrupt(self) -> None:
+        """Interrupt the command like Ctrl-C; the second time, terminate it. A command that was not
+        started yet will not be started."""
+        number = signal.SIGTERM if self._interrupted else signal.SIGINT
+        self._interrupted = True
+        self._signalled = self._signal(number)
+
+    def _signal(self, number: int) -> bool:
+        """Signal the command. Returns whether it was started."""
+        identity = self._identity
+        if self._child is not None:
+            self._child.send_signal(number)
+        elif identity is not None and _is_running(identity):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(identity.pid, number)
+        return self._child is not None or identity is not None
+
+    # -- starting
+
+    def _prepare(self) -> None:
+        try:
+            make_folder(self._folder)
+            self._write_input()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _write_input(self) -> None:
+        self._file("in").write_text(self._asked.stdin, encoding="utf-8")
+        for ending in ("out", "err"):
+            self._file(ending).touch(mode=0o600)
+        # On a full disk the command could not even write why it fails.
+        write_whole(self._file("new"), bytes(ROOM_SIZE))
+        self._file("new").unlink()
+
+    def _failed(self, error: OSError) -> FileFailed:
+        return FileFailed(str(self._folder), error.strerror or str(error), error.errno)
+
+    def _start_child(self) -> ChildProcess:
+        with (
+            self._file("in").open("rb") as stdin,
+            self._file("out").open("ab") as stdout,
+            self._file("err").open("ab") as stderr,
+        ):
+            child = start_child(
+                [*self._program, *self._asked.argv],
+                stdin=stdin.fileno(),
+                stdout=stdout.fileno(),
+                stderr=stderr.fileno(),
+                cwd=working_directory(self._asked.cwd or ""),
+                env=self._environment(),
+                inherit=tuple(os.environ),
+                times=END_TIMES,
+            )
+        # There is no pipe that could hold output back.
+        child.output_ended()
+        return child
+
+    def _environment(self) -> dict[str, str]:
+        asked = self._asked
+        env = {"COLUMNS": str(asked.columns)} if asked.columns else {}
+        return env | ({"FORCE_COLOR": "1"} if asked.colour else {})
+
+    def _start(self, stop: threading.Event) -> None:
+        try:
+            make_folder(self._folder)
+            with self._lock(stop):
+                if not self._file("json").exists():
+                    if self._interrupted:
+                        self._write_input()
+                        write_whole(self._file("code"), b"%d" % INTERRUPTED)
+                        write_whole(self._file("json"), b"{}", sync=True)
+                    else:
+                        self._launch()
+        except OSError as error:
+            raise self._failed(error) from error
+        with suppress(OSError, msgspec.MsgspecError):
+            found = self._file("json").read_bytes()
+            self._identity = msgspec.json.decode(found, type=ProcessIdentity)
+        if self._interrupted and not self._signalled:
+            # Interrupted while it was started.
+            self._signal(signal.SIGINT)
+
+    def _lock(self, stop: threading.Event) -> HeldLock:
+        """Wait for an earlier connection that starts the same command."""
+        until = time.monotonic() + LOCK_TIMEOUT
+        while (lock := try_lock(self._file("lock"))) is None:
+            if stop.is_set() or time.monotonic() > until:
+                raise BrokerError("another connection has been starting this command for too long")
+            time.sleep(FIRST_INTERVAL)
+        return lock
+
+    def _launch(self) -> None:
+        asked = self._asked
+        self._write_input()
+        files = [str(self._file(ending)) for ending in ("out", "err", "code", "in")]
+        # Written first, so that nothing is started if it cannot be written.
+        write_whole(self._file("json"), b"{}", sync=True)
+        pid = start_detached(
+            ["/bin/sh", "-c", SCRIPT, "dragoman", *files, *self._program, *asked.argv],
+            cwd=working_directory(asked.cwd or ""),
+            env=self._environment(),
+            inherit=tuple(os.environ),
+        )
+        identity = identify(pid)
+        if identity is not None:
+            write_whole(self._file("json"), msgspec.json.encode(identity))
+
+    # -- output
+
+    async def _follow(self, put: Put) -> int:
+        out, err = self._asked.after
+        tails = (_Tail(self._file("out"), out), _Tail(self._file("err"), err))
+        interval = FIRST_INTERVAL
+        while True:
+            # Checked before the output is read, so that the last output is not missed.
+            code = self._exit_code()
+            some = False
+            for is_error, tail in enumerate(tails):
+                while text := tail.read(final=code is not None):
+                    some = True
+                    waiting = put(tail.offset, text, bool(is_error))
+                    if waiting is not None:
+                        await waiting
+            if code is not None:
+                return code
+            interval = FIRST_INTERVAL if some else min(2 * interval, MAX_INTERVAL)
+            await asyncio.sleep(interval)
+
+    def _exit_code(self) -> int | None:
+        """Return the exit code of the command, or None while it runs."""
+        if self._child is not None:
+            child = self._child
+            if not child.exited:
+                return None
+            return 128 + (child.signal or 0) if child.exit_code is None else child.exit_code
+        # Looked at first: the code is stored before the process ends.
+        running = self._identity is not None and _is_running(self._identity)
+        try:
+            return int(self._file("code").read_text())
+        except (OSError, ValueError):
+            # Without a code it was killed, or the machine was restarted.
+            return None if running else 128 + signal.SIGKILL
+
+    async def _end(self) -> None:
+        """End a command without an id with everything it has started, and remove its files."""
+        if self._child is not None:
+            await self._child.shutdown()
+        for ending in ("out", "err", "in"):
+            self._file(ending).unlink(missing_ok=True)
+
+
+class _Tail:
+    """Reads a growing file in whole characters."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        self._path = path
+        self.offset = offset
+        """Number of bytes read so far."""
+
+    def read(self, *, final: bool = False) -> str:
+        """Return new text. An incomplete character at the end is kept for the next call, unless the
+        file is complete (`final`)."""
+        with self._path.open("rb") as file:
+            file.seek(self.offset)
+            data = file.read(READ_SIZE)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(data, final=final and len(data) < READ_SIZE)
+        self.offset += len(data) - len(decoder.getstate()[0])
+        return text
+
+
+def _is_running(identity: ProcessIdentity) -> bool:
+    return state_of(identity) is not ProcessState.DEAD

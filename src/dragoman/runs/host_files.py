@@ -1,0 +1,44 @@
+"""The files that the remote side of `--host` keeps, and the directories that it works in.
+
+`host_submission` and `host_commands` keep a few files per id, so that a request that is repeated
+after a lost connection is not processed twice.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from dragoman.client.folders import make_private
+from dragoman.errors import UsageError
+
+KEPT_AGE: Final = 7 * 24 * 3600.0
+"""Seconds for which a file is kept after its last change. No client reconnects for that long."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9-]{4,64}")
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text from the other side may be the name of a file."""
+    return _ID.fullmatch(text) is not None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a private directory for such files, and remove old files in it. Raises `OSError`."""
+    make_private(folder)
+    before = time.time() - KEPT_AGE
+    for file in folder.iterdir():
+        with suppress(OSError):
+            if file.stat().st_mtime < before:
+                file.unlink()
+
+
+def working_directory(cwd: str) -> Path:
+    """Return a directory that the other side names, relative to the home. Raises `UsageError`."""
+    folder = Path.home() / Path(cwd).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"--cwd: not a directory on that machine: {folder}")
+    return folder

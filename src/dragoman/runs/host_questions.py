@@ -1,0 +1,61 @@
+"""Answer a question from an agent on another machine: a permission request, a form or a page.
+
+Converts the remote message into the question type of the local callbacks, and their answer into the
+result for the agent. `runs.host_link` receives and sends the messages.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
+
+from dragoman.client.acp.calls import question_of
+from dragoman.client.permissions import Answer, Denial, settled
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import encode
+
+if TYPE_CHECKING:
+    from dragoman.broker.protocol import ShownQuestion
+    from dragoman.client.inquiries import Inquire
+    from dragoman.client.permissions import Permit
+
+DECLINED = {"action": "decline"}
+"""The result for a form or page that is not answered."""
+
+
+async def permission_result(shown: ShownQuestion, permit: Permit) -> tuple[Any, Denial | None]:
+    """Return the result for a permission request, or None if there is no answer, and the denial if
+    it was denied."""
+    asked = acp.SESSION_REQUEST_PERMISSION.decode_params(shown.params)
+    once = [each for each in asked.options if not str(each.kind).endswith("_always")]
+    # A decision for more than this question would not be checked against the host's rules.
+    options = once or asked.options
+    question = structs.replace(question_of(asked, call=asked.tool_call), options=options)
+    answer = permit(question)
+    decision = await answer if inspect.isawaitable(answer) else answer
+    if decision is Answer.CANCEL:
+        return None, None
+    option_id, decision = settled(options, decision)
+    denial = None
+    if not decision.allows:
+        denial = Denial(question.tool_call_id, question.title, question.kind)
+    if option_id is None:
+        return {"outcome": {"outcome": "cancelled"}}, denial
+    return {"outcome": {"outcome": "selected", "optionId": option_id}}, denial
+
+
+def is_permission(shown: ShownQuestion) -> bool:
+    return shown.method == acp.SESSION_REQUEST_PERMISSION.name
+
+
+async def form_result(shown: ShownQuestion, inquire: Inquire | None) -> Any:
+    """Return the result for a form or page: declined if it is unknown or cannot be shown."""
+    if inquire is None or shown.method != acp.ELICITATION_CREATE.name:
+        return DECLINED
+    from dragoman.client.acp.inquiries import elicit_by
+
+    response = await elicit_by(inquire)(acp.ELICITATION_CREATE.decode_params(shown.params))
+    return msgspec.json.decode(encode(response))

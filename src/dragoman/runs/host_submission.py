@@ -1,0 +1,129 @@
+"""Submit a prompt from another machine only once, no matter how often it is requested.
+
+The other side generates the job id. A lock for that id allows one submission at a time, and a
+record on disk says whether the prompt may have been sent, so that an interrupted submission is
+repeated only if it was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from dragoman.broker.lock import HeldLock, try_lock
+from dragoman.config.safe_files import write_whole
+from dragoman.errors import BrokerError, FileFailed, UnknownJob, UsageError
+from dragoman.paths import Paths
+from dragoman.rpc.tasks import in_thread
+from dragoman.runs.host_files import is_id, make_folder
+from dragoman.runs.jobs import find_job
+from dragoman.store.records import JobRecord
+
+FOLDER: Final = "host-submissions"
+LOCK_TIMEOUT: Final = 330.0
+"""Seconds to wait for an earlier connection that is submitting the same job: its agent may have to
+start."""
+LOCK_INTERVAL: Final = 0.02
+APPEAR_TIMEOUT: Final = 10.0
+"""Seconds for a job to appear in the store after its prompt was sent."""
+
+
+class Submission:
+    """The submission of one job, while its lock is held."""
+
+    def __init__(self, job: str, file: Path) -> None:
+        self.job = job
+        self._file = file
+
+    def sending(self) -> None:
+        """Record that the prompt is about to be sent: from now on it may have run."""
+        _write(self._file, b"sending\n")
+
+    def not_sent(self) -> None:
+        """Remove the record: the prompt was rejected."""
+        with suppress(OSError):
+            self._file.unlink()
+
+
+@asynccontextmanager
+async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | JobRecord]:
+    """Yield a new submission, or the job if it was already submitted. Raises `BrokerError` if the
+    prompt may have been sent but the job cannot be found."""
+    if not is_id(job):
+        raise UsageError(f"not a job id: {job!r}")
+    folder = paths.state / FOLDER
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise _failed(folder, error) from error
+    file = folder / job
+    lock = await _lock(folder / f"{job}.lock")
+    with lock:
+        try:
+            sent = await in_thread(str(file), lambda _: file.exists())
+            found = await _find(job, paths, timeout=APPEAR_TIMEOUT if sent else 0.0)
+            if found is not None:
+                yield found
+                return
+            if sent:
+                lost = BrokerError(
+                    f"the prompt of job {job} may have been sent, but its broker has lost it; "
+                    "it is not sent again"
+                )
+                lost.may_have_run = True
+                raise lost
+            # On a full disk this fails before anything is started.
+            _write(folder / f"{job}.new", b"submitting\n" + bytes(4096))
+            yield Submission(job, file)
+        finally:
+            with suppress(OSError):
+                (folder / f"{job}.new").unlink(missing_ok=True)
+
+
+async def find_sent(job: str, *, paths: Paths) -> JobRecord | None:
+    """Return the job of a submission that was given up, or None if its prompt was not sent. The
+    job may appear only after a moment."""
+    if not is_id(job) or not (paths.state / FOLDER / job).exists():
+        return None
+    return await _find(job, paths, timeout=APPEAR_TIMEOUT)
+
+
+async def _find(job: str, paths: Paths, *, timeout: float) -> JobRecord | None:
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            return await find_job(job, paths=paths)
+        except UnknownJob:
+            if time.monotonic() >= until:
+                return None
+        await asyncio.sleep(LOCK_INTERVAL)
+
+
+async def _lock(path: Path) -> HeldLock:
+    until = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            lock = try_lock(path)
+        except OSError as error:
+            raise _failed(path, error) from error
+        if lock is not None:
+            return lock
+        if time.monotonic() >= until:
+            raise BrokerError("another connection has been submitting this job for too long")
+        await asyncio.sleep(LOCK_INTERVAL)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_whole(path, data, sync=True)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _failed(path: Path, error: OSError) -> FileFailed:
+    return FileFailed(str(path), error.strerror or os.strerror(error.errno or 0), error.errno)

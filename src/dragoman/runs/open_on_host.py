@@ -1,0 +1,155 @@
+"""Open a peer on another machine from Python: `connect("codex", host="box")`.
+
+One ssh process runs ``dragoman broker attach PEER`` on the host, which speaks ACP. The agent, its
+session and their store stay on the host, and the agent works with the host's files and commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.broker import host_protocol
+from dragoman.broker.client.attach import PING_INTERVAL, PINGED
+from dragoman.broker.client.ssh import ShellOutput, TooNoisy, explain
+from dragoman.broker.client.ssh_command import (
+    Host,
+    by_hand_command,
+    explain_exit,
+    explain_spawn,
+    host_named,
+    ssh_command,
+)
+from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.peer import open_peer
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions, for_dialect
+from dragoman.config import load_config
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import (
+    CallTimeout,
+    ConnectionLost,
+    DragomanError,
+    HostUnavailable,
+    LineTooLong,
+    ProcessExited,
+    SpawnError,
+    UsageError,
+)
+from dragoman.paths import find_paths
+from dragoman.rpc import Connection
+from dragoman.transports.process.stream import ProcessStream, spawn
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.peer import Noise, Stray
+
+STARTED: Final = ("sh", "-c", 'echo; exec env "$@"', "dragoman")
+"""The beginning of the command there. What a shell has printed without a line's end must not be
+part of the first message."""
+
+LOGIN_TIMEOUT: Final = 60.0
+"""Additional seconds for the login and the start of a broker on the host before the handshake."""
+
+
+@asynccontextmanager
+async def open_on_host(
+    peer: str, options: ConnectOptions, *, host: str, workspace: str | os.PathLike[str]
+) -> AsyncIterator[Peer]:
+    """Open a peer on a host in the user's settings. `workspace` is a directory on the host; ``.``
+    means the one in the settings. Raises `HostUnavailable`."""
+    there = host_named(host, load_config(Path.cwd(), find_paths()).settings.hosts)
+    folder = os.fspath(workspace)
+    if folder == ".":
+        folder = there.settings.workspace or ""
+    if not folder.startswith("/"):
+        raise UsageError(
+            f"workspace= takes an absolute path on {host}; or set hosts.{host}.workspace"
+        )
+    words = [*STARTED, *_variables(), there.program, "broker", "attach", peer, "--cwd", folder]
+    try:
+        stream = await spawn(
+            ssh_command(there, words), inherit=tuple(os.environ), on_stderr=options.on_stderr
+        )
+    except SpawnError as error:
+        raise explain_spawn(there, error) from error
+    login = _Login(stream)
+    client = structs.replace(_options(options), on_noise=login.heard)
+    try:
+        opened = await open_peer(stream, Path(folder), client)
+    except DragomanError as error:
+        raise _explained(there, TooNoisy() if login.is_noisy else error) from error
+    login.is_over = True
+    async with opened:
+        connection = opened.client.connection
+        connection.tasks.start(_ping(connection), "ping the host")
+        yield opened
+
+
+async def _ping(connection: Connection) -> None:
+    while connection.failure is None:
+        await asyncio.sleep(PING_INTERVAL)
+        with suppress(ConnectionLost):
+            # Empty lines are not messages, and are skipped.
+            connection.pass_on(b"\n")
+
+
+class _Login:
+    """Ends a connection whose remote shell prints too much before the broker answers."""
+
+    def __init__(self, stream: ProcessStream) -> None:
+        self.is_over = False
+        self.is_noisy = False
+        self._stream = stream
+        self._output = ShellOutput()
+
+    def heard(self, noise: Noise | Stray) -> None:
+        if not (self.is_over or self.is_noisy) and self._output.is_too_much(noise):
+            self.is_noisy = True
+            self._stream.kill()
+
+
+def _variables() -> list[str]:
+    """Return the variables of the command: the limits of nested delegation, which bind the remote
+    side too, and that this side pings."""
+    limits = [f"{name}={os.environ[name]}" for name in host_protocol.LIMITS if name in os.environ]
+    return [*limits, f"{PINGED}=1"]
+
+
+def _options(options: ConnectOptions) -> ClientOptions:
+    """Return the options of the client, without file and terminal services: the broker on the host
+    provides those of the host."""
+    budgets = options.budgets or Budgets()
+    return for_dialect(
+        ClientOptions,
+        structs.replace(options, read_files=False, write_files=False, terminals=False),
+        ACP,
+        permit=options.permit,
+        guard=options.guard,
+        budgets=structs.replace(
+            budgets,
+            initialize=budgets.initialize + LOGIN_TIMEOUT,
+            session=budgets.session + LOGIN_TIMEOUT,
+        ),
+        max_line_size=options.max_line_size or DEFAULT_MAX_LINE_SIZE,
+    )
+
+
+def _explained(host: Host, error: DragomanError) -> DragomanError:
+    """Return the error with the reason: what ssh said if it exited, or too much shell output."""
+    if isinstance(error, TooNoisy | LineTooLong):
+        return explain(host, error)
+    if isinstance(error, CallTimeout):
+        by_hand = f"try it manually: {by_hand_command(host)}"
+        return HostUnavailable(host.name, str(error), remedy=by_hand, passing=True)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ProcessExited):
+            return explain_exit(host, cause)
+        cause = cause.__cause__
+    return error

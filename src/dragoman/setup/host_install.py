@@ -1,0 +1,221 @@
+"""Install dragoman from wheels: verify them, unpack into a new directory, test it, switch to it.
+
+The source of this module is sent to another machine and runs there with only the standard library
+of its Python: no pip, no venv module, no network. A `pyvenv.cfg` beside a symbolic link to the
+Python makes the directory a virtual environment. `setup.host_scripts` sends the script and the
+wheels.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import Any, BinaryIO
+
+REPORT = "dragoman-report: "
+CHUNK_SIZE = 1024 * 1024
+READ_TIMEOUT = 120.0
+"""Seconds in which more of the wheels has to arrive: if the link dies, sshd may not notice for
+hours."""
+
+TRY_TIMEOUT = 120.0
+"""Seconds for the first start, which compiles every module."""
+
+
+class InstallError(Exception):
+    """The installation failed. The previous installation still works."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(problem)
+        self.kind = kind
+
+
+def install(wanted: dict[str, Any], wheels: BinaryIO) -> dict[str, Any]:
+    """Install what `wanted` describes, and return the paths of the program and its directory.
+
+    `wheels` contains the files in `wanted["files"]`, one after another.
+    """
+    root = os.path.join(data_home(), "dragoman", "installed")
+    versions = os.path.join(root, "versions")
+    os.makedirs(versions, mode=0o700, exist_ok=True)
+    fresh = tempfile.mkdtemp(prefix=f"{wanted['version']}-", dir=versions)
+    try:
+        receive(wanted["files"], wheels, os.path.join(fresh, "wheels"))
+        site = make_environment(fresh)
+        for file in wanted["files"]:
+            unpack(os.path.join(fresh, "wheels", file["name"]), site)
+        shutil.rmtree(os.path.join(fresh, "wheels"))
+        program = write_program(fresh)
+        try_out(program, wanted["version"])
+        before = switch(root, fresh)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    remove_others(versions, keep={fresh, before})
+    return {"program": os.path.join(root, "current", "bin", "dragoman"), "folder": fresh}
+
+
+def data_home() -> str:
+    given = os.environ.get("XDG_DATA_HOME", "")
+    return given if os.path.isabs(given) else os.path.expanduser("~/.local/share")
+
+
+def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
+    """Write the wheels, and check the digest of each."""
+    os.mkdir(folder)
+    for file in files:
+        name = file["name"]
+        if os.path.basename(name) != name or not name.endswith(".whl"):
+            raise InstallError("damaged", f"not a wheel name: {name!r}")
+        digest = hashlib.sha256()
+        left = file["size"]
+        with open(os.path.join(folder, name), "wb") as target:
+            while left:
+                data = read(source, min(left, CHUNK_SIZE))
+                if not data:
+                    raise InstallError("damaged", "the connection ended before all files were sent")
+                left -= len(data)
+                digest.update(data)
+                target.write(data)
+        if digest.hexdigest() != file["sha256"]:
+            raise InstallError("damaged", f"{name} arrived damaged: wrong digest")
+
+
+def read(source: BinaryIO, size: int) -> bytes:
+    """Read so many bytes, or fewer at the end."""
+
+    def silent(number: int, frame: Any) -> None:
+        raise InstallError("damaged", f"nothing arrived for {READ_TIMEOUT:g} s")
+
+    before = signal.signal(signal.SIGALRM, silent)
+    signal.setitimer(signal.ITIMER_REAL, READ_TIMEOUT)
+    try:
+        return source.read(size)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def make_environment(folder: str) -> str:
+    """Create a virtual environment without the module `venv`. Returns its package directory."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    suffix = "t" if "t" in getattr(sys, "abiflags", "") else ""
+    site = os.path.join(folder, "lib", f"python{version}{suffix}", "site-packages")
+    os.makedirs(site)
+    os.mkdir(os.path.join(folder, "bin"))
+    # If this Python is itself in a virtual environment, link to its base Python: that environment
+    # may be removed one day.
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    os.symlink(base, os.path.join(folder, "bin", "python"))
+    with open(os.path.join(folder, "pyvenv.cfg"), "w", encoding="utf-8") as file:
+        file.write(
+            f"home = {os.path.dirname(base)}\ninclude-system-site-packages = false\n"
+            f"version = {version}.{sys.version_info[2]}\n"
+        )
+    return site
+
+
+def unpack(wheel: str, site: str) -> None:
+    """Unpack the packages of a wheel, without scripts and headers."""
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            parts = entry.filename.split("/")
+            if entry.is_dir():
+                continue
+            if os.path.isabs(entry.filename) or ".." in parts or "\\" in entry.filename:
+                raise InstallError("damaged", f"{wheel} contains the path {entry.filename!r}")
+            if parts[0].endswith(".data"):
+                if len(parts) < 3 or parts[1] not in ("purelib", "platlib"):
+                    continue
+                parts = parts[2:]
+            target = os.path.join(site, *parts)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with archive.open(entry) as source, open(target, "wb") as file:
+                shutil.copyfileobj(source, file)
+            if entry.external_attr >> 16 & stat.S_IXUSR:
+                os.chmod(target, 0o755)
+
+
+def write_program(folder: str) -> str:
+    """Write the command and return its path. It contains the directory of this version, even if it
+    is started through the `current` link."""
+    path = os.path.join(folder, "bin", "dragoman")
+    python = os.path.join(folder, "bin", "python").replace("'", "'\\''")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\nexec '{python}' -P -m dragoman \"$@\"\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def try_out(program: str, version: str) -> None:
+    """Start the new program once before `current` points to it."""
+    python = os.path.join(os.path.dirname(program), "python")
+    modules = "import dragoman.cli.app, dragoman.broker.__main__, dragoman.policy.shell_parser"
+    for argv in ([program, "--version"], [python, "-P", "-c", modules]):
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRY_TIMEOUT,
+                check=False,
+                text=True,
+                errors="replace",
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InstallError("broken", f"the new version does not start: {error}") from error
+        if "No space left on device" in done.stderr or "Disk quota exceeded" in done.stderr:
+            raise InstallError("full", "no space left on device")
+        if done.returncode != 0:
+            last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+            raise InstallError("broken", f"the new version does not start: {''.join(last)}")
+        if argv[0] == program and done.stdout.split()[1:2] != [version]:
+            raise InstallError(
+                "broken", f"the new version prints {done.stdout[:80]!r} instead of {version}"
+            )
+
+
+def switch(root: str, fresh: str) -> str | None:
+    """Point `current` atomically to the new directory. Returns the previous one."""
+    current = os.path.join(root, "current")
+    before = os.path.realpath(current) if os.path.islink(current) else None
+    link = f"{fresh}.link"
+    os.symlink(os.path.join("versions", os.path.basename(fresh)), link)
+    os.replace(link, current)
+    return before
+
+
+def remove_others(versions: str, keep: set[Any]) -> None:
+    """Remove all versions except those in `keep`: a broker may still run from the previous one."""
+    kept = {os.path.realpath(each) for each in keep if each}
+    for name in os.listdir(versions):
+        path = os.path.join(versions, name)
+        if os.path.realpath(path) not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def main() -> None:
+    wanted = json.loads(sys.stdin.buffer.readline())
+    try:
+        report = install(wanted, sys.stdin.buffer)
+    except InstallError as error:
+        report = {"error": error.kind, "problem": str(error)}
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        report = {"error": "full" if full else "system", "problem": str(error)}
+    except zipfile.BadZipFile as error:
+        report = {"error": "damaged", "problem": str(error)}
+    sys.stdout.write("\n" + REPORT + json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Run one of our Python scripts on another machine over SSH, with the Python of that machine.
+
+The remote shell looks for a Python that is new enough. That reads the script from stdin: a line
+with its length, its source, a line of JSON, and its payload. The script prints its result as one
+marked line of JSON, so that other output of a login shell does not matter.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.broker.client.ssh_command import Host
+from dragoman.broker.client.ssh_once import failure, run_on_host
+from dragoman.errors import HostUnavailable
+from dragoman.setup.host_probe import REPORT
+from dragoman.wire.messages import UNDECODABLE
+
+OLDEST_PYTHON: Final = (3, 11)
+PYTHONS: Final = (
+    "python3", "python3.14", "python3.13", "python3.12", "python3.11",
+    "/usr/bin/python3", "/usr/local/bin/python3", "/opt/homebrew/bin/python3",
+)  # fmt: skip
+"""The Pythons to try, in this order."""
+
+NO_PYTHON: Final = "dragoman-no-python:"
+
+OUTPUT_SIZE: Final = 4 * 1024 * 1024
+"""Maximum size of the output in bytes. A report has a few thousand bytes, and a login shell may add
+some text."""
+
+FIND_PYTHON: Final = (
+    'for p in "$@"; do if command -v "$p" >/dev/null 2>&1 && "$p" -c '
+    f"'import sys; sys.exit(sys.version_info < {OLDEST_PYTHON})' </dev/null >/dev/null 2>&1; "
+    'then exec "$p" -I -c "$0"; fi; done; for p in "$@"; do '
+    """v=$("$p" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' """
+    "</dev/null 2>/dev/null) "
+    f'&& old="$old $p $v;"; done; printf "\\n{NO_PYTHON}%s\\n" "$old"'
+)
+"""Script for the remote shell. Its arguments are the Pythons to try; $0 is the code to run. It is
+one line: some login shells, such as csh, do not take a line break in quotes."""
+
+LOADER: Final = (
+    # If the link dies now, the process ends by itself.
+    "import signal, sys; signal.alarm(600); f = sys.stdin.buffer; n = int(f.readline()); "
+    "exec(compile(f.read(n), 'dragoman', 'exec'), {'__name__': '__main__'})"
+)
+
+
+async def run_script(
+    host: Host,
+    script: ModuleType,
+    wanted: Mapping[str, Any],
+    *,
+    timeout: float,
+    payload: Iterable[bytes] = (),
+    python: str | None = None,
+) -> dict[str, Any]:
+    """Run the source of a module on a host, and return its report.
+
+    `wanted` is its argument; `payload` follows on its stdin. Raises `HostUnavailable`.
+    """
+    pythons = (python,) if python else (*PYTHONS, *_own_python(host))
+    done = await run_on_host(
+        host,
+        ["sh", "-c", FIND_PYTHON, LOADER, *pythons],
+        timeout=timeout,
+        limit_size=OUTPUT_SIZE,
+        input=_input(script, wanted, payload),
+    )
+    lines = done.output.decode("utf-8", "replace").splitlines()
+    for line in reversed(lines):
+        if line.startswith(REPORT):
+            try:
+                report: dict[str, Any] = msgspec.json.decode(
+                    line[len(REPORT) :], type=dict[str, Any]
+                )
+            except UNDECODABLE:
+                continue
+            return report
+        if line.startswith(NO_PYTHON):
+            raise no_python(host, line[len(NO_PYTHON) :].strip(" ;"), pythons)
+    raise failure(host, done, timeout=timeout, limit_size=OUTPUT_SIZE)
+
+
+def _own_python(host: Host) -> tuple[str, ...]:
+    """Return the Python of the remote dragoman, which is beside it. It may be the only one that is
+    new enough."""
+    program = PurePosixPath(host.program)
+    return (str(program.with_name("python")),) if program.is_absolute() else ()
+
+
+def _input(
+    script: ModuleType, wanted: Mapping[str, Any], payload: Iterable[bytes]
+) -> Iterator[bytes]:
+    source = inspect.getsource(script).encode()
+    yield b"%d\n%b" % (len(source), source)
+    yield msgspec.json.encode(wanted) + b"\n"
+    yield from payload
+
+
+def no_python(host: Host, old: str, tried: Sequence[str]) -> HostUnavailable:
+    """Return the error for a machine without a Python that is new enough."""
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    problem = f"Python there is too old ({old})" if old else f"Python was not found ({tried[0]})"
+    return HostUnavailable(
+        host.name,
+        f"{problem}; dragoman needs Python {oldest} or newer",
+        remedy="install Python there (Debian and Ubuntu: `apt install python3`; without root: "
+        "`uv python install`), or name one with --python PATH",
+    )

@@ -1,0 +1,379 @@
+"""Collect the wheels that another machine needs: this version of dragoman and its dependencies.
+
+A wheel comes from the user's directory, is rebuilt from an installed package (its RECORD lists the
+files), or is downloaded by pip for the other machine's Python, C library and architecture.
+`setup.hosts` sends the wheels.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import dragoman
+from dragoman.client.folders import make_private
+from dragoman.errors import UsageError
+from dragoman.transports.process.query import ProgramOutput, run_program
+from dragoman.version import __version__
+
+DOWNLOAD_TIMEOUT: Final = 600.0
+"""Seconds for pip to download a dozen wheels over a slow connection."""
+
+REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+WHEEL_NAME: Final = re.compile(
+    r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)"
+    r"-(?P<platform>[^-]+)\.whl"
+)
+LINUX_TAG: Final = re.compile(r"(many|musl)linux_(\d+)_(\d+)_(.+)")
+MAC_TAG: Final = re.compile(r"macosx_(\d+)_(\d+)_(.+)")
+OLD_MANYLINUX: Final = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+GLIBC_STEPS: Final = ((2, 5), (2, 12), (2, 17), (2, 24), (2, 26), (2, 27), (2, 28), (2, 31),
+                      (2, 34), (2, 35), (2, 38), (2, 39))  # fmt: skip
+"""glibc versions that wheels are built for. pip needs a platform tag for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The properties of another machine's Python that a wheel has to match."""
+
+    python: tuple[int, int]
+    system: str
+    machine: str
+    libc: str = ""
+    libc_version: tuple[int, int] = (0, 0)
+    """The version of the C library; on macOS, the version of the system."""
+    free_threaded: bool = False
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> Target:
+        """Return the target in a report of `setup.host_probe`."""
+        python, place = report["python"], report["platform"]
+        numbers = re.findall(r"\d+", str(place.get("libc_version", "")))
+        major, minor = (int(each) for each in [*numbers, "0", "0"][:2])
+        return cls(
+            python=(python["version"][0], python["version"][1]),
+            system=place["system"],
+            machine=place["machine"],
+            libc=place.get("libc", ""),
+            libc_version=(major, minor),
+            free_threaded=bool(python.get("free_threaded")),
+        )
+
+    def __str__(self) -> str:
+        kind = " (free-threaded)" if self.free_threaded else ""
+        libc = f", {self.libc} {'.'.join(map(str, self.libc_version))}" if self.libc else ""
+        return f"Python {self.python[0]}.{self.python[1]}{kind}, {self.system} {self.machine}{libc}"
+
+    @property
+    def abi(self) -> str:
+        return f"cp{self.python[0]}{self.python[1]}{'t' if self.free_threaded else ''}"
+
+    def platforms(self) -> list[str]:
+        """Return the platform tags for pip."""
+        if self.system == "darwin":
+            arches = (self.machine, "universal2")
+            versions = [(major, 0) for major in range(11, self.libc_version[0] + 1)]
+            if self.machine == "x86_64":
+                versions += [(10, minor) for minor in range(9, 17)]
+            return [f"macosx_{a}_{b}_{arch}" for a, b in versions for arch in arches]
+        if self.libc == "musl":
+            return [f"musllinux_1_{minor}_{self.machine}" for minor in
+                    range(1, self.libc_version[1] + 1)]  # fmt: skip
+        fitting = [step for step in GLIBC_STEPS if step <= self.libc_version]
+        tags = [f"manylinux_{a}_{b}_{self.machine}" for a, b in fitting]
+        return tags + [f"{old}_{self.machine}" for old, step in OLD_MANYLINUX.items()
+                       if step in fitting]  # fmt: skip
+
+    def rank(self, file_name: str) -> int:
+        """Return how well a wheel fits: 0 if it does not fit, and the highest rank if it was built
+        for exactly this Python."""
+        found = WHEEL_NAME.fullmatch(file_name)
+        if found is None:
+            return 0
+        return max(
+            (
+                self._rank(python, abi)
+                for python in found["python"].split(".")
+                for abi in found["abi"].split(".")
+            ),
+            default=0,
+        ) * any(self._runs_on(tag) for tag in found["platform"].split("."))
+
+    def _rank(self, python: str, abi: str) -> int:
+        matched = re.fullmatch(r"(py|cp)(\d)(\d*)", python)
+        if matched is None or int(matched[2]) != self.python[0]:
+            return 0
+        minor = int(matched[3]) if matched[3] else 0
+        if matched[1] == "cp" and abi == self.abi:
+            return 3 if minor == self.python[1] else 0
+        if matched[1] == "cp" and abi == "abi3" and not self.free_threaded:
+            return 2 if minor <= self.python[1] else 0
+        if abi == "none" and minor <= self.python[1]:
+            return 1 if matched[1] == "py" or minor == self.python[1] else 0
+        return 0
+
+    def _runs_on(self, tag: str) -> bool:
+        if tag == "any":
+            return True
+        if self.system == "darwin":
+            mac = MAC_TAG.fullmatch(tag)
+            return (
+                mac is not None
+                and mac[3] in (self.machine, "universal2")
+                and (int(mac[1]), int(mac[2])) <= self.libc_version
+            )
+        if self.system != "linux":
+            return False
+        for old, step in OLD_MANYLINUX.items():
+            if tag == f"{old}_{self.machine}":
+                return self.libc == "glibc" and step <= self.libc_version
+        linux = LINUX_TAG.fullmatch(tag)
+        if linux is None:
+            return False
+        libc = "musl" if linux[1] == "musl" else "glibc"
+        needs = (int(linux[2]), int(linux[3]))
+        return linux[4] == self.machine and libc == self.libc and needs <= self.libc_version
+
+
+async def collect(target: Target, *, wheels: Path | None, scratch: Path) -> list[Path]:
+    """Return the wheels for a machine, dragoman's own first. New files are created in `scratch`.
+
+    With a directory in `wheels`, nothing is downloaded.
+    """
+    chosen = [own_wheel(scratch)]
+    missing: list[str] = []
+    optional: set[str] = set()
+    for name, is_optional in _needed():
+        found = _from_folder(wheels, name, target) or _from_installed(name, target, scratch)
+        if found is not None:
+            chosen.append(found)
+        elif is_optional:
+            optional.add(name)
+        else:
+            missing.append(name)
+    if not missing:
+        return chosen
+    if wheels is not None:
+        raise UsageError(
+            f"{wheels} has no wheel of {', '.join(missing)} for {target}; download it on a "
+            f"machine with internet access: {_by_hand(target, missing)}"
+        )
+    return chosen + await _download(target, missing, scratch)
+
+
+def _needed() -> Iterator[tuple[str, bool]]:
+    """Yield the distributions that dragoman needs, and whether each is needed only on some systems.
+
+    Conditions in the requirements are not evaluated: a conditional distribution that is not
+    installed here is treated as optional. The other machine tests the result before it uses it.
+    """
+    ahead: list[tuple[str, bool]] = [("dragoman", False)]
+    seen: dict[str, bool] = {}
+    while ahead:
+        name, conditional = ahead.pop(0)
+        if name in seen and (conditional or not seen[name]):
+            continue
+        first = name not in seen
+        seen[name] = conditional
+        for line in _requires(name) if first or not conditional else ():
+            words, _, condition = line.partition(";")
+            matched = REQUIREMENT.match(words)
+            if matched is None or "extra" in condition:
+                continue
+            ahead.append((normal(matched[1]), conditional or bool(condition.strip())))
+    for name, conditional in seen.items():
+        if name != "dragoman":
+            yield name, conditional
+
+
+def _requires(name: str) -> Sequence[str]:
+    try:
+        return metadata.requires(name) or ()
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+def normal(name: str) -> str:
+    """Return a distribution's name, normalized for comparison."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
+    """Return the best wheel in a directory: of the version installed here, or the newest one."""
+    if folder is None:
+        return None
+    here = _installed_version(name)
+    found = []
+    for path in folder.glob("*.whl"):
+        matched = WHEEL_NAME.fullmatch(path.name)
+        if matched and normal(matched["name"]) == name and (rank := target.rank(path.name)):
+            numbers = [int(each) for each in re.findall(r"\d+", matched["version"])]
+            found.append((matched["version"] == here, numbers, rank, path))
+    return max(found)[3] if found else None
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _from_installed(name: str, target: Target, scratch: Path) -> Path | None:
+    """Build a wheel from the files of an installed package. Returns None if it does not fit the
+    target or its files are incomplete or changed."""
+    try:
+        distribution = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+    described = distribution.read_text("WHEEL") or ""
+    tags = re.findall(r"^Tag: (\S+)$", described, re.MULTILINE)
+    if distribution.files is None or not tags:
+        return None
+    stem = f"{normal(name).replace('-', '_')}-{distribution.version}"
+    fitting = [tag for tag in tags if target.rank(f"{stem}-{tag}.whl")]
+    if not fitting:
+        return None
+    files: dict[str, bytes] = {}
+    for each in distribution.files:
+        path = PurePosixPath(str(each))
+        if (
+            ".." in path.parts
+            or "__pycache__" in path.parts
+            or path.name in ("RECORD", "INSTALLER")
+        ):
+            continue
+        try:
+            data = Path(str(each.locate())).read_bytes()
+        except OSError:
+            return None
+        if each.hash is not None and each.hash.mode == "sha256" and each.hash.value != _hash(data):
+            # The file was changed after the installation, so this is not the original package.
+            return None
+        files[str(path)] = data
+    if any(name.endswith(".pth") for name in files):
+        # An editable installation contains only the path of its files.
+        return None
+    return _write_wheel(scratch / f"{stem}-{fitting[0]}.whl", files)
+
+
+def own_wheel(folder: Path) -> Path:
+    """Build the wheel of this dragoman from its installed files."""
+    package = Path(dragoman.__file__).parent
+    files = {
+        f"dragoman/{path.relative_to(package).as_posix()}": path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    info = f"dragoman-{__version__}.dist-info"
+    try:
+        distribution = metadata.distribution("dragoman")
+        described = distribution.read_text("METADATA") or ""
+        entries = distribution.read_text("entry_points.txt") or ""
+    except metadata.PackageNotFoundError:
+        described = entries = ""
+    if f"\nVersion: {__version__}\n" not in f"\n{described}":
+        described = f"Metadata-Version: 2.1\nName: dragoman\nVersion: {__version__}\n"
+    files[f"{info}/METADATA"] = described.encode()
+    files[f"{info}/entry_points.txt"] = entries.encode()
+    files[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: dragoman\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    return _write_wheel(folder / f"dragoman-{__version__}-py3-none-any.whl", files)
+
+
+def _write_wheel(path: Path, files: Mapping[str, bytes]) -> Path:
+    info = next(name for name in files if name.endswith(".dist-info/METADATA"))
+    record = f"{info.partition('/')[0]}/RECORD"
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            # With a fixed time, the same files give the same wheel.
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+            writer.writerow((name, f"sha256={_hash(data)}", len(data)))
+        writer.writerow((record, "", ""))
+        archive.writestr(zipfile.ZipInfo(record), lines.getvalue())
+    return path
+
+
+def _hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+
+
+def _pip_options(target: Target) -> list[str]:
+    version = f"{target.python[0]}.{target.python[1]}"
+    options = ["--only-binary=:all:", "--no-deps", f"--python-version={version}"]
+    options += ["--implementation=cp", f"--abi={target.abi}", "--abi=none"]
+    options += [] if target.free_threaded else ["--abi=abi3"]
+    return options + [f"--platform={tag}" for tag in target.platforms()]
+
+
+def _pinned(names: Sequence[str]) -> list[str]:
+    versions = {name: _installed_version(name) for name in names}
+    return [f"{name}=={version}" if version else name for name, version in versions.items()]
+
+
+def _by_hand(target: Target, names: Sequence[str]) -> str:
+    options = [each for each in _pip_options(target) if not each.startswith("--platform")]
+    options += [f"--platform={tag}" for tag in target.platforms()[-1:]]
+    return " ".join(["pip download --dest DIR", *options, *_pinned(names)])
+
+
+async def _download(target: Target, names: Sequence[str], scratch: Path) -> list[Path]:
+    """Download wheels with pip: of the versions installed here or, if there are none for that
+    machine, of any version that the requirements allow."""
+    folder = scratch / "downloaded"
+    make_private(folder)
+    done = ProgramOutput(None, b"", "")
+    for wanted in (_pinned(names), _required(names)):
+        argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        argv += ["--no-input", f"--dest={folder}", *_pip_options(target), *wanted]
+        # pip is the user's own program and uses the user's settings for indexes and proxies.
+        done = await run_program(
+            argv,
+            cwd=scratch,
+            timeout=DOWNLOAD_TIMEOUT,
+            limit_size=1024 * 1024,
+            inherit=tuple(os.environ),
+        )
+        found = [_from_folder(folder, name, target) for name in names]
+        if done.ok and None not in found:
+            return [path for path in found if path is not None]
+        if "No matching distribution" not in done.errors:
+            break
+    if "No module named pip" in done.errors:
+        problem = "pip is not installed for this Python"
+    elif done.cut:
+        problem = f"pip did not finish within {DOWNLOAD_TIMEOUT:g} s"
+    else:
+        lines = [line for line in done.errors.splitlines() if line.startswith("ERROR: ")]
+        problem = lines[-1].removeprefix("ERROR: ") if lines else "pip could not download them"
+    raise UsageError(
+        f"no wheels of {', '.join(names)} for {target}: {problem}. Download them elsewhere and "
+        f"name their directory with --wheels DIR: {_by_hand(target, names)}"
+    )
+
+
+def _required(names: Sequence[str]) -> list[str]:
+    """Return these packages with the version limits of all packages together, for pip."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for requirer in ("dragoman", *(name for name, _ in _needed())):
+        for line in _requires(requirer):
+            words, _, condition = line.partition(";")
+            matched = REQUIREMENT.match(words)
+            if matched and normal(matched[1]) in found and "extra" not in condition:
+                limits = words[matched.end() :].strip(" ()")
+                found[normal(matched[1])] += [limits] if limits else []
+    return [name + ",".join(dict.fromkeys(limits)) for name, limits in found.items()]

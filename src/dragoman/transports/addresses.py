@@ -1,0 +1,54 @@
+"""Internet addresses as text: parse `ADDRESS:PORT`, write it, and tell whether it is this machine.
+
+Resolves no names: what a name means is decided when a socket is opened.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from dragoman.errors import UsageError
+
+LOCALHOST: Final = "localhost"
+MAX_PORT: Final = 65535
+
+
+def parse_address(
+    text: str, *, option: str, example: str, default_host: str = ""
+) -> tuple[str, int]:
+    """Return the host and the port of an option's value. An IPv6 address may be in brackets.
+
+    The host may be omitted if there is a default. Raises `UsageError`.
+    """
+    host, _, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or default_host
+    # A text that is much too long is not converted, which Python may refuse.
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(MAX_PORT))
+    if not host or not is_number or int(port) > MAX_PORT:
+        form = "[HOST:]PORT" if default_host else "ADDRESS:PORT"
+        raise UsageError(f"{option} takes {form}, such as {example}, not {text!r}")
+    return host, int(port)
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it is written before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a listener on this address.
+
+    The name `localhost` counts. Names below it do not: a resolver may know other addresses for
+    them.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.casefold() == LOCALHOST
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether a server with this name is meant to be on this machine, so that no proxy is
+    used: loopback, and names below `localhost` (RFC 6761)."""
+    return is_loopback(host) or host.casefold().endswith(f".{LOCALHOST}")

@@ -1,0 +1,41 @@
+"""TLS contexts: for a server with its files, and for a client that trusts one authority.
+
+`http_server` and the console use the first, `fleet.connection` gives the second to its library.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The certificate chain and its private key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context. Raises `UsageError` if the files cannot be used."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"TLS needs a certificate and its key as PEM files, and {self.certificate} with "
+                f"{self.key} cannot be used: {error}"
+            ) from error
+        return context
+
+
+def trusting(authority: str) -> ssl.SSLContext:
+    """Return the context of a client that accepts only servers with a certificate of this
+    authority, a certificate in PEM. Raises `UsageError` if it is not one."""
+    try:
+        return ssl.create_default_context(cadata=authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise UsageError(f"not a PEM certificate: {error}") from error

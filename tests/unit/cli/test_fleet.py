@@ -1,0 +1,53 @@
+"""Usage errors of `dragoman fleet`. `tests/fleet` runs the commands."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from msgspec import structs
+
+from dragoman.fleet.credentials import decode_code
+from dragoman.fleet.nkeys import new_key
+from dragoman.fleet.team import FleetFolder, new_team
+from tests.unit.cli.calling import Shell
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["invite", "boss", "w1"], "use worker or submitter"),
+        (["invite", "worker", "w1"], "no fleet in"),
+        (["join", "hello"], "not a join code"),
+        (["revoke", "w1"], "no fleet in"),
+        (["drain", "w1"], "no fleet in"),
+        (["worker", "--slots", "0"], "--slots must be at least 1"),
+        (["worker"], "not joined a fleet as a worker"),
+        (["workers"], "not joined a fleet as a submitter"),
+        (["submit", "execute", "x", "--n", "0"], "--n must be at least 1"),
+        (["submit", "execute", "x", "--timeout", "0"], "--timeout must be greater than 0"),
+        (["submit", "execute", "x"], "not joined a fleet as a submitter"),
+        (["submit", "execute", " "], "the prompt is empty"),
+        (["jobs"], "not joined a fleet as a submitter"),
+        (["watch", "f1"], "not joined a fleet as a submitter"),
+        (["cancel", "f1"], "not joined a fleet as a submitter"),
+        (["apply", "f1"], "not joined a fleet as a submitter"),
+    ],
+)
+def test_usage_errors_are_reported(shell: Shell, words: list[str], problem: str) -> None:
+    said = shell("fleet", *words)
+    assert said.code == 2
+    assert problem in said.err
+
+
+def test_a_member_is_revoked_also_while_the_server_does_not_run(shell: Shell) -> None:
+    folder = FleetFolder(shell.home / "keys")
+    keys = folder.prepare().with_team(new_team("team"))
+    folder.change(structs.replace(keys, urls=("nats://127.0.0.1:1",)))
+    code = decode_code(folder.invite("worker", "w1", team=None, now=int(time.time())))
+    public = new_key("user").public
+    folder.admit(code.id, public, team="team", now=int(time.time()))
+    said = shell("fleet", "revoke", "w1", "--dir", str(folder.path))
+    assert said.code != 0
+    assert "w1 is revoked, but the server will not apply that until its next start" in said.err
+    assert public in folder.read().team(None).revoked

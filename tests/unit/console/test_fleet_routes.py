@@ -1,0 +1,78 @@
+"""A fleet job as JSON, and requests for unknown jobs. tests/console uses a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.console.fleet_routes import FleetRoutes, job_as_json
+from dragoman.fleet import subjects, submitter
+from dragoman.fleet.records import FleetAttempt, FleetJob, FleetResult, encode
+from dragoman.paths import Paths
+from tests.aio import aio
+from tests.unit.console.place import console, short_paths, told
+from tests.unit.fleet import test_submitter
+from tests.unit.fleet.fakes import MemoryConnection
+from tests.unit.fleet.test_worker import SPEC
+
+
+@pytest.fixture
+def paths() -> Iterator[Paths]:
+    with short_paths() as paths:
+        yield paths
+
+
+def test_a_job_has_its_attempts_and_its_result() -> None:
+    attempt = FleetAttempt(number=1, worker="w1", assigned_at=1.0, end="lost", why="silent")
+    result = FleetResult(ok=False, outcome="lost", worker="w1", attempt=1, why="it ran a command")
+    job = FleetJob(
+        id="f1", submitter="s1", spec=SPEC, created_at=0.0, state="done", attempts=(attempt,),
+        result=result,
+    )  # fmt: skip
+    found = job_as_json(job, mine="s1")
+    assert found["mine"] and found["attempts"][0]["why"] == "silent"
+    assert found["result"]["outcome"] == "lost" and not found["result"]["patch"]
+    assert not job_as_json(job, mine="other")["mine"]
+
+
+@aio
+async def test_a_job_of_an_unknown_fleet_is_not_found(paths: Paths) -> None:
+    async with console(paths) as place, place.browser() as client:
+        assert (await client.get("/api/v1/fleet/team.alice/jobs/f1")).status_code == 404
+        cancel = await client.post("/api/v1/fleet/team.alice/jobs/f1/cancel", json={})
+        assert cancel.status_code == 404 and "not a submitter" in cancel.json()["message"]
+        async with place.socket(client) as socket:
+            await socket.send('{"type": "follow", "session": "fleet/team.alice/f1"}')
+            assert "not a submitter" in (await told(socket, "error"))["message"]
+
+
+@aio
+async def test_events_of_a_job_that_cannot_be_read_are_a_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = MemoryConnection("s1")
+    await memory.store(subjects.job_record("f1"), encode(test_submitter.JOB))
+    await memory.store(subjects.events("w2", "f1", 2), b"nonsense")
+    await memory.store(subjects.events("w2", "f1", 2), test_submitter.batch(2, "b"))
+    monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)
+    monkeypatch.setattr(
+        "dragoman.fleet.connection.FleetConnection", lambda credential: nullcontext(memory)
+    )
+    feeds: dict[str, Any] = {}
+    state: Any = SimpleNamespace(add_feed=feeds.__setitem__)
+    fleet: Any = SimpleNamespace(team=lambda id: SimpleNamespace(credential=None))
+    FleetRoutes(state, fleet)
+    sent: list[dict[str, Any]] = []
+
+    async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
+        sent.extend(told)
+
+    await feeds["fleet/"]("fleet/team.alice/f1", send)
+    attempt, unreadable, event, missing = sent
+    assert attempt["title"] == "attempt 2 on w2" and event["mark"] == "2:2"
+    assert unreadable["title"].startswith("events of w2 cannot be read")
+    assert (missing["severity"], missing["title"]) == ("warning", "3 events of f1 are missing")

@@ -1,0 +1,72 @@
+"""Unsent comments, shared by all browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.console import review_comments as module
+from dragoman.console.review_comments import ReviewComments
+from dragoman.delegation.review.comments import MAX_COMMENT, ReviewComment
+from dragoman.errors import PatchChanged, UsageError
+from dragoman.paths import Paths
+from tests.unit.console.place import short_paths
+
+
+@pytest.fixture
+def paths() -> Iterator[Paths]:
+    with short_paths() as paths:
+        yield paths
+
+
+def test_comments_are_kept_in_order_and_each_is_sent_once(paths: Paths) -> None:
+    comments, other = ReviewComments(paths), ReviewComments(paths)
+    one = comments.add("s-1", ReviewComment(text="one", path="a", line=1))
+    two = other.add("s-1", ReviewComment(text="two"))
+    three = comments.add("s-1", ReviewComment(text="three"))
+    assert [each.id for each in other.of("s-1")] == [one, two, three]
+    other.delete("s-1", two)
+    other.delete("s-1", two)
+    taken = comments.take("s-1", [one, three])
+    assert [each.comment.text for each in taken] == ["one", "three"]
+    assert other.of("s-1") == []
+    with pytest.raises(PatchChanged, match="already sent or deleted"):
+        other.take("s-1", [one])
+    comments.put_back("s-1", taken)
+    assert [each.id for each in other.of("s-1")] == [one, three]
+
+
+def test_empty_long_and_excess_comments_are_refused(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_COMMENTS", 1)
+    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    comments = ReviewComments(paths)
+    for comment, word in (
+        (ReviewComment(text=" "), "empty"),
+        (ReviewComment(text="x" * (MAX_COMMENT + 1)), "at most"),
+        (ReviewComment(text="x", quote="x" * 1000), "too long"),
+        (ReviewComment(text="x", path="x" * 5000), "too long"),
+    ):
+        with pytest.raises(UsageError, match=word):
+            comments.add("s-1", comment)
+    for key in ("s-1", "s-2", "s-3"):
+        comments.add(key, ReviewComment(text="x"))
+    assert comments.of("s-1") == [] and len(comments.of("s-3")) == 1
+    with pytest.raises(UsageError, match="send them first"):
+        comments.add("s-3", ReviewComment(text="x"))
+
+
+def test_a_damaged_file_is_moved_aside_and_never_overwritten(
+    paths: Paths, caplog: pytest.LogCaptureFixture
+) -> None:
+    comments = ReviewComments(paths)
+    comments.add("s-1", ReviewComment(text="x"))
+    (paths.state / ReviewComments.FILE_NAME).write_text("{what a person wrote")
+    assert comments.of("s-1") == []
+    comments.add("s-1", ReviewComment(text="y"))
+    assert [each.comment.text for each in comments.of("s-1")] == ["y"]
+    (aside,) = paths.state.glob(f"{ReviewComments.FILE_NAME}.damaged-*")
+    assert aside.read_text() == "{what a person wrote"
+    assert str(aside) in caplog.text

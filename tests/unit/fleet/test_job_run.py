@@ -1,0 +1,152 @@
+"""Running a job on a worker: a job never gets more than the worker's own settings allow."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.errors import IsolationFailed, UsageError
+from dragoman.fleet.job_run import (
+    LEFT_AGE,
+    OWNER,
+    WorkerLimits,
+    job_folder,
+    narrowed_permissions,
+    refusal,
+    remove_leftovers,
+    require_no_secret,
+    unpacked,
+    worker_context,
+    worker_secrets,
+)
+from dragoman.fleet.records import JobSpec, ObjectRef
+from dragoman.runs.context import RunContext
+from dragoman.transports.process.identity import own_identity
+from tests.aio import aio
+
+
+def spec(**more: object) -> JobSpec:
+    bundle = ObjectRef(owner="s1", id="x", chunks=1, size=1, key="")
+    return JobSpec(role="execute", prompt="x", bundle=bundle, **more)  # type: ignore[arg-type]
+
+
+def place(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, *peers: str) -> RunContext:
+    monkeypatch.setenv("DRAGOMAN_CONFIG_HOME", str(folder / "config"))
+    (folder / "config").mkdir(exist_ok=True)
+    (folder / "config" / "config.toml").write_text(text)
+    return worker_context(folder, WorkerLimits(peers=peers))
+
+
+def test_a_job_can_ask_for_fewer_permissions_but_never_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = place(tmp_path, monkeypatch, 'permissions = "approve-reads"\n')
+    assert narrowed_permissions("approve-all", reads) is None
+    assert narrowed_permissions("deny-all", reads) == "deny-all"
+    assert narrowed_permissions(None, reads) is None
+    everything = place(tmp_path, monkeypatch, 'permissions = "approve-all"\n')
+    assert narrowed_permissions("approve-all", everything) == "approve-all"
+
+
+def test_the_permissions_of_the_strictest_peer_are_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed = place(
+        tmp_path,
+        monkeypatch,
+        'permissions = "approve-all"\nenabled_peers = ["codex", "gemini"]\n'
+        '[peers.gemini]\npermissions = "approve-reads"\n',
+    )
+    assert narrowed_permissions("approve-all", mixed) is None
+
+
+def test_jobs_may_use_only_the_peers_named_by_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = place(tmp_path, monkeypatch, 'enabled_peers = ["codex", "gemini"]\n', "codex", "x")
+    assert found.config.settings.enabled_peers == ("codex",)
+    assert refusal(spec(peer="gemini"), found, WorkerLimits()) != ""
+    assert refusal(spec(peer="codex"), found, WorkerLimits()) == ""
+
+
+def test_a_job_with_a_check_command_is_refused_unless_checks_are_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = place(tmp_path, monkeypatch, "")
+    assert "--allow-checks" in refusal(spec(check="make test"), found, WorkerLimits())
+    assert refusal(spec(check="make test"), found, WorkerLimits(checks=True)) == ""
+
+
+@aio
+async def test_only_old_job_directories_are_removed(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path, "f1", 1)
+    folder.mkdir(parents=True)
+    await remove_leftovers(tmp_path, now=folder.stat().st_mtime + 60)
+    assert folder.is_dir()
+    await remove_leftovers(tmp_path, now=folder.stat().st_mtime + 2 * LEFT_AGE)
+    assert not folder.exists()
+
+
+@aio
+async def test_a_job_without_a_repository_description_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="invalid description"):
+        await unpacked(spec(), b"", folder=tmp_path / "job")
+
+
+@aio
+async def test_directories_of_dead_processes_are_removed_and_those_of_running_ones_stay(
+    tmp_path: Path,
+) -> None:
+    mine, dead = job_folder(tmp_path, "f1", 1), job_folder(tmp_path, "f2", 1)
+    for folder in (mine, dead):
+        folder.mkdir(parents=True)
+    me = own_identity()
+    (mine / OWNER).write_bytes(msgspec.json.encode(me))
+    (dead / OWNER).write_bytes(msgspec.json.encode(dataclasses.replace(me, started="1")))
+    await remove_leftovers(tmp_path, now=mine.stat().st_mtime + 2 * LEFT_AGE)
+    assert mine.is_dir() and not dead.exists()
+
+
+@pytest.mark.parametrize("job", ["/etc/x", "../x", "a/b", "", ".", "a b", "x" * 65])
+def test_a_job_id_cannot_name_a_directory_elsewhere(tmp_path: Path, job: str) -> None:
+    with pytest.raises(UsageError, match="not a job id"):
+        job_folder(tmp_path, job, 1)
+
+
+def test_secrets_are_those_of_the_peers_of_the_settings_and_of_the_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-catalogue")
+    monkeypatch.setenv("ACCESS_CARD", "handed-to-the-peer")
+    monkeypatch.setenv("COLOUR", "not-a-secret-at-all")
+    text = 'enabled_peers = ["codex"]\n[peer.codex]\nenv = ["ACCESS_CARD"]\n'
+    found = worker_secrets(place(tmp_path, monkeypatch, text), "seed-of-the-fleet")
+    assert {"sk-of-the-catalogue", "handed-to-the-peer", "seed-of-the-fleet"} <= set(found)
+    assert "not-a-secret-at-all" not in found
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("+key = sk-0123456789abcdef", True),
+        ("+MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", True),
+        # The submitter has it already.
+        (" key = sk-0123456789abcdef", False),
+        ("-key = sk-0123456789abcdef", False),
+        ("+a short one", False),
+        ("+-----BEGIN PRIVATE KEY-----", False),
+        ("+nothing", False),
+    ],
+)
+def test_a_patch_that_adds_a_secret_of_the_worker_is_not_sent(line: str, refused: bool) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n"
+    secrets = ("sk-0123456789abcdef", "short", key)
+    patch = f"diff --git a/x b/x\n@@ -1 +1 @@\n{line}\n".encode()
+    if refused:
+        with pytest.raises(IsolationFailed, match="a secret of this machine"):
+            require_no_secret(patch, secrets)
+    else:
+        require_no_secret(patch, secrets)

@@ -1,0 +1,40 @@
+"""The streams reject new messages when they are full, and together fit the team's disk limit."""
+
+from __future__ import annotations
+
+from nats.js.api import DiscardPolicy, RetentionPolicy
+
+from dragoman.fleet import subjects
+from dragoman.fleet.streams import DEFAULT_SIZE, stream_configs
+
+
+def test_all_streams_together_fit_into_the_disk_limit() -> None:
+    for size in (100 * 1024**2, 10 * 1024**3):
+        assert sum(one.max_bytes or 0 for one in stream_configs(size)) <= size
+    assert stream_configs(-1) == stream_configs(DEFAULT_SIZE)
+
+
+def test_a_full_stream_rejects_new_messages_and_drops_none() -> None:
+    assert all(one.discard is DiscardPolicy.NEW for one in stream_configs(-1))
+
+
+def test_inbox_messages_stay_until_the_coordinator_acknowledges_them() -> None:
+    (inbox,) = [one for one in stream_configs(-1) if one.name == subjects.INBOX]
+    assert inbox.retention is RetentionPolicy.WORK_QUEUE and not inbox.max_age
+
+
+def test_a_chunk_of_an_object_can_be_written_only_once() -> None:
+    (objects,) = [one for one in stream_configs(-1) if one.name == subjects.OBJECTS]
+    assert objects.max_msgs_per_subject == 1 and objects.discard_new_per_subject
+
+
+def test_every_stream_except_inbox_and_leader_has_the_same_age_limit() -> None:
+    ages = {one.name: one.max_age for one in stream_configs(-1, keep_days=1)}
+    day = 24 * 3600
+    assert ages == {
+        subjects.INBOX: None,
+        subjects.EVENTS: day,
+        subjects.OBJECTS: day,
+        subjects.JOBS: day,
+        subjects.FLEET: None,
+    }

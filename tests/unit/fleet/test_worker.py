@@ -1,0 +1,240 @@
+"""The lease and the report of a job on a worker. tests/fleet runs real workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.errors import FleetError, FleetFull, FleetUnreachable, IsolationFailed
+from dragoman.events.words import ToolKind
+from dragoman.fleet import event_publisher, subjects, worker
+from dragoman.fleet.coordinator import clock
+from dragoman.fleet.credentials import MemberCredential
+from dragoman.fleet.records import (
+    AttemptEnded,
+    EventBatch,
+    FleetResult,
+    JobAssignment,
+    JobSpec,
+    ObjectRef,
+    RunningJob,
+    decode,
+)
+from dragoman.fleet.worker import FleetWorker, LeasedJob, WorkerOptions, failed_attempt
+from dragoman.redaction.redactor import Redactor
+from tests.aio import aio
+from tests.unit.fleet.fakes import MemoryConnection
+from tests.unit.fleet.test_event_publisher import WORKSPACE, publisher, said, tool
+
+SPEC = JobSpec(
+    role="execute",
+    prompt="x",
+    bundle=ObjectRef(owner="s1", id="x", chunks=1, size=1, key=""),
+)
+
+
+@aio
+async def test_a_lease_is_valid_from_the_first_answered_heartbeat_until_it_is_fenced() -> None:
+    leased = LeasedJob(JobAssignment(epoch=1, boot="b", job="f1", attempt=2, spec=SPEC))
+    assert leased.running == RunningJob("f1", 2)
+    assert not leased.holds()
+    leased.until = clock() + 1000
+    assert leased.holds()
+    leased.fenced = True
+    assert not leased.holds()
+
+
+@aio
+async def test_an_expired_lease_is_not_valid() -> None:
+    leased = LeasedJob(JobAssignment(epoch=1, boot="b", job="f1", attempt=1, spec=SPEC))
+    leased.until = clock() - 0.001
+    assert not leased.holds()
+
+
+@aio
+async def test_an_error_before_any_event_lets_another_worker_run_the_job() -> None:
+    out = publisher(MemoryConnection())
+    assert failed_attempt(out, "no peer", 1.0) == AttemptEnded(refused="no peer")
+
+
+@aio
+async def test_an_error_after_a_peer_was_prompted_ends_the_job() -> None:
+    out = publisher(MemoryConnection())
+    out.add(said("hello"), WORKSPACE)
+    out.finish()
+    await out.run()
+    ended = failed_attempt(out, "the patch is too large", 1.0)
+    assert not ended.refused and ended.result is not None
+    assert (ended.result.outcome, ended.result.events) == ("failed", 1)
+
+
+Job = Callable[..., Coroutine[Any, Any, Any]]
+CREDENTIAL = MemberCredential(team="t", name="w1", kind="worker", urls=(), seed="", token="")
+
+
+class _HoldingWorker(FleetWorker):
+    """A worker with a confirmed job, connected to streams in memory."""
+
+    def __init__(self, memory: MemoryConnection) -> None:
+        super().__init__(CREDENTIAL, WorkerOptions())
+        connection: Any = memory
+        place: Any = None
+        self._connection, self._place, self._redact = connection, place, Redactor([])
+        assignment = JobAssignment(epoch=1, boot="b", job="f1", attempt=2, spec=SPEC)
+        self.leased = LeasedJob(assignment)
+        self.leased.until = clock() + 1000
+        self.leased.confirmed.set()
+
+    async def hold(self) -> None:
+        await self._hold(self.leased)
+        await self._tasks.aclose()
+
+
+@pytest.fixture
+def delegate(monkeypatch: pytest.MonkeyPatch) -> Callable[[Job], None]:
+    """Replaces the delegation with a function. No repository is unpacked."""
+
+    async def nothing(*args: object, **more: object) -> bytes:
+        return b""
+
+    async def unpacked(*args: object, **more: object) -> Any:
+        return SimpleNamespace(tree=SimpleNamespace(path=str(WORKSPACE)))
+
+    monkeypatch.setattr(worker, "refusal", lambda *args: "")
+    monkeypatch.setattr(worker, "job_folder", lambda *args: Path("/nowhere"))
+    monkeypatch.setattr(worker, "get_object", nothing)
+    monkeypatch.setattr(worker, "unpacked", unpacked)
+    monkeypatch.setattr(worker, "removed", nothing)
+    return lambda job: monkeypatch.setattr(worker, "run_job", job)
+
+
+def report(memory: MemoryConnection) -> FleetResult:
+    (found,) = [one for one in memory.messages if one.subject == subjects.result("w1", "f1", 2)]
+    result = decode(found.data, AttemptEnded).result
+    assert result is not None
+    return result
+
+
+@aio
+async def test_the_agent_is_ended_when_its_actions_cannot_be_recorded(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_publisher, "STORE_TIMEOUT", 0.0)
+    memory = MemoryConnection()
+    ended = asyncio.Event()
+
+    async def job(*args: object, on_event: Callable[..., None], **more: object) -> None:
+        memory.fail = FleetUnreachable("gone")
+        on_event(tool(ToolKind.EXECUTE, "make deploy"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # The server is back, but too late for the publisher.
+            memory.fail = None
+            ended.set()
+
+    delegate(job)
+    async with asyncio.timeout(30):
+        await _HoldingWorker(memory).hold()
+    assert ended.is_set()
+    result = report(memory)
+    assert (result.ok, result.outcome) == (False, "failed")
+    assert result.why == "could not store its events: gone"
+
+
+@aio
+async def test_the_result_is_reported_even_if_actions_could_not_be_recorded(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_publisher, "STORE_TIMEOUT", 0.0)
+    memory = MemoryConnection()
+    holding = _HoldingWorker(memory)
+
+    async def job(*args: object, on_event: Callable[..., None], **more: object) -> Any:
+        memory.fail = FleetFull("full")
+        memory.fails = ("evt.", subjects.acted("w1", "f1", 2))
+        on_event(tool(ToolKind.EXECUTE, "make deploy"))
+        raise IsolationFailed("the patch", "too large")
+
+    delegate(job)
+    async with asyncio.timeout(30):
+        await holding.hold()
+    assert holding.leased.reported
+    assert report(memory).why == "the patch failed: too large"
+
+
+@aio
+async def test_the_acts_of_an_agent_are_stored_even_if_the_disk_of_the_worker_fails(
+    delegate: Callable[[Job], None],
+) -> None:
+    class Slow(MemoryConnection):
+        async def store(self, subject: str, data: bytes, **more: Any) -> int:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return await super().store(subject, data, **more)
+
+    memory = Slow()
+    holding = _HoldingWorker(memory)
+
+    async def job(*args: object, on_event: Callable[..., None], **more: object) -> Any:
+        on_event(tool(ToolKind.EXECUTE, "make deploy"))
+        raise OSError(28, "no space left")
+
+    delegate(job)
+    async with asyncio.timeout(30):
+        await holding.hold()
+    # It is not reported: the lease expires, and the coordinator decides by what is stored.
+    assert not holding.leased.reported
+    stored = [decode(one.data, EventBatch) for one in memory.messages]
+    assert any(one.acted == "it ran a command (make deploy)" for one in stored)
+
+
+@aio
+async def test_a_job_whose_patch_cannot_be_stored_fails_and_is_not_run_again(
+    delegate: Callable[[Job], None],
+) -> None:
+    memory = MemoryConnection()
+
+    async def job(*args: object, on_event: Callable[..., None], **more: object) -> Any:
+        memory.fail, memory.fails = FleetFull("the server is full"), "obj."
+        on_event(said("hello"))
+        return SimpleNamespace(delegation=None, patch=b"x")
+
+    delegate(job)
+    async with asyncio.timeout(30):
+        await _HoldingWorker(memory).hold()
+    assert report(memory).why == "the server is full"
+
+
+@aio
+async def test_a_job_ends_with_the_reason_if_the_server_has_no_room_for_its_events(
+    delegate: Callable[[Job], None],
+) -> None:
+    memory = MemoryConnection()
+    memory.fail, memory.fails = FleetFull("the server is full"), "evt."
+
+    async def job(*args: object, **more: object) -> Any:
+        raise AssertionError("no peer may be prompted")
+
+    delegate(job)
+    await _HoldingWorker(memory).hold()
+    assert (report(memory).outcome, report(memory).why) == ("failed", "the server is full")
+
+
+@aio
+async def test_a_job_ends_with_the_reason_if_its_repository_is_gone(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*args: object) -> bytes:
+        raise FleetError("it has expired")
+
+    delegate(gone)
+    monkeypatch.setattr(worker, "get_object", gone)
+    memory = MemoryConnection()
+    await _HoldingWorker(memory).hold()
+    assert report(memory).why == "cannot use the repository: it has expired"

@@ -1,0 +1,218 @@
+"""Commands for another machine: output by offset, exit codes, interrupts, and leftover files."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.broker.host_protocol import HostCommand
+from dragoman.broker.lock import try_lock
+from dragoman.errors import FileFailed, UsageError
+from dragoman.paths import Paths, find_paths
+from dragoman.runs import host_commands
+from dragoman.runs.host_commands import FOLDER, RunningCommand
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.identity import identify
+from tests.aio import aio
+
+PYTHON = (sys.executable, "-c")
+
+
+class Output:
+    """Collects the output of a command."""
+
+    def __init__(self) -> None:
+        self.texts = ["", ""]
+        self.offsets = [0, 0]
+
+    def __call__(self, offset: int, text: str, is_error: bool) -> None:
+        self.texts[is_error] += text
+        self.offsets[is_error] = offset
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return find_paths({"DRAGOMAN_STATE_HOME": str(tmp_path / "state")})
+
+
+@aio
+async def test_output_and_exit_code_are_returned_and_no_files_stay(paths: Paths) -> None:
+    script = "import sys; print('häh'); print('err', file=sys.stderr); print(input()); exit(7)"
+    asked = HostCommand(argv=[script], stdin="typed\n")
+    output = Output()
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(output) == 7
+    assert output.texts == ["häh\ntyped\n", "err\n"]
+    assert list((paths.state / FOLDER).iterdir()) == []
+
+
+@aio
+async def test_an_incomplete_character_at_the_end_of_the_output_is_not_lost(paths: Paths) -> None:
+    script = r"import sys; sys.stdout.buffer.write(b'end\xc3')"
+    output = Output()
+    assert await RunningCommand(PYTHON, HostCommand(argv=[script]), paths=paths).run(output) == 0
+    assert (output.texts[0], output.offsets[0]) == ("end\ufffd", 4)
+
+
+@aio
+async def test_a_command_with_an_id_runs_once_and_is_read_from_an_offset(
+    paths: Paths, tmp_path: Path
+) -> None:
+    script = f"open({str(tmp_path / 'runs')!r}, 'a').write('x'); print('one'); print('two')"
+    first = Output()
+    asked = HostCommand(argv=[script], id="j-command1")
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(first) == 0
+    again = Output()
+    asked = HostCommand(argv=[script], id="j-command1", after=(4, 0))
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(again) == 0
+    assert first.texts[0] == "one\ntwo\n"
+    assert again.texts[0] == "two\n"
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+@aio
+async def test_an_interrupt_acts_like_ctrl_c(paths: Paths) -> None:
+    script = (
+        "import time, sys\ntry:\n  print('begun', flush=True)\n  time.sleep(60)\n"
+        "except KeyboardInterrupt:\n  print('stopped'); sys.exit(130)"
+    )
+    command = RunningCommand(PYTHON, HostCommand(argv=[script]), paths=paths)
+    output = Output()
+
+    def put(offset: int, text: str, is_error: bool) -> None:
+        output(offset, text, is_error)
+        if "begun" in text:
+            command.interrupt()
+
+    assert await command.run(put) == 130
+    assert output.texts[0] == "begun\nstopped\n"
+
+
+@aio
+async def test_a_second_interrupt_terminates_and_the_exit_code_is_kept(paths: Paths) -> None:
+    script = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('once', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "print('begun', flush=True)\nwhile True: signal.pause()"
+    )
+    for id in ("", "j-command2"):
+        command = RunningCommand(PYTHON, HostCommand(argv=[script], id=id), paths=paths)
+
+        def put(offset: int, text: str, is_error: bool, command: Any = command) -> None:
+            for _ in text.splitlines():
+                command.interrupt()
+
+        assert await command.run(put) == 3
+
+
+@pytest.mark.parametrize("id", ["", "j-command5"])
+@aio
+async def test_a_full_disk_is_an_error_before_the_command_starts(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id: str
+) -> None:
+    def full(path: Path, data: bytes, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(host_commands, "write_whole", full)
+    asked = HostCommand(argv=[f"open({str(tmp_path / 'ran')!r}, 'w')"], id=id)
+    with pytest.raises(FileFailed, match="No space left"):
+        await RunningCommand(PYTHON, asked, paths=paths).run(Output())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("id", ["", "j-command3"])
+@aio
+async def test_a_command_that_is_interrupted_before_it_starts_is_not_started(
+    paths: Paths, tmp_path: Path, id: str
+) -> None:
+    asked = HostCommand(argv=[f"open({str(tmp_path / 'ran')!r}, 'w')"], id=id)
+    for _ in range(2 if id else 1):
+        command = RunningCommand(PYTHON, asked, paths=paths)
+        command.interrupt()
+        assert await command.run(Output()) == 130
+    if id:
+        # Another connection that asks for it finds it ended.
+        assert await RunningCommand(PYTHON, asked, paths=paths).run(Output()) == 130
+    assert not (tmp_path / "ran").exists()
+
+
+@aio
+async def test_a_command_that_another_connection_starts_is_waited_for(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = HostCommand(argv=["print('once')"], id="j-command4")
+    (paths.state / FOLDER).mkdir(parents=True)
+    lock = try_lock(paths.state / FOLDER / "j-command4.lock")
+    assert lock is not None
+    looked = threading.Event()
+
+    def looking(path: Path) -> Any:
+        looked.set()
+        return try_lock(path)
+
+    monkeypatch.setattr(host_commands, "try_lock", looking)
+    output = Output()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(RunningCommand(PYTHON, asked, paths=paths).run(output))
+        await asyncio.to_thread(looked.wait)
+        assert not running.done()
+        lock.release()
+    assert running.result() == 0 and output.texts[0] == "once\n"
+
+
+STUBBORN = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+code = "import signal; signal.pause()"
+child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL)
+print(os.getpid(), child.pid, flush=True)
+signal.pause()
+"""
+"""A command that ignores SIGTERM, as does the process that it has started."""
+
+
+@aio
+async def test_a_command_without_an_id_ends_with_everything_it_started(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_commands, "END_TIMES", ShutdownTimes(terminate_timeout=0.05))
+    begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    command = RunningCommand(PYTHON, HostCommand(argv=[STUBBORN]), paths=paths)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(command.run(lambda _, text, __: begun.set_result(text)))
+        pids = [int(word) for word in (await begun).split()]
+        assert all(identify(pid) for pid in pids)
+        # Cancelled twice: the connection has ended, and then the process is to end.
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    assert not any(identify(pid) for pid in pids)
+    assert list((paths.state / FOLDER).iterdir()) == []
+
+
+@aio
+async def test_a_command_that_is_killed_says_so_by_its_code(paths: Paths) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    asked = HostCommand(argv=[script])
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(Output()) == 137
+
+
+@aio
+async def test_a_directory_that_does_not_exist_is_rejected(paths: Paths) -> None:
+    asked = HostCommand(argv=["pass"], cwd="/nowhere/at/all")
+    with pytest.raises(UsageError, match="not a directory on that machine"):
+        await RunningCommand(PYTHON, asked, paths=paths).run(Output())
+
+
+def test_an_id_that_is_a_path_is_rejected(paths: Paths) -> None:
+    with pytest.raises(UsageError, match="not a command id"):
+        RunningCommand(PYTHON, HostCommand(argv=[], id="../../x"), paths=paths)

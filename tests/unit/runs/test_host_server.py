@@ -1,0 +1,222 @@
+"""The remote side of `--host`, on a stream in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.broker import host_protocol as protocol
+from dragoman.errors import CallCancelled, RemoteError, UsageError
+from dragoman.paths import find_paths
+from dragoman.rpc import Connection, End
+from dragoman.runs import host_server
+from dragoman.runs.host_server import HostServer
+from dragoman.transports.memory import memory_pair
+from tests.aio import aio
+
+HELLO = {"protocol": protocol.PROTOCOL, "version": "0"}
+
+
+class Submitter:
+    """Counts submissions and holds them until they are released."""
+
+    def __init__(self) -> None:
+        self.jobs: list[str] = []
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def __call__(self, prompt: protocol.HostPrompt) -> protocol.HostSubmitted:
+        self.jobs.append(prompt.job)
+        self.begun.set()
+        await self.go.wait()
+        if prompt.peer == "unknown":
+            raise UsageError("there is no such peer")
+        return protocol.HostSubmitted(job=prompt.job, session="s-1", peer="p")
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path, submit: Submitter | None = None
+) -> AsyncIterator[tuple[Connection, asyncio.Task[None]]]:
+    paths = find_paths({"DRAGOMAN_STATE_HOME": str(tmp_path / "state")})
+    near, far = memory_pair()
+    server = HostServer(submit or Submitter(), paths=paths, program=(sys.executable, "-c"))
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.serve(far))
+        connection = Connection(near, End.CLIENT, trace=False)
+        async with connection:
+            yield connection, serving
+
+
+async def ask(connection: Connection, method: str, params: Any) -> Any:
+    return msgspec.json.decode(await connection.call(method, params, timeout=10.0))
+
+
+@aio
+async def test_the_greeting_has_the_protocol_and_applies_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "0")
+    async with served(tmp_path) as (connection, _):
+        hello = {**HELLO, "environment": {"DRAGOMAN_DEPTH": "2", "PATH": "/evil"}}
+        greeting = await ask(connection, protocol.HELLO, hello)
+        assert greeting["protocol"] == protocol.PROTOCOL
+        assert os.environ["DRAGOMAN_DEPTH"] == "2"
+        assert os.environ["PATH"] != "/evil"
+
+
+@aio
+async def test_requests_with_another_protocol_are_rejected(tmp_path: Path) -> None:
+    async with served(tmp_path) as (connection, _):
+        greeting = await ask(connection, protocol.HELLO, {"protocol": 99, "version": "9"})
+        assert greeting["protocol"] == protocol.PROTOCOL
+        with pytest.raises(RemoteError, match="hello"):
+            await ask(connection, protocol.SUBMIT, {"job": "j-1", "peer": "p"})
+
+
+@aio
+async def test_a_job_requested_twice_is_submitted_once(tmp_path: Path) -> None:
+    submit = Submitter()
+    async with served(tmp_path, submit) as (connection, _), asyncio.TaskGroup() as tasks:
+        await ask(connection, protocol.HELLO, HELLO)
+        params = {"job": "j-1", "peer": "p"}
+        both = [
+            tasks.create_task(ask(connection, protocol.SUBMIT, params)),
+            tasks.create_task(ask(connection, protocol.SUBMIT, params)),
+        ]
+        await submit.begun.wait()
+        submit.go.set()
+        answers = [await each for each in both]
+    assert answers[0] == answers[1]
+    assert submit.jobs == ["j-1"]
+
+
+@aio
+async def test_a_submission_error_keeps_its_class(tmp_path: Path) -> None:
+    submit = Submitter()
+    submit.go.set()
+    async with served(tmp_path, submit) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        with pytest.raises(RemoteError) as refused:
+            await ask(connection, protocol.SUBMIT, {"job": "j-1", "peer": "unknown"})
+    assert refused.value.data["dragoman"]["errorClass"] == "usage"
+
+
+@aio
+async def test_a_submission_is_finished_after_the_connection_has_ended(tmp_path: Path) -> None:
+    submit = Submitter()
+    async with served(tmp_path, submit) as (connection, serving):
+        await ask(connection, protocol.HELLO, HELLO)
+        connection.begin(
+            protocol.SUBMIT, {"job": "j-1", "peer": "p"}, settle=lambda result, error: None
+        )
+        await submit.begun.wait()
+        await connection.aclose()
+        assert not serving.done()
+        submit.go.set()
+        await serving
+
+
+@aio
+async def test_a_ping_is_answered(tmp_path: Path) -> None:
+    async with served(tmp_path) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        assert await ask(connection, protocol.PING, {}) == {}
+
+
+@aio
+async def test_a_silent_connection_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "SILENCE_TIMEOUT", 0.05)
+    async with served(tmp_path) as (connection, _):
+        async with asyncio.timeout(10):
+            await connection.wait_ended()
+
+
+@aio
+async def test_a_command_runs_and_its_output_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with served(tmp_path) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        ended = await ask(connection, protocol.COMMAND, {"argv": ["print('hi'); exit(3)"]})
+        assert ended == {"code": 3}
+
+
+@aio
+async def test_an_interrupt_says_whether_there_was_a_command(tmp_path: Path) -> None:
+    async with served(tmp_path) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        assert await ask(connection, protocol.INTERRUPT, {}) == {"interrupted": False}
+
+
+@aio
+async def test_an_unknown_job_is_an_error(tmp_path: Path) -> None:
+    async with served(tmp_path) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        with pytest.raises(RemoteError, match="there is no job"):
+            await ask(connection, protocol.FOLLOW, {"job": "j-none"})
+        assert await ask(connection, protocol.CANCEL, {"job": "j-none"}) == {"cancelled": False}
+        answer = {"id": "q", "digest": "d", "result": {}}
+        assert await ask(connection, protocol.ANSWER, answer) == {"answered": False}
+
+
+@aio
+async def test_a_job_that_is_cancelled_while_it_is_submitted_is_told_as_cancelled(
+    tmp_path: Path,
+) -> None:
+    submit = Submitter()
+    async with served(tmp_path, submit) as (connection, _), asyncio.TaskGroup() as tasks:
+        await ask(connection, protocol.HELLO, HELLO)
+        params = {"job": "j-1234", "peer": "p"}
+        submitting = tasks.create_task(told(connection, protocol.SUBMIT, params))
+        await submit.begun.wait()
+        assert await ask(connection, protocol.CANCEL, {"job": "j-1234"}) == {"cancelled": True}
+        refused = await submitting
+    assert isinstance(refused, CallCancelled) and "before it was started" in str(refused)
+
+
+async def told(connection: Connection, method: str, params: Any) -> Any:
+    try:
+        return await ask(connection, method, params)
+    except RemoteError as error:
+        return error
+
+
+@aio
+async def test_a_job_whose_prompt_was_sent_while_it_was_cancelled_is_cancelled_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    cancelled: list[str] = []
+
+    async def find_sent(job: str, *, paths: Any) -> Any:
+        found.append(job)
+        return job
+
+    async def cancel_job(job: str, *, paths: Any) -> bool:
+        cancelled.append(job)
+        return True
+
+    monkeypatch.setattr(host_server, "find_sent", find_sent)
+    monkeypatch.setattr(host_server, "cancel_job", cancel_job)
+    submit = Submitter()
+    async with served(tmp_path, submit) as (connection, _), asyncio.TaskGroup() as tasks:
+        await ask(connection, protocol.HELLO, HELLO)
+        params = {"job": "j-1234", "peer": "p"}
+        submitting = tasks.create_task(told(connection, protocol.SUBMIT, params))
+        await submit.begun.wait()
+        await ask(connection, protocol.CANCEL, {"job": "j-1234"})
+        # It is cancelled before its submission is answered, with which the other side may leave.
+        assert isinstance(await submitting, CallCancelled)
+    assert found == ["j-1234"] and cancelled == ["j-1234"] * 2

@@ -1,0 +1,75 @@
+"""Scripts for another machine, with a fake ssh that runs the command locally."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.broker.client.ssh_command import Host
+from dragoman.config.schema import HostSettings
+from dragoman.errors import HostUnavailable
+from dragoman.setup import host_probe, host_scripts
+from dragoman.setup.host_scripts import FIND_PYTHON, LOADER, run_script
+from tests.aio import aio
+from tests.unit.broker.client.fake_ssh import fake_ssh
+
+HOST = Host("box", HostSettings())
+
+
+@aio
+async def test_a_script_reports_despite_other_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch, 'echo "Welcome"; echo dragoman-report: {; eval "$last"; echo x')
+    report = await run_script(HOST, host_probe, {"programs": ["sh"]}, timeout=60)
+    assert report["programs"]["sh"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "remedy"),
+    [
+        ("echo 'ssh: Permission denied (publickey)' >&2; exit 255", "password", "ssh-copy-id"),
+        ("echo broken >&2; exit 3", "the command failed there: broken", "hosts check box"),
+        ("exit 3", "exit code 3", "hosts check box"),
+        ("yes", "prints too much", "startup files"),
+        ("sleep 60", "no answer within 1 s", "try again"),
+        ("echo dragoman-no-python:", "Python was not found", "apt install"),
+        ("echo 'dragoman-no-python: python3 3.9.2;'", "too old (python3 3.9.2)", "uv python"),
+    ],
+)
+@aio
+async def test_a_failure_has_a_reason_and_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str, remedy: str
+) -> None:
+    fake_ssh(tmp_path, monkeypatch, body)
+    with pytest.raises(HostUnavailable) as caught:
+        await run_script(HOST, host_probe, {}, timeout=1 if body.startswith("sleep") else 30)
+    assert words in str(caught.value) and remedy in caught.value.remedy
+
+
+@aio
+async def test_a_python_that_does_not_exist_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch)
+    with pytest.raises(HostUnavailable, match="Python was not found"):
+        await run_script(HOST, host_probe, {}, timeout=30, python="/no such/'python'")
+
+
+@aio
+async def test_the_python_of_the_remote_dragoman_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch)
+    monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/python3",))
+    (tmp_path / "python").symlink_to(sys.executable)
+    host = Host("box", HostSettings(dragoman=str(tmp_path / "dragoman")))
+    report = await run_script(host, host_probe, {}, timeout=60)
+    assert report["python"]["executable"] == str(tmp_path / "python")
+
+
+def test_the_command_for_the_remote_shell_is_one_line() -> None:
+    assert "\n" not in FIND_PYTHON + LOADER
+    assert "!" not in FIND_PYTHON + LOADER

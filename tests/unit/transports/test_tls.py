@@ -1,0 +1,33 @@
+"""TLS contexts: the files of a server, and the one authority of a client."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import UsageError
+from dragoman.transports.tls import TlsFiles, trusting
+from tests.certificates import make_certificate
+
+
+def test_files_that_are_not_a_certificate_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "cert.pem"
+    path.write_text("no certificate")
+    with pytest.raises(UsageError, match=r"cert\.pem"):
+        TlsFiles(certificate=path, key=path).context()
+
+
+def test_a_client_trusts_its_authority_and_no_other(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    TlsFiles(certificate=certificate, key=key).context()
+    context = trusting(certificate.read_text())
+    (known,) = context.get_ca_certs()
+    assert (("commonName", "localhost"),) in known["subject"]
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+
+
+def test_an_authority_that_is_not_a_certificate_is_refused() -> None:
+    with pytest.raises(UsageError, match="not a PEM certificate"):
+        trusting("no certificate")
