@@ -10,7 +10,9 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo "Installing Chromium (once; a minute) ..."
   log=$(mktemp)
   export DEBIAN_FRONTEND=noninteractive
-  { timeout 120 apt-get update && timeout 300 apt-get install --yes --no-install-recommends chromium; } \
+  # Another apt-get may be running: wait for its lock.
+  { timeout 120 apt-get update &&
+    timeout 300 apt-get -o DPkg::Lock::Timeout=200 install --yes --no-install-recommends chromium; } \
     >"$log" 2>&1 </dev/null || tail -n 5 "$log" >&2
   rm -f "$log"
 fi

@@ -15,8 +15,10 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   made=
   [ -e "$policy" ] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && made=yes; }
   export DEBIAN_FRONTEND=noninteractive
+  # Another apt-get may be running: wait for its lock.
   { timeout 120 apt-get update &&
-    timeout 300 apt-get install --yes --no-install-recommends openssh-server openssh-client iproute2; } \
+    timeout 300 apt-get -o DPkg::Lock::Timeout=200 install --yes --no-install-recommends \
+      openssh-server openssh-client iproute2; } \
     >"$log" 2>&1 </dev/null || tail -n 5 "$log" >&2
   [ -z "$made" ] || rm -f "$policy"
   rm -f "$log"
