@@ -377,6 +377,10 @@ def test_an_opened_tool_call_stays_where_it_is_while_it_is_read(
     last = page.locator("details.tool").last
     last.locator("summary").click()
     page.locator("details.tool pre.diff").last.wait_for()
+    # The event of the page's own scrolling can come late. It must not count as the user's.
+    late = "() => setTimeout(() => { dispatchEvent(new Event('scroll')); window.late = true; })"
+    page.evaluate(late)
+    page.wait_for_function("window.late")
     top = last.evaluate("each => each.getBoundingClientRect().top")
     console.submit("hello again", "--session", "s1")
     page.get_by_text("You said: hello again").wait_for()

@@ -74,6 +74,7 @@ export function Conversation({ now, empty = "Nothing has happened in this sessio
   const list = useRef(null);
   const atEnd = useRef(true);
   const anchor = useRef(null);
+  const lastY = useRef(0); // where the last scroll event, or our own scrolling, left the page
   const { order } = now.view;
   const last = Math.max(0, order.length - WINDOW);
   const begin = first === null ? last : Math.min(first, last);
@@ -103,7 +104,13 @@ export function Conversation({ now, empty = "Nothing has happened in this sessio
     const look = () => {
       const now_ = shown.current;
       const below = document.documentElement.scrollHeight - window.innerHeight - window.scrollY;
-      atEnd.current = now_.end === now_.length && below <= 120;
+      // The event of our own scrolling can arrive after the user opened a tool call, and must not undo
+      // that. Scrolling up never starts following the end.
+      if (window.scrollY !== lastY.current) {
+        const follows = atEnd.current || window.scrollY > lastY.current;
+        atEnd.current = follows && now_.end === now_.length && below <= 120;
+        lastY.current = window.scrollY;
+      }
       if (window.scrollY < EDGE && now_.begin > 0) move(now_.begin - STEP);
       else if (below < EDGE && now_.end < now_.length) move(now_.begin + STEP);
     };
@@ -113,15 +120,20 @@ export function Conversation({ now, empty = "Nothing has happened in this sessio
   useLayoutEffect(() => {
     if (atEnd.current) {
       window.scrollTo(0, document.documentElement.scrollHeight);
+      lastY.current = window.scrollY;
     } else if (anchor.current !== null) {
       const [at, top] = anchor.current;
       const here = list.current.querySelector(`[data-at="${at}"]`);
       anchor.current = null;
       if (here) window.scrollBy(0, here.getBoundingClientRect().top - top);
+      lastY.current = window.scrollY;
     }
   }, [version, begin, end]);
   // A user who opens a tool call wants to read it: stop following the end.
-  const opened = () => { atEnd.current = false; };
+  const opened = () => {
+    atEnd.current = false;
+    lastY.current = window.scrollY;
+  };
   return html`
     ${!now.caughtUp && html`<p class="empty">Loading …</p>`}
     ${now.caughtUp && !order.length && html`<p class="empty">${empty}</p>`}
