@@ -222,8 +222,8 @@ HIDE_PATHS = """(names) => {
 
 @pytest.fixture
 def shot(cli: Cli) -> Shot:
-    """Take screenshots in light and dark mode if CONSOLE_PICTURES names a directory. Paths of this
-    machine are replaced by those of an example user."""
+    """Retake the screenshots in the directory CONSOLE_PICTURES; an empty file asks for a new one.
+    Paths of this machine are replaced by those of an example user."""
     folder = os.environ.get("CONSOLE_PICTURES")
     names = [
         [str(cli.cwd), "/home/me/project"],
@@ -237,8 +237,10 @@ def shot(cli: Cli) -> Shot:
         if folder:
             page.locator(".toast").wait_for(state="hidden")
             for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)
-                page.evaluate(HIDE_PATHS, names)
-                page.screenshot(path=f"{folder}/console-{name}-{scheme}.png")
+                picture = Path(folder, f"console-{name}-{scheme}.png")
+                if picture.exists():
+                    page.emulate_media(color_scheme=scheme)
+                    page.evaluate(HIDE_PATHS, names)
+                    page.screenshot(path=picture)
 
     return take

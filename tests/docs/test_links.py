@@ -39,5 +39,11 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
     assert [str(path.relative_to(ROOT)) for path in documents() if path not in reached] == []
 
 
+def test_every_picture_is_on_a_page() -> None:
+    shown = {resolve(document, target)[0] for document in documents() for _, target in links(document)}
+    pictures = (ROOT / "docs" / "images").iterdir()
+    assert [path.name for path in pictures if path not in shown] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
