@@ -40,7 +40,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 
 def test_every_picture_is_on_a_page() -> None:
-    shown = {resolve(document, target)[0] for document in documents() for _, target in links(document)}
+    shown = {resolve(page, target)[0] for page in documents() for _, target in links(page)}
     pictures = (ROOT / "docs" / "images").iterdir()
     assert [path.name for path in pictures if path not in shown] == []
 

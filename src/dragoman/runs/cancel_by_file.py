@@ -1,4 +1,4 @@
-"""Cancel a job in another process with a note file that the process polls for.
+"""Cancel a job in another process with a note file that the process watches for.
 
 Used for servers that run many jobs in one process, where a signal would stop all of them. The note
 is named after the job, in the state directory. Jobs in a broker are cancelled through its socket
@@ -9,37 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from dragoman.client.folders import make_private
+from dragoman.transports.file_watch import FileWatch
 from dragoman.transports.process.identity import own_identity
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
 
+log: Final = logging.getLogger("dragoman.runs")
+
 FOLDER: Final = "stop"
 """Directory of the notes, below the state directory."""
 
 MARK: Final = "notes"
-"""Key in a process description which says that the process polls for notes."""
+"""Key in a process description which says that the process watches for notes."""
 
-LOOK_INTERVAL: Final = 0.2
-"""Seconds between two polls: short enough that a waiting person does not notice it."""
+LOOK_INTERVAL: Final = 0.05
+"""Seconds between two looks whether a note was taken."""
 
 TAKE_TIMEOUT: Final = 5.0
-"""Seconds for a note to be taken: many polls, even by a very busy process."""
+"""Seconds for a note to be taken: enough even for a very busy process."""
 
 
 def note_reader() -> dict[str, Any]:
-    """Return a description of this process that says it polls for notes."""
+    """Return a description of this process that says it watches for notes."""
     return {**dataclasses.asdict(own_identity()), MARK: True}
 
 
 def reads_notes(runner: Mapping[str, Any]) -> bool:
-    """Return whether the process that runs a job polls for notes."""
+    """Return whether the process that runs a job watches for notes."""
     return runner.get(MARK) is True
 
 
@@ -55,7 +59,7 @@ async def leave_note(job: str, paths: Paths) -> bool:
     try:
         async with asyncio.timeout(TAKE_TIMEOUT):
             while note.exists():  # noqa: ASYNC110 - another process takes it
-                await asyncio.sleep(LOOK_INTERVAL / 4)
+                await asyncio.sleep(LOOK_INTERVAL)
             return True
     except TimeoutError:
         return not _taken(note)
@@ -67,8 +71,19 @@ async def leave_note(job: str, paths: Paths) -> bool:
 async def obey_note(job: str, paths: Paths, stop: Callable[[], object]) -> None:
     """Wait for a note about a job, take it, and stop the job."""
     note = _place(job, paths)
-    while not _taken(note):  # noqa: ASYNC110 - another process leaves it
-        await asyncio.sleep(LOOK_INTERVAL)
+    try:
+        make_private(note.parent)
+    except OSError as error:
+        log.info("no stop request for %s can be left: %s", job, error)
+        return
+    changed = asyncio.Event()
+    watch = FileWatch([note.parent], lambda folder, name: changed.set())
+    try:
+        while not _taken(note):
+            await changed.wait()
+            changed.clear()
+    finally:
+        watch.close()
     stop()
 
 

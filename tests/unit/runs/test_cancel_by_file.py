@@ -25,7 +25,7 @@ async def test_a_note_stops_the_job_that_it_names_and_no_other(tmp_path: Path) -
 
 
 @aio
-async def test_a_note_that_nobody_takes_does_not_stay(
+async def test_a_note_that_is_not_taken_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancel_by_file, "TAKE_TIMEOUT", 0.01)
@@ -34,6 +34,15 @@ async def test_a_note_that_nobody_takes_does_not_stay(
     assert list((paths.state / FOLDER).iterdir()) == []
 
 
-def test_whoever_looks_for_notes_says_so_where_it_is_written_down() -> None:
+@aio
+async def test_a_job_goes_on_where_no_note_can_be_left(tmp_path: Path) -> None:
+    paths, stopped = paths_in(tmp_path), list[str]()
+    paths.state.mkdir(parents=True, exist_ok=True)
+    (paths.state / FOLDER).write_text("not a directory")
+    await obey_note("j-1", paths, lambda: stopped.append("j-1"))
+    assert stopped == []
+
+
+def test_the_description_of_a_process_says_that_it_watches_for_notes() -> None:
     assert reads_notes(note_reader()) and is_alive(note_reader())
     assert not reads_notes({"pid": 1})
