@@ -93,6 +93,11 @@ def test_a_job_is_named_by_its_beginning_or_as_the_last_one() -> None:
         assert "has already ended" in cli("jobs", "cancel", "last").err
         assert cli("sessions", "show", "last").code == 0
         assert "did you mean 'todos'?" in cli("sessions", "show", "todo").err
+        assert cli("sessions", "close", "last").code == 0
+        # A closed session can be read, but a run does not continue it without its name.
+        assert cli("sessions", "show", "last").code == 0
+        continued = cli("run", "scout", "list the TODOs", "-s", "last")
+        assert continued.code == 4 and "there is no open session of scout" in continued.err
 
 
 def test_a_setting_is_set_and_taken_back_without_touching_the_rest(cli: Cli) -> None:

@@ -86,14 +86,18 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
     """Return the stored session that a person means: by its key or a prefix of it, its name in this
     project, the peer's own id, or `LAST`.
 
-    If several have the same name, the open one is used, or else the latest.
+    If several have the same name, the open one is used, or else the latest. The same holds for
+    `LAST`.
     """
     found = store.session(word)
     if found is not None:
         return found
     if word == LAST:
-        for record in store.sessions(peer=peer, root=str(root), include_closed=False, limit=1):
-            return record
+        for include_closed in (False, True):
+            for record in store.sessions(
+                peer=peer, root=str(root), include_closed=include_closed, limit=1
+            ):
+                return record
     here = [
         record
         for record in store.sessions(peer=peer, root=str(root))
@@ -467,6 +471,8 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
             if word.startswith(KEY) or word == LAST:
                 raise
             return None
+    if word == LAST and record.closed_at is not None:
+        raise UnknownSession(f"there is no open session of {peer} in {root}")
     # A closed session of that name is left alone: another one may have the name.
     return None if record.name == word and record.closed_at is not None else record
 
