@@ -26,7 +26,14 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
-from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
+from dragoman.errors import (
+    CallCancelled,
+    ConnectionBroken,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
@@ -47,6 +54,10 @@ _CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that are served here if the peer does not have them."""
 _decode_options: Final = decoder(acp.RequestPermissionRequest)
+
+SLOW_CLIENT_TIMEOUT: Final = 60.0
+"""Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
+consumer of events in the same process may."""
 
 Then = Callable[[Raw], Any]
 """Changes the result of a request before it is forwarded."""
@@ -507,7 +518,11 @@ class PassthroughSession:
     # -- a client that reads too slowly, or has disconnected
 
     def hold_up(self) -> None:
-        """Stop reading from the peer until the client has caught up."""
+        """Stop reading from the peer until the client has caught up.
+
+        A client that keeps others waiting too long is disconnected. One that has the peer to itself
+        may stop reading for as long as it wants, such as while its machine sleeps.
+        """
         if not self._held_up and self.connection.failure is None:
             self._held_up = True
             self.upstream.connection.flow.hold()
@@ -515,7 +530,17 @@ class PassthroughSession:
 
     async def _let_go_on(self) -> None:
         try:
-            await self.connection.drain()
+            while True:
+                try:
+                    async with asyncio.timeout(SLOW_CLIENT_TIMEOUT):
+                        await self.connection.drain()
+                    return
+                except TimeoutError:
+                    if self.upstream.session_count > len(self._passages):
+                        why = f"the client did not read for {SLOW_CLIENT_TIMEOUT:g} s"
+                        log.warning("%s and kept others waiting; it is disconnected", why)
+                        self.connection.fail(ConnectionBroken(why))
+                        return
         except ConnectionLost:
             pass
         finally:

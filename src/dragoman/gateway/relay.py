@@ -153,6 +153,11 @@ class Upstream:
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._routes
 
+    @property
+    def session_count(self) -> int:
+        """Number of sessions that have an owner."""
+        return len(self._routes)
+
     # -- called by the connection
 
     def attach(self, connection: Connection) -> None:

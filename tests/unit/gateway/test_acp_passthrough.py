@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.events import model
+from dragoman.gateway import acp_passthrough
 from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, Refusal
@@ -198,6 +200,37 @@ async def test_nothing_of_the_peer_is_read_while_a_client_does_not_keep_up() -> 
         assert flow.paused
         client.stream.resume_reading()
         await until(lambda: not flow.paused)
+
+
+@pytest.mark.parametrize("others", [True, False])
+@aio
+async def test_a_client_that_stops_reading_is_disconnected_only_if_others_wait(
+    others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp_passthrough, "SLOW_CLIENT_TIMEOUT", 0.01)
+    async with scene() as here:
+        slow = await here.client(**KNOWS_ALL)
+        await slow.open()
+        if others:
+            here.agent.replies["session/new"] = {"sessionId": "s2"}
+            other = await here.client()
+            await other.open()
+        slow.stream.pause_reading()
+        flow = here.peer.client.connection.flow
+        for _ in range(40):
+            here.agent.update(chunk("x" * (HIGH_WATER_SIZE // 4)))
+            await turns()
+            if flow.paused:
+                break
+        assert flow.paused
+        if others:
+            assert "did not read" in str(await slow.served)
+            await until(lambda: not flow.paused)
+        else:
+            await asyncio.sleep(0.05)
+            assert flow.paused and not slow.served.done()
+            slow.stream.resume_reading()
+            await until(lambda: not flow.paused)
 
 
 @aio
