@@ -74,7 +74,7 @@ class _Held(Generic[T]):
 
 class MessageRedactor(Generic[T]):
     """Redacts messages. Each is passed in with a tag and returned with it, in order. A line that is
-    not JSON comes out as `NotJson`."""
+    not JSON, or is nested too deeply, comes out as `NotJson`."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
@@ -90,23 +90,27 @@ class MessageRedactor(Generic[T]):
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
         """Add a message of a stream. Yields the messages that are complete now, as JSON values."""
+        text = ""
         try:
             message = decode(line)
+            is_notification = isinstance(message, dict) and message.get("id") is None
+            run, holder, field = _piece(message) if is_notification else (None, None, "")
+            if run is not None:
+                # Separate from the rest, which needs no later message.
+                text, holder[field] = holder[field], ""
+            clean = self._redact.value(message)
         except _UNDECODABLE:
+            # Not JSON, or nested too deeply to search each value.
             yield from self.flush()
             yield tag, NotJson(self._redact.text(line.decode(errors="replace")))
             return
-        if not isinstance(message, dict) or message.get("id") is not None:
+        if not is_notification:
             yield from self.flush()
-            yield tag, self._redact.value(message)
+            yield tag, clean
             return
-        run, holder, field = _piece(message)
         if run is None:
-            held = _Held(tag, self._redact.value(message), len(line))
+            held = _Held(tag, clean, len(line))
         else:
-            # Separate from the rest, which needs no later message.
-            text, holder[field] = holder[field], ""
-            clean = self._redact.value(message)
             _, holder, field = _piece(clean)
             run = (stream, *run)
             held = _Held(tag, clean, len(line), run, holder, field, text)

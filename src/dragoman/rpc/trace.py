@@ -87,12 +87,17 @@ class Trace:
             self.record(conn, "recv", line)
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
-        """Write one line. A full disk ends the trace, never the connection."""
+        """Write one line. A full disk ends the trace, never the connection; neither does a message
+        that cannot be recorded."""
         if self._fd is None:
             return
         began = round(time.monotonic() - self._began_at, 6)
         entry = {"t": began, "conn": conn, "dir": direction}
-        self._write(self._messages.feed(line, entry, stream=(conn, direction)))
+        try:
+            self._write(self._messages.feed(line, entry, stream=(conn, direction)))
+        except Exception:  # noqa: BLE001 - an observer must not stop the connection
+            log.exception("the trace ends here: a message could not be recorded")
+            self._end()
 
     def _write(self, entries: Iterator[tuple[dict[str, Any], Any]]) -> None:
         for entry, message in entries:

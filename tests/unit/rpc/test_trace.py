@@ -188,11 +188,12 @@ def test_two_connections_may_share_a_path(tmp_path: Path) -> None:
     [
         b"\xff\xfe",
         b"[" * 200_000,
+        b'{"method":"x","params":' + b'{"a":' * 900 + b"1" + b"}" * 901,
         b'{"n":123456789012345678901234567890}',
         b"[1e999]",
         b'"\\ud800"',
     ],
-    ids=["not UTF-8", "deep", "large number", "no number", "half a character"],
+    ids=["not UTF-8", "deep", "deep but JSON", "large number", "no number", "half a character"],
 )
 def test_every_line_can_be_written_down(line: bytes, tmp_path: Path) -> None:
     trace = Trace(tmp_path / "trace")
@@ -214,6 +215,31 @@ def test_what_is_named_a_secret_is_masked(tmp_path: Path) -> None:
     trace.close()
     told = [entry.get("msg", entry.get("text")) for entry in records(tmp_path / "trace")]
     assert told == [{"id": 1, "params": {"apiKey": REDACTED}}, f"MY_TOKEN={REDACTED}"]
+
+
+def test_a_secret_deep_in_a_message_is_masked(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "trace")
+    secret = json.dumps({"apiKey": SECRET}).encode()
+    trace.record("c", "recv", b'{"params":' + b"[" * 900 + secret + b"]" * 900 + b"}")
+    trace.close()
+    assert SECRET not in (tmp_path / "trace").read_text()
+
+
+@aio
+async def test_a_message_that_cannot_be_recorded_ends_the_trace_and_not_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(redactor: object, value: object) -> object:
+        raise KeyError("a fault")
+
+    monkeypatch.setattr(Redactor, "value", fail)
+    async with talk(Router(), trace=Trace(tmp_path / "trace")) as (connection, other):
+        answers: list[object] = []
+        connection.begin("ask", settle=lambda result, error: answers.append(bytes(result or b"")))
+        other.answer(await other.next(), 5)
+        await turns()
+        assert answers == [b"5"]
+    assert "the trace ends here" in caplog.text
 
 
 def test_values_that_only_those_above_know_are_in_no_record(tmp_path: Path) -> None:
