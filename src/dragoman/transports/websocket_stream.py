@@ -283,6 +283,12 @@ class FrameTap:
         if self.state is not State.CONNECTING:
             self.stream._data_taken()
 
+    def eof_received(self) -> None:
+        # Without a close frame before it, nothing else would end the stream while data is unsent.
+        super().eof_received()  # type: ignore[misc]
+        if self.state is not State.CONNECTING:
+            self.stream._data_taken()
+
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)  # type: ignore[misc]
         self.stream._lost()

@@ -277,6 +277,40 @@ async def test_a_peer_that_says_goodbye_and_stays_is_cut_off(
         server.close()
 
 
+@aio
+async def test_a_peer_that_hangs_up_without_a_close_frame_and_does_not_read_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websocket_stream, "CLOSE_TIMEOUT", 0.01)
+    over, gone = asyncio.Event(), asyncio.Event()
+
+    async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await shake_hands(reader, writer)
+        await reader.readexactly(1)
+        writer.transport.pause_reading()
+        writer.write_eof()
+        await over.wait()
+        writer.transport.abort()
+        gone.set()
+
+    async with await asyncio.start_server(hangs_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        ours = await connect_websocket(f"ws://127.0.0.1:{port}/", ping_interval=None)
+        heard = Recorder()
+        ours.start(heard)
+        # More than the buffers of the connection take, so that some of it stays unsent.
+        ours.write(b"x" * 32 * 1024 * 1024 + b"\n")
+        failure = await heard.end()
+        assert type(failure) is ConnectionBroken
+        with pytest.raises(ConnectionBroken):
+            ours.write(b"{}\n")
+        await ours.aclose()
+        over.set()
+        await gone.wait()
+        await asyncio.sleep(0)
+        server.close()
+
+
 async def shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """The server's half of the handshake, and nothing else of the protocol."""
     from websockets.utils import accept_key
