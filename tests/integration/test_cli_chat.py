@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,6 +125,22 @@ def test_without_a_terminal_every_line_is_a_prompt(cli: Cli) -> None:
     assert (done.code, done.out) == (0, "you said one\nyou said /tow two\n")
     failed = cli("chat", "--format", "quiet", "--", *cli.agent, stdin="write\nthree\n")
     assert (failed.code, failed.out) == (5, "you said three\n")
+
+
+def test_a_chat_whose_stdin_cannot_be_read_ends_and_says_so(cli: Cli) -> None:
+    with open(os.devnull, "wb") as unreadable:
+        done = subprocess.run(
+            cli.argv("chat", "scout", "--cold"),
+            stdin=unreadable,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env=cli.env,
+            cwd=cli.cwd,
+        )
+    assert done.returncode == 2
+    assert "stdin cannot be read: Bad file descriptor" in done.stderr
 
 
 def test_only_a_chat_at_a_terminal_loads_the_line_editor(cli: Cli) -> None:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.escape import neutral
 from dragoman.cli.output.terminal import drop_typed, held, put_question
+from dragoman.errors import UsageError
 
 LAST_INTERRUPT: Final = 3
 """Which Ctrl-C exits at once: the first cancels, the second closes the agent."""
@@ -178,7 +179,7 @@ class CommandLoop:
         while (wanted := self._wanted.get()) is not None:
             if wanted.abandoned:
                 continue
-            answer: str | Interrupted | None
+            answer: str | Interrupted | UsageError | None
             try:
                 self._read_so_far += 1
                 self._wanted_now, self._reading = wanted, self._read_so_far
@@ -187,16 +188,20 @@ class CommandLoop:
                 answer = _asked(wanted) if wanted.question else _read(wanted)
             except KeyboardInterrupt:
                 answer = Interrupted()
+            except (OSError, ValueError) as error:
+                # The terminal is gone, or stdin is not open for reading.
+                why = error.strerror if isinstance(error, OSError) else error
+                answer = UsageError(f"stdin cannot be read: {why}")
             finally:
                 # On any exception: the loop's thread waits until no line is being read.
                 self._wanted_now, self._reading = None, 0
             self._answer(wanted, answer)
 
-    def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
+    def _answer(self, wanted: _Wanted, answer: str | Interrupted | UsageError | None) -> None:
         def settle() -> None:
             if wanted.answer.done():
                 return
-            if isinstance(answer, Interrupted):
+            if isinstance(answer, Interrupted | UsageError):
                 wanted.answer.set_exception(answer)
             else:
                 wanted.answer.set_result(answer)

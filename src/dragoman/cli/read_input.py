@@ -119,7 +119,7 @@ def read_added(
         raise UsageError("- and --no-stdin cannot be combined")
     text = None
     if file is not None and not dashed:
-        text = _text(read_named(file, max_size=MAX_PROMPT_SIZE), str(file))
+        text = _text(_read_prompt_file(file, timeout, on_wait), str(file))
     if wanted and (no_stdin or (file is None and is_terminal(sys.stdin))):
         raise UsageError("there is no prompt", remedy=GIVE_PROMPT)
     piped = None
@@ -299,27 +299,47 @@ def read_stdin(
     except ValueError:
         data = sys.stdin.buffer.read(MAX_PROMPT_SIZE + 1)  # It is in memory.
     else:
-        data = _drain(fd, timeout, on_wait)
+        data = _drain("stdin", lambda: os.dup(fd), timeout, on_wait)
     return _of_size("stdin", data, MAX_PROMPT_SIZE)
 
 
-def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | None) -> bytes:
+def _read_prompt_file(
+    path: Path, timeout: float | None, on_wait: Callable[[str], object] | None
+) -> bytes:
+    """Read a file that is part of a prompt. A pipe may have no writer: it is read like stdin."""
+    try:
+        is_pipe = stat.S_ISFIFO(path.stat().st_mode)
+    except (OSError, ValueError):
+        is_pipe = False
+    if not is_pipe:
+        return read_named(path, max_size=MAX_PROMPT_SIZE)
+    name = shown(str(path))
+    data = _drain(name, lambda: os.open(path, os.O_RDONLY), timeout, on_wait)
+    return _of_size(name, data, MAX_PROMPT_SIZE)
+
+
+def _drain(
+    name: str,
+    open_: Callable[[], int],
+    timeout: float | None,
+    on_wait: Callable[[str], object] | None,
+) -> bytes:
     import queue
     import threading
 
     # A thread, because no system call waits with a timeout for every kind of stdin on every system.
     # It may still be waiting when the process exits. `_pump` bounds the size of the queue.
     pieces: queue.SimpleQueue[bytes | OSError] = queue.SimpleQueue()
-    reader = threading.Thread(target=_pump, args=(fd, pieces.put), name="stdin", daemon=True)
+    reader = threading.Thread(target=_pump, args=(open_, pieces.put), name="stdin", daemon=True)
     reader.start()
     began_at = time.monotonic()
     data = bytearray()
     while True:
         spent = time.monotonic() - began_at
         if timeout is not None and spent >= timeout:
-            raise InputTimeout(timeout)
+            raise InputTimeout(timeout, name)
         if on_wait is not None and spent >= NOTICE_DELAY:
-            on_wait(WAITING)
+            on_wait(WAITING if name == "stdin" else f"reading {name} until its end")
             on_wait = None
         waits = [timeout - spent] if timeout is not None else []
         waits += [NOTICE_DELAY - spent] if on_wait is not None else []
@@ -328,7 +348,7 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
         except queue.Empty:
             continue
         if isinstance(piece, OSError):
-            raise UsageError(f"stdin cannot be read: {piece.strerror or piece}")
+            raise UsageError(f"{name} cannot be read: {piece.strerror or piece}")
         data += piece
         if not piece or len(data) > MAX_PROMPT_SIZE:
             break
@@ -336,25 +356,32 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
     return bytes(data)
 
 
-def _pump(fd: int, put: Callable[[bytes | OSError], object]) -> None:
+def _pump(open_: Callable[[], int], put: Callable[[bytes | OSError], object]) -> None:
     """Read to the end, or slightly beyond the limit."""
-    size = 0
-    while size <= MAX_PROMPT_SIZE:
-        try:
-            piece = os.read(fd, CHUNK_SIZE)
-        except BlockingIOError:
-            # Another process that shares stdin has made it non-blocking.
-            import select
+    try:
+        fd = open_()
+    except OSError as error:
+        put(error)
+        return
+    try:
+        size = 0
+        while size <= MAX_PROMPT_SIZE:
+            try:
+                piece = os.read(fd, CHUNK_SIZE)
+            except BlockingIOError:
+                # Another process that shares stdin has made it non-blocking.
+                import select
 
-            select.select([fd], [], [])
-            continue
-        except OSError as error:
-            put(error)
-            return
-        size += len(piece)
-        put(piece)
-        if not piece:
-            return
+                select.select([fd], [], [])
+                continue
+            size += len(piece)
+            put(piece)
+            if not piece:
+                return
+    except OSError as error:
+        put(error)
+    finally:
+        os.close(fd)
 
 
 def remaining(timeout: float | None, spent: float) -> float | None:

@@ -173,12 +173,12 @@ class SessionUnusable(UsageError):
 
 
 class InputTimeout(UsageError):
-    """Stdin, which is part of the prompt, did not end in time. Nothing was started."""
+    """Stdin or a pipe, which is part of the prompt, did not end in time. Nothing was started."""
 
     error_class = "input_timeout"
 
-    def __init__(self, timeout: float) -> None:
-        super().__init__(f"stdin did not end within {timeout:g} s")
+    def __init__(self, timeout: float, name: str = "stdin") -> None:
+        super().__init__(f"{name} did not end within {timeout:g} s")
         self.timeout = timeout
 
 

@@ -95,7 +95,7 @@ class MessageRedactor(Generic[T]):
             message = decode(line)
             is_notification = isinstance(message, dict) and message.get("id") is None
             run, holder, field = _piece(message) if is_notification else (None, None, "")
-            if run is not None:
+            if run is not None and holder is not None:
                 # Separate from the rest, which needs no later message.
                 text, holder[field] = holder[field], ""
             clean = self._redact.value(message)

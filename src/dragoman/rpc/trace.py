@@ -95,7 +95,8 @@ class Trace:
         entry = {"t": began, "conn": conn, "dir": direction}
         try:
             self._write(self._messages.feed(line, entry, stream=(conn, direction)))
-        except Exception:  # noqa: BLE001 - an observer must not stop the connection
+        except Exception:
+            # An observer must not stop the connection.
             log.exception("the trace ends here: a message could not be recorded")
             self._end()
 

@@ -327,6 +327,22 @@ def test_a_stdin_that_does_not_end_ends_with_the_time_limit(pipe: int) -> None:
         read_stdin(timeout=0.05)
 
 
+def test_a_named_pipe_without_a_writer_ends_with_the_time_limit(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "pipe")
+    with pytest.raises(InputTimeout, match="pipe' did not end within 0.05 s"):
+        read_prompt("explain", path, no_stdin=True, timeout=0.05)
+    # End the thread that waits for a writer.
+    os.close(os.open(path, os.O_RDWR))
+
+
+def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "pipe")
+    writer = threading.Thread(target=path.write_bytes, args=(b"a diff\n",))
+    writer.start()
+    assert read_prompt("explain", path, no_stdin=True, timeout=30.0) == "explain\n\na diff"
+    writer.join()
+
+
 def test_a_stdin_without_end_is_refused_at_a_size(
     pipe: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,7 +287,7 @@ async def test_a_peer_that_hangs_up_without_a_close_frame_and_does_not_read_is_c
     async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await shake_hands(reader, writer)
         await reader.readexactly(1)
-        writer.transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write_eof()
         await over.wait()
         writer.transport.abort()
