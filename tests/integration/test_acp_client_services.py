@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman import Budgets, connect
 from dragoman.client.acp import ClientOptions
+from dragoman.client.permissions import approve_all
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import EVERYTHING, opened
 from tests.unit.rpc.other_side import soon, turns, until
@@ -54,6 +57,32 @@ async def test_files_are_read_and_written_in_the_workspace_and_nowhere_else(
         assert (tmp_path / "secret.txt").read_text() == "swordfish"
         agent.ask(9, read, {"sessionId": "nobody", "path": poem})
         assert code(await agent.heard_answer(9)) == -32002
+
+
+@aio
+async def test_an_agent_that_waits_for_a_command_of_ours_is_not_silent(tmp_path: Path) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text(
+        "from dragoman import Agent\n"
+        "agent = Agent('waits')\n"
+        "@agent.prompt\n"
+        "async def run(turn):\n"
+        "    await turn.say('it is ')\n"
+        "    terminal = await turn.terminal('sleep', ['3'])\n"
+        "    await terminal.wait()\n"
+        "    await turn.say('done')\n"
+        "agent.run()\n"
+    )
+    opening = connect(
+        [sys.executable, str(program)],
+        workspace=tmp_path,
+        budgets=Budgets(silence=1.0),
+        permit=approve_all,
+        terminals=True,
+    )
+    async with opening as peer, peer.session() as session:
+        result = await session.ask("run it")
+    assert (result.outcome, result.text) == ("ok", "it is done")
 
 
 @aio

@@ -69,7 +69,8 @@ and a sign of life costs one addition instead of a clock read."""
 class Watchdog:
     """Enforces the budgets of one turn, and calls `expired` once with the budget's name and size.
 
-    While `held` is true the agent is silent only because we do not read from it.
+    While `held` returns true the agent is silent only because of us, for example because we do not
+    read from it. It is called at every check, and may count signs of life.
     """
 
     __slots__ = (
@@ -132,7 +133,8 @@ class Watchdog:
 
     def _check(self) -> None:
         now = self._loop.time()
-        if self.signs != self._seen or self.open_questions or self._held():
+        held = self._held()
+        if self.signs != self._seen or self.open_questions or held:
             self._life = self._life or self.signs != self._seen
             self._seen = self.signs
             self._quiet_since = now

@@ -97,7 +97,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         self.session = session
         self._flow = flow
-        self._watchdog = Watchdog(budgets, self._expired, lambda: flow.blocked)
+        self._watchdog = Watchdog(budgets, self._expired, self._is_held)
         self._grace_time = budgets.cancel_grace
         self._budgets = budgets
         self._grace: asyncio.TimerHandle | None = None
@@ -131,6 +131,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     @abc.abstractmethod
     def _cancelled(self) -> Result:
         """Return the result of a turn whose cancel got no response."""
+
+    def _is_held(self) -> bool:
+        """Return whether the agent is silent only because of us."""
+        return self._flow.blocked
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         """Return the end mark of a failed turn. By default the consumer gets the exception."""

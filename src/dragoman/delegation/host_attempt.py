@@ -19,6 +19,7 @@ from msgspec import structs
 from dragoman.broker.client.ssh_command import host_named
 from dragoman.broker.host_protocol import HostPrompt
 from dragoman.catalogue.host_checks import last_check
+from dragoman.client.budgets import Budgets, Watchdog
 from dragoman.client.permissions import Answer, Denial
 from dragoman.config.hosts import split_peer
 from dragoman.delegation import permission_ceiling
@@ -114,7 +115,7 @@ class HostTurn:
         )
         self._tasks = TaskOwner(f"the turn on {self._host.name}")
         self._denials: list[Denial] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._watchdog: Watchdog | None = None
         self._cancelling = False
         self._silent = False
 
@@ -137,8 +138,8 @@ class HostTurn:
             seen.error = error
         finally:
             setting.cancel.hold(None)
-            if self._timer is not None:
-                self._timer.cancel()
+            if self._watchdog is not None:
+                self._watchdog.stop()
             await finish(self._close(ended=seen.result is not None))
             if sent is not None and not seen.prompted:
                 await finish(self._remove(sent))
@@ -200,7 +201,10 @@ class HostTurn:
         for notice in submitted.notices:
             setting.on_notice(notice)
         followed = FollowedJob(self._link, self._job, ask=self._answer)
-        self._restart_timer()
+        if self._silence is not None:
+            limits = Budgets(first_event=self._silence, silence=self._silence)
+            self._watchdog = Watchdog(limits, self._gone_silent)
+            self._watchdog.start()
         try:
             async with asyncio.timeout(self._patience()):
                 await self._follow(followed)
@@ -219,7 +223,8 @@ class HostTurn:
         # Also if the listener raises, the tasks that follow the job end here.
         async with aclosing(followed.events()) as events:
             async for _, event in events:
-                self._restart_timer()
+                if self._watchdog is not None:
+                    self._watchdog.signs += 1
                 seen.observe(event, setting.clock())
                 fold.apply_briefly(seen.view, event)
                 setting.on_event(event)
@@ -286,20 +291,23 @@ class HostTurn:
         assert self._budgets.total is not None
         return BudgetExceeded("total", self._budgets.total)
 
-    def _restart_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._silence is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._silence, self._gone_silent)
-
-    def _gone_silent(self) -> None:
+    def _gone_silent(self, budget: str, timeout: float) -> None:
         self._silent = True
         self.cancel()
 
     # -- questions and cancelling
 
     async def _answer(self, shown: ShownQuestion) -> Any:
+        # The agent's silence does not count while a person is asked.
+        if self._watchdog is not None:
+            self._watchdog.open_questions += 1
+        try:
+            return await self._asked(shown)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.open_questions -= 1
+
+    async def _asked(self, shown: ShownQuestion) -> Any:
         if not is_permission(shown):
             return await form_result(shown, self._setting.inquire)
         # The host has already applied both policies, so the user has to answer what it asks.

@@ -5,9 +5,10 @@ Sending, following and fetching are tested with a real sshd in tests/hosts/test_
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -197,15 +198,42 @@ async def test_a_job_is_no_longer_followed_when_an_event_cannot_be_handled(
         finally:
             over.append(self.job)
 
-    def fail() -> None:
+    def fail(result: RunResult, event: object, now: float) -> None:
         raise LookupError("a mistake of ours")
 
     monkeypatch.setattr(FollowedJob, "events", events)
     turn, _ = turn_in(tmp_path, monkeypatch)
-    monkeypatch.setattr(turn, "_restart_timer", fail)
+    monkeypatch.setattr(RunResult, "observe", fail)
     with pytest.raises(LookupError):
         await turn._follow(FollowedJob(turn._link, "j-1"))
     assert over == ["j-1"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@aio
+async def test_an_agent_on_a_host_is_silent_only_while_no_person_is_asked(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = CONFIG + "[limits]\nsilence = 0.05\n"
+    turn, _ = turn_in(tmp_path, monkeypatch, text=text)
+
+    async def submit(self: Link, prompt: HostPrompt) -> HostSubmitted:
+        return HostSubmitted(job=prompt.job, session="s", peer="codex")
+
+    async def wait(shown: object) -> None:
+        await asyncio.sleep(0.3)
+
+    async def events(self: FollowedJob) -> AsyncGenerator[Any, None]:
+        await (turn._answer(cast("Any", None)) if asked else wait(None))
+        raise HostUnavailable("box", "the end of this test", passing=True)
+        yield
+
+    monkeypatch.setattr(Link, "submit", submit, raising=False)
+    monkeypatch.setattr(FollowedJob, "events", events)
+    monkeypatch.setattr(host_attempt, "send_workspace", send_nothing)
+    monkeypatch.setattr(turn, "_asked", wait)
+    await turn.run(tmp_path)
+    assert turn._silent != asked
 
 
 async def send_nothing(host: Host, workspace: Path) -> Any:

@@ -21,6 +21,7 @@ from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Queue
+from dragoman.client.budgets import Budgets, Watchdog
 from dragoman.client.results import (
     add_stderr,
     complete_usage,
@@ -65,9 +66,6 @@ _NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count()
 MAX_TRIES: Final = 3
 """Maximum number of times a session is restored for one prompt while the peer keeps dying."""
 
-LOOKS_PER_BUDGET: Final = 8
-"""How often the budgets of an unattended turn are checked within the smallest one."""
-
 
 class Turns:
     """The turns of a broker."""
@@ -77,7 +75,7 @@ class Turns:
         self.jobs = Jobs()
         self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)
         self._graces: dict[Job, asyncio.TimerHandle] = {}
-        self._vigils: dict[Job, asyncio.TimerHandle] = {}
+        self._vigils: dict[Job, Watchdog] = {}
         self._holding = False
         self._called_off: set[Job] = set()
         """Jobs cancelled while their session was being restored."""
@@ -225,9 +223,10 @@ class Turns:
     ) -> None:
         """Called when a job has ended, for any reason."""
         session = job.session
-        for timers in (self._graces, self._vigils):
-            if (timer := timers.pop(job, None)) is not None:
-                timer.cancel()
+        if (grace := self._graces.pop(job, None)) is not None:
+            grace.cancel()
+        if (vigil := self._vigils.pop(job, None)) is not None:
+            vigil.stop()
         next_event = session.log.next
         ran = session.job is job
         if ran:
@@ -420,38 +419,32 @@ class Turns:
             self.cancel(job)
 
     def _keep_vigil(self, job: Job) -> None:
-        """Enforce the budgets of a turn that no caller follows."""
-        budgets = job.budgets or self._broker.budgets
-        limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
-        if not limits or job in self._vigils:
+        """Enforce the budgets of a turn that no caller follows. Its silence does not count while it
+        waits for a person, or for a service of ours."""
+        if job in self._vigils:
             return
-        loop = asyncio.get_running_loop()
-        interval = min(limits) / LOOKS_PER_BUDGET
-        began_at = quiet_since = loop.time()
-        seen = job.session.log.next
+        session = job.session
 
-        def look() -> None:
-            nonlocal quiet_since, seen
-            now = loop.time()
-            events = job.session.log.next
-            if events != seen:
-                seen, quiet_since = events, now
-            silence = budgets.first_event if events == job.first_event else budgets.silence
-            if budgets.total is not None and now - began_at >= budgets.total:
-                expire("total", budgets.total)
-            elif silence is not None and now - quiet_since >= silence:
-                expire("silence" if events != job.first_event else "first_event", silence)
-            else:
-                self._vigils[job] = loop.call_later(interval, look)
+        def waits_for_us() -> bool:
+            vigil.signs = session.log.next - job.first_event
+            return bool(session.questions.open) or session.sheltered.serving > 0
 
         def expire(budget: str, timeout: float) -> None:
             self._vigils.pop(job, None)
             job.expired = BudgetExceeded(budget, timeout)
             log.warning("job %s: %s", job.id, job.expired)
-            job.session.note("budget", {"job": job.id, "budget": budget})
+            session.note("budget", {"job": job.id, "budget": budget})
             self.cancel(job)
 
-        self._vigils[job] = loop.call_later(interval, look)
+        given = job.budgets
+        budgets = (
+            self._broker.budgets
+            if given is None
+            else Budgets(first_event=given.first_event, silence=given.silence, total=given.total)
+        )
+        vigil = Watchdog(budgets, expire, waits_for_us)
+        self._vigils[job] = vigil
+        vigil.start()
 
     # -- shutdown
 
@@ -469,10 +462,12 @@ class Turns:
 
     def close(self) -> None:
         """Stop checking budgets, because the broker ends."""
-        for timers in (self._graces, self._vigils):
-            for timer in timers.values():
-                timer.cancel()
-            timers.clear()
+        for grace in self._graces.values():
+            grace.cancel()
+        for vigil in self._vigils.values():
+            vigil.stop()
+        self._graces.clear()
+        self._vigils.clear()
 
     def status(self) -> list[dict[str, Any]]:
         return [

@@ -174,12 +174,12 @@ class InboundHandlers:
         if self.elsewhere is not None and request.method not in _QUESTIONS:
             served = self.elsewhere(request.method, params)
             if served is not None:
-                return served
+                return self._served(served, params.session_id)
         try:
             answer = handler(params, request.line)
             # A question is answered by a person, not by a service.
             if type(answer) is CoroutineType and request.method not in _QUESTIONS:
-                return self._mapped(answer)
+                return self._served(answer, params.session_id)
             return answer
         except RemoteError as error:
             self._heard(request, str(error))
@@ -436,12 +436,19 @@ class InboundHandlers:
         await self._session(params.session_id).terminals().release(params.terminal_id)
         return acp.ReleaseTerminalResponse()
 
-    async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Return the result of a service, mapping its errors to protocol errors."""
+    async def _served(self, work: Awaitable[Any], session_id: str) -> Any:
+        """Return the result of a service, mapping its errors to protocol errors. Meanwhile the
+        agent waits for us, and its silence does not count."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.serving += 1
         try:
             return await work
         except (ServiceError, SpawnError) as error:
             raise service_refusal(error) from error
+        finally:
+            if session is not None:
+                session.serving -= 1
 
 
 def _action(answer: acp.CreateElicitationResponse) -> str:

@@ -62,7 +62,7 @@ class Session(AcpSettings, Conversation):
         *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns"),
         *("answer_meta", "began_here"),
         *("calls", "commands", "info", "on_update", "outside", "outside_dropped", "place"),
-        *("questions", "record", "replayed", "turn", "unusable", "usage"),
+        *("questions", "record", "replayed", "serving", "turn", "unusable", "usage"),
     )
 
     def __init__(
@@ -104,6 +104,8 @@ class Session(AcpSettings, Conversation):
         self._load_answered_at: float | None = None
         self._heard_at = 0.0
         self.questions = OpenQuestions()
+        self.serving = 0
+        """Number of the agent's file and terminal requests that are being served."""
         self.record = record
         # Without events the envelope only fills the fields that a turn counts.
         self.place = client.feed.no_session if record is None else record.place(id)

@@ -79,6 +79,9 @@ class Turn(ConversationTurn):
 
         async def __anext__(self) -> Any: ...
 
+    def _is_held(self) -> bool:
+        return self._session.serving > 0 or super()._is_held()
+
     # -- for the session
 
     def update(self, update: acp.SessionUpdate, size: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.broker.server import question_watchers
+from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.integration.broker_stage import TestCaller, stage
@@ -68,6 +69,23 @@ async def test_a_question_of_a_job_without_a_caller_waits_for_those_who_watch(
         assert await answer(watcher, question, YES)
         assert (await told(watcher, "_dragoman/settled")) == {"id": question["id"], "by": "watcher"}
         assert (await result(mine))["outcome"]["optionId"] == "yes"
+
+
+@aio
+async def test_an_agent_that_waits_for_an_answer_is_not_silent(tmp_path: Path) -> None:
+    """A person may take longer to answer than an agent may be silent."""
+    budgets = Budgets(first_event=1.0, silence=1.0)
+    async with stage(tmp_path, budgets=budgets) as at, at.caller() as mine:
+        async with at.caller(greet=False) as watcher:
+            await watch(watcher)
+            session = await mine.new(tmp_path)
+            await submit(mine, session, "ask edit", asks=True)
+            question = await told(watcher, "_dragoman/question")
+            loop = asyncio.get_running_loop()
+            answered_at = loop.time() + 2.5
+            await at.until(lambda: loop.time() > answered_at)
+            assert await answer(watcher, question, YES)
+            assert (await result(mine))["outcome"]["optionId"] == "yes"
 
 
 @aio
