@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from dragoman.agent import Agent, Turn
+from dragoman.agent.session import Session
 from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import AuthRequired
 
 agent = Agent("far", title="Far agent")
 
@@ -23,6 +25,12 @@ async def ask(turn: Turn, number: int) -> None:
     }
     allowed = await turn.ask_permission(msgspec.convert(call, acp.ToolCallUpdate))
     await turn.say(f"step {number} {'allowed' if allowed else 'refused'}\n")
+
+
+@agent.new_session
+async def require_login(session: Session) -> None:
+    if (Path.home() / "logged-out").exists():
+        raise AuthRequired("log in first")
 
 
 def count(folder: Path, text: str) -> None:

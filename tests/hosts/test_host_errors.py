@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -134,6 +135,18 @@ def test_shell_output_before_the_greeting_is_skipped_up_to_a_limit(far: FarMachi
     with program(far, "#!/bin/sh\nwhile echo noise; do :; done\n"):
         said = refused(far)
     assert "prints too much" in said and "[ -t 1 ] || return" in said
+
+
+def test_a_missing_login_on_the_host_says_where_to_log_in(far: FarMachine) -> None:
+    file = far.write(far.home / "logged-out", "")
+    try:
+        done = far.cli.child("run", "far", "hello", "--host", "box", "--format", "json")
+    finally:
+        file.unlink()
+    assert done.code == 6, done.err
+    error = json.loads(done.out.splitlines()[-1])
+    assert (error["error"], error["may_have_run"]) == ("auth_required", False)
+    assert "log in to the agent on box: `ssh " in error["message"]
 
 
 def test_stderr_of_the_host_is_shown(far: FarMachine) -> None:

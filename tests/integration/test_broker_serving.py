@@ -518,6 +518,23 @@ async def test_loading_gives_the_history_and_stores_it_once(tmp_path: Path) -> N
 
 
 @aio
+async def test_a_caller_that_loads_a_session_and_stops_reading_delays_no_other(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "count 400 2000")
+        about = {"sessionId": session, "cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        async with at.caller() as slow:
+            slow.connection._stream.pause_reading()
+            slow.connection.begin("session/load", about, settle=lambda result, error: None)
+            live = at.broker.sessions.require(session)
+            await at.until(lambda: any(reader.lags for reader in live.readers.values()))
+            async with at.caller() as other:
+                await other.call("session/resume", about)
+
+
+@aio
 async def test_a_peer_that_cannot_be_started_is_told_to_every_caller_and_tried_again(
     tmp_path: Path,
 ) -> None:

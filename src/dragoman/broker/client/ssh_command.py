@@ -16,16 +16,19 @@ from typing import Final
 from dragoman.config.hosts import destination_of, destination_problem, name_problem
 from dragoman.config.schema import HostSettings
 from dragoman.errors import (
+    AuthRequired,
     DragomanError,
     FileFailed,
     HostUnavailable,
     ProcessExited,
+    RemoteError,
     SpawnError,
     StoreFull,
     StoreRefused,
     UsageError,
 )
 from dragoman.errors.usage import nearest, shown
+from dragoman.wire import codes
 
 SSH_VARIABLE: Final = "DRAGOMAN_SSH"
 """The environment variable that names the program to use instead of `ssh`."""
@@ -152,8 +155,11 @@ def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
 
 
 def explain_remote(host: Host, error: DragomanError) -> DragomanError:
-    """Convert an error reported by dragoman on the host. A full disk on the host must not look like
-    a full disk on this machine."""
+    """Convert an error reported by dragoman on the host. A full disk or a missing login on the host
+    must not look like one on this machine."""
+    if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
+        hint = f"log in to the agent on {host.name}: `{by_hand_command(host)}`"
+        return AuthRequired(error.message, hint=hint, data=error.data)
     if isinstance(error, StoreFull) or any(text in str(error) for text in FULL):
         return _full(host, str(error))
     if isinstance(error, FileFailed | StoreRefused):

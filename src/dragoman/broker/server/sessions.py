@@ -171,6 +171,7 @@ class Sessions:
     async def load(self, caller: Caller, params: Raw) -> Raw:
         """Open a session for a caller and send its history first."""
         body, name, meta = self._named(params)
+        told: asyncio.Event | None = None
         async with self._lock(name):
             session = self._sessions.get(name)
             if session is None:
@@ -181,10 +182,14 @@ class Sessions:
                     await self._restore(session, await self._broker.ready(), fresh=False)
                 session.open_for(caller, name)
                 if session.whole:
-                    await self._tell_history(session, caller)
+                    told = await self._tell_history(session, caller)
                 else:
                     await self._load_again(session, caller)
         session.once = False
+        if told is not None:
+            # Takes as long as the caller needs to read it; cancelled when the caller disconnects.
+            # Without the lock: a caller that stops reading must not keep the others waiting.
+            await told.wait()
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
@@ -474,15 +479,14 @@ class Sessions:
         session.note("fresh", {"peerSessionId": session.id})
         self._recorder.moved(session)
 
-    async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
+    async def _tell_history(self, session: LiveSession, caller: Caller) -> asyncio.Event:
         """Send the whole history from the log and the store, so that the peer need not replay
-        it."""
+        it. Returns an event that is set when all of it was sent."""
         reader = session.reader(caller)
         told = asyncio.Event()
         reader.go_back(await self._recorder.first_event(session))
         reader.behind(told.set)
-        # Takes as long as the caller needs to read it; cancelled when the caller disconnects.
-        await told.wait()
+        return told
 
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
         if self._broker.is_used(session):

@@ -20,11 +20,13 @@ from dragoman.broker.client.ssh_command import (
 )
 from dragoman.config.schema import HostSettings
 from dragoman.errors import (
+    AuthRequired,
     DragomanError,
     FileFailed,
     HostUnavailable,
     IsolationFailed,
     ProcessExited,
+    RemoteError,
     StoreFull,
     StoreRefused,
     UsageError,
@@ -157,6 +159,12 @@ def test_a_problem_with_the_disk_there_names_the_host(
     told = explain_remote(HOST, error)
     assert isinstance(told, HostUnavailable) and remedy in told.remedy
     assert str(told).startswith("box: ") and words in str(told)
+
+
+def test_a_missing_login_there_names_the_host_and_was_not_a_prompt() -> None:
+    told = explain_remote(HOST, RemoteError(-32000, "log in first"))
+    assert isinstance(told, AuthRequired) and not told.may_have_run
+    assert "on box: `ssh -p 2222 -- me@box`" in str(told)
 
 
 def test_another_error_of_the_host_stays_as_it_is() -> None:
