@@ -101,7 +101,8 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         try:
             return await handler(*args, **kwargs)
         except UnknownSession as error:
-            raise RemoteError(codes.NOT_FOUND, str(error)) from error
+            data = prompt_responses.error_data(error)
+            raise RemoteError(codes.NOT_FOUND, str(error), data) from error
         except DragomanError as error:
             raise prompt_responses.refusal(error) from error
 

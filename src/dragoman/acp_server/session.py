@@ -24,6 +24,7 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.agent.commands import parse
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
+from dragoman.broker.error_codec import blame_of
 from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.client.conversation import ConversationTurn
+    from dragoman.delegation.result import Delegation
     from dragoman.runs.context import RunContext
     from dragoman.store.records import SessionRecord
 
@@ -393,7 +395,7 @@ class EditorSession:
             raise RemoteError(
                 codes.INTERNAL_ERROR,
                 f"no peer could do it: {said}",
-                {"outcome": done.outcome.value, "job": done.job},
+                _failure_data(done),
             )
         await turn.say(f"{said}\n")
         return None
@@ -418,3 +420,17 @@ class EditorSession:
         self.titled = self.titled or title is not None
         self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)
         return title
+
+
+def _failure_data(done: Delegation) -> dict[str, Any]:
+    """Return what the client needs to know about a failed delegation. The last attempt says what
+    went wrong; any of them may have done something."""
+    final = done.final
+    return {
+        "outcome": done.outcome.value,
+        "job": done.job,
+        "errorClass": final.error_class or "turn_failed",
+        "blame": blame_of(final.error_class),
+        "retryable": final.failure is not None and final.failure.retryable,
+        "mayHaveRun": any(one.may_have_run for one in done.attempts),
+    }

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman import errors
 from dragoman.client.results import stderr_of, with_stderr
-from dragoman.errors import BrokerBusy, CallError, DragomanError, RemoteError, UsageError
+from dragoman.errors import Blame, BrokerBusy, CallError, DragomanError, RemoteError, UsageError
 from dragoman.wire import codes
 
 KEY: Final = "dragoman"
@@ -75,6 +75,13 @@ def refusal(error: DragomanError) -> RemoteError:
     else:
         code = codes.INTERNAL_ERROR
     return RemoteError(code, str(error), describe(error))
+
+
+def blame_of(error_class: str | None) -> Blame:
+    """Return whose fault an error is, by its stable name. A turn that failed without an error, or
+    with an unknown one, is the peer's fault."""
+    kind = _classes().get(error_class or "")
+    return "peer" if kind is None else kind.blame
 
 
 def busy(limit: int) -> BrokerBusy:

@@ -177,16 +177,20 @@ def refusal(error: DragomanError) -> RemoteError:
         case RemoteError():
             return RemoteError(error.code, error.message, error.data)
         case _:
-            data = {
-                "errorClass": error.error_class,
-                "blame": error.blame,
-                "retryable": error.retryable,
-                "mayHaveRun": error.may_have_run,
-            }
             wrong = isinstance(error, UsageError)
             code = codes.INVALID_PARAMS if wrong else codes.INTERNAL_ERROR
             text = str(error)
             if isinstance(error, ProtocolMismatch) and error.hint:
                 # Clients show their user only the message.
                 text = f"{text}; {error.hint}"
-            return RemoteError(code, text, data)
+            return RemoteError(code, text, error_data(error))
+
+
+def error_data(error: DragomanError) -> dict[str, Any]:
+    """Return what the client needs to know about an error of ours."""
+    return {
+        "errorClass": error.error_class,
+        "blame": error.blame,
+        "retryable": error.retryable,
+        "mayHaveRun": error.may_have_run,
+    }
