@@ -27,9 +27,14 @@ MAX_TEXT_SIZE: Final = 16 * 1024
 matters most."""
 
 
+VERDICT: Final = ("blame", "retryable", "may_have_run")
+"""Fields that are always sent: a dragoman of another version may not know the class."""
+
+
 def describe(error: DragomanError) -> dict[str, Any]:
     """Return the JSON-RPC error data for this error."""
-    details = {name: told for name, value in vars(error).items() if (told := _plain(value))}
+    fields = {name: getattr(error, name) for name in VERDICT} | vars(error)
+    details = {name: told for name, value in fields.items() if (told := _plain(value))}
     return {
         KEY: {
             "errorClass": error.error_class,
@@ -55,6 +60,8 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
     details = told.get("details")
     if isinstance(details, dict):
         for name, value in details.items():
+            if name in VERDICT and getattr(kind, name) == value:
+                continue
             if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
                 error.__dict__[name] = tuple(value) if isinstance(value, list) else value
     return error

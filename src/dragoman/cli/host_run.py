@@ -371,6 +371,8 @@ def left_running(
         host.name,
         f"{_problem(error)}; the job continues there",
         remedy=f"follow it with `dragoman jobs watch {job} --host {host.name}`",
+        # Following a job changes nothing and can be repeated; a prompt must not be.
+        passing=not may_have_run and error.retryable,
         may_have_run=may_have_run,
     )
 

@@ -66,6 +66,15 @@ def test_a_kind_from_the_future_is_taken_for_the_nearest_that_is_known() -> None
     assert str(revive({"dragoman": {"errorClass": "unheard_of"}}, "the message")) == "the message"
 
 
+def test_an_unknown_class_keeps_blame_and_whether_it_may_be_retried_or_have_run() -> None:
+    told = describe(NotInstalled("kimi", "no kimi on the PATH"))
+    told["dragoman"] |= {"errorClass": "unheard_of", "kind": "UnheardOf"}
+    revived = revive(told)
+    assert type(revived) is CallError
+    expected = (NotInstalled.blame, NotInstalled.retryable, NotInstalled.may_have_run)
+    assert (revived.blame, revived.retryable, revived.may_have_run) == expected
+
+
 def test_details_cannot_overwrite_what_is_not_theirs() -> None:
     told = {"errorClass": "broken", "message": "m", "details": {"__class__": "x", "_a": 1, "b": 2}}
     revived = revive({"dragoman": told})

@@ -79,6 +79,8 @@ def test_each_prompt_has_its_own_job() -> None:
 
 def test_the_error_for_an_unreachable_host_names_the_watch_command() -> None:
     error = left_running(BOX, "j-1", ConnectionLost("gone"))
+    assert error.retryable == ConnectionLost.retryable
+    assert not left_running(BOX, "j-1", ConnectionLost("gone"), may_have_run=True).retryable
     assert "the job continues there" in str(error)
     assert error.remedy == "follow it with `dragoman jobs watch j-1 --host box`"
     # The watching command did not start the job.

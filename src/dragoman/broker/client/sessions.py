@@ -20,6 +20,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     BrokerError,
     CallError,
+    CallTimeout,
     ConnectError,
     ConnectionLost,
     DragomanError,
@@ -141,5 +142,5 @@ async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError |
     except DragomanError as error:
         return error
     except TimeoutError:
-        return DragomanError(f"{session.peer} did not close it within {CLOSE_TIMEOUT:g} s")
+        return CallTimeout(acp.SESSION_CLOSE.name, CLOSE_TIMEOUT)
     return None
