@@ -29,6 +29,28 @@ LIFTED = {
     },
 }
 
+BROAD = {
+    # Modules that catch any exception and do not raise it again: it becomes a response on the wire
+    # or the result of a task, or it is logged because one observer must not stop the others.
+    "agent/server.py",
+    "agent/speech/base.py",
+    "agent/sync_handlers.py",
+    "broker/server/process.py",
+    "client/acp/inbound.py",
+    "client/acp/session.py",
+    "client/base.py",
+    "fleet/connection.py",
+    "rpc/calls.py",
+    "rpc/connection.py",
+    "rpc/lanes.py",
+    "rpc/responder.py",
+    "rpc/standby.py",
+    "rpc/tasks.py",
+    "rpc/trace.py",
+    "store/writer.py",
+    "transports/process/stream.py",
+}
+
 MAKERS = {
     # What makes folders and files, and the modules that may do it themselves: those that do it for
     # all others, those that write where an agent wants it, those that only move a log or a damaged
@@ -170,6 +192,20 @@ def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:
                 if rule in lifted:
                     lifted[rule].add(path.relative_to(SOURCE).as_posix())
     assert lifted == LIFTED
+
+
+def test_only_these_modules_catch_any_exception_and_do_not_raise_it_again() -> None:
+    broad = {"Exception", "BaseException", "FOREIGN"}
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            is_broad = any(kind is None or ast.unparse(kind) in broad for kind in kinds)
+            if is_broad and not any(isinstance(each, ast.Raise) for each in ast.walk(node)):
+                found.add(path.relative_to(SOURCE).as_posix())
+    assert found == BROAD
 
 
 def users_of(patterns: Iterable[str]) -> dict[str, set[str]]:

@@ -25,7 +25,7 @@ from dragoman.client.folders import make_state
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.console.questions import OpenForm, OpenPermission, open_question
 from dragoman.console.work_items import is_attempt, summary_of, with_delegations
-from dragoman.errors import ConnectError, ConnectionLost, DragomanError, FileFailed
+from dragoman.errors import ConnectError, ConnectionLost, DragomanError
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.jobs import list_jobs
 from dragoman.store.open import open_store
@@ -361,7 +361,7 @@ class LiveState:
             self._brokers_changed.clear()
             try:
                 await self._find_brokers()
-            except FileFailed as error:
+            except DragomanError as error:
                 log.warning("cannot list the brokers: %s", error)
             # A starting broker writes its record several times.
             await asyncio.sleep(READ_INTERVAL)

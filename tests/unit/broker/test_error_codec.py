@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.broker.error_codec import MAX_TEXT_SIZE, busy, describe, refusal, revive
+from dragoman.broker.error_codec import (
+    MAX_TEXT_SIZE,
+    VERDICT,
+    busy,
+    describe,
+    refusal,
+    revive,
+)
 from dragoman.errors import (
     AuthRequired,
     BrokerBusy,
@@ -71,8 +78,8 @@ def test_an_unknown_class_keeps_blame_and_whether_it_may_be_retried_or_have_run(
     told["dragoman"] |= {"errorClass": "unheard_of", "kind": "UnheardOf"}
     revived = revive(told)
     assert type(revived) is CallError
-    expected = (NotInstalled.blame, NotInstalled.retryable, NotInstalled.may_have_run)
-    assert (revived.blame, revived.retryable, revived.may_have_run) == expected
+    expected = [NotInstalled.blame, NotInstalled.retryable, NotInstalled.may_have_run]
+    assert [getattr(revived, name) for name in VERDICT] == expected
 
 
 def test_details_cannot_overwrite_what_is_not_theirs() -> None:

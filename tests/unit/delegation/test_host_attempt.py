@@ -29,6 +29,7 @@ from dragoman.runs.lineage import Lineage
 from dragoman.runs.run_values import CancelHandle, RunResult
 from tests.aio import aio
 from tests.unit.delegation.test_host_facts import CONFIG, place_with
+from tests.unit.rpc.other_side import until
 
 CODEX = Candidate(peer="codex@box", host="box", tier="default", model=None, why="")
 
@@ -221,7 +222,10 @@ async def test_an_agent_on_a_host_is_silent_only_while_no_person_is_asked(
         return HostSubmitted(job=prompt.job, session="s", peer="codex")
 
     async def wait(shown: object) -> None:
-        await asyncio.sleep(0.3)
+        # Several times the limit.
+        loop = asyncio.get_running_loop()
+        late = loop.time() + 0.3
+        await until(lambda: loop.time() > late)
 
     async def events(self: FollowedJob) -> AsyncGenerator[Any, None]:
         await (turn._answer(cast("Any", None)) if asked else wait(None))
