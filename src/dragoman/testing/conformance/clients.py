@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import dragoman
-from dragoman.errors import ConnectionLost, UsageError
+from dragoman.errors import ConnectionLost, SpawnError, UsageError
 from dragoman.testing.conformance.client_checks import merged
 from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, SCENARIOS, Scenario
 from dragoman.testing.conformance.report import Report, from_json
@@ -99,13 +99,15 @@ class ClientProbe:
 async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Report:
     """Check a client. `run` is called once for each scenario, with the command line of the agent.
 
-    Exceptions from `run` are ignored: one scenario should make a client fail, and by then the probe
-    has seen how it behaves.
+    Other exceptions from `run` are ignored: one scenario should make a client fail, and by then the
+    probe has seen how it behaves. Raises `SpawnError` if the client cannot be started.
     """
     reports: list[Report] = []
     for scenario in SCENARIOS:
         with ClientProbe(scenario=scenario, timeout=timeout) as probe:
-            await asyncio.gather(run(probe.command), return_exceptions=True)
+            (ended,) = await asyncio.gather(run(probe.command), return_exceptions=True)
+            if isinstance(ended, SpawnError):
+                raise ended
             reports.append(await probe.report())
     return merged(reports)
 

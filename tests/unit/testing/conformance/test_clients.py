@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import UsageError
+from dragoman.errors import ProgramNotFound, UsageError
 from dragoman.testing.conformance import ClientProbe, Verdict, check_client
 from dragoman.testing.conformance import clients as module
 from dragoman.testing.conformance.clients import client_command
@@ -57,6 +57,12 @@ async def test_what_a_client_raises_does_not_lose_its_report() -> None:
         raise RuntimeError("the client gives up")
 
     assert (await check_client(run)).conforms
+
+
+@aio
+async def test_a_client_that_cannot_be_started_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ProgramNotFound, match="no-such-client"):
+        await check_client(client_command([str(tmp_path / "no-such-client"), "{agent}"]))
 
 
 @aio
