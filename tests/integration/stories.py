@@ -16,9 +16,9 @@ from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure
-from dragoman.events.reduction import without
 from dragoman.events.view import View
 from dragoman.events.words import Loss, Part, parts_of
+from dragoman.testing.reduction import without
 from dragoman.testing.storyteller import (
     Ask,
     ChangeFile,

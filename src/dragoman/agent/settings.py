@@ -87,7 +87,7 @@ class SessionSettings:
                     ],
                 )
             )
-        boolean = _takes_booleans(client)
+        boolean = takes_booleans(client)
         for option in self.options:
             value = values[option.id]
             if isinstance(option, acp.SessionConfigSelect):
@@ -97,7 +97,8 @@ class SessionSettings:
         return options
 
 
-def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
+def takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
+    """Return whether a client supports options that are on or off."""
     session = capabilities.session
     return (
         session is not None

@@ -2,7 +2,7 @@
 
 An unknown word maps to OTHER or UNKNOWN and never counts as success; the dialect's own word is kept
 in the event or its raw message. `Part` and `Loss` say what a dialect cannot express at all;
-`reduction` removes such a part from a stream of events.
+`testing.reduction` removes such a part from a stream of events.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dragoman.agent.settings import SessionSettings
+from dragoman.agent.settings import SessionSettings, takes_booleans
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
@@ -119,7 +119,7 @@ def _taken(
     options: list[acp.SessionConfigOption], client: acp.ClientCapabilities
 ) -> list[acp.SessionConfigOption]:
     """Return the options that a client can show."""
-    if _takes_booleans(client):
+    if takes_booleans(client):
         return options
     return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]
 
@@ -160,13 +160,4 @@ def _option(option: parts.SessionOption) -> acp.SessionConfigSelect | acp.Sessio
             )
             for choice in option.choices
         ],
-    )
-
-
-def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
-    session = capabilities.session
-    return (
-        session is not None
-        and session.config_options is not None
-        and session.config_options.boolean is not None
     )

@@ -21,7 +21,6 @@ from dragoman.events.parts import (
     Text,
     Usage,
 )
-from dragoman.events.reduction import without
 from dragoman.events.words import (
     ChangeStage,
     ErrorKind,
@@ -34,6 +33,7 @@ from dragoman.events.words import (
     ToolKind,
     ToolStatus,
 )
+from dragoman.testing.reduction import without
 from tests.unit.events.sayings import make
 
 TOOL = make(

@@ -1,8 +1,8 @@
 """Remove from a stream of events what a dialect cannot express.
 
-Has one rule for each part of `words.Part`, which removes exactly that part. For tests, of authors
-of a dialect too: they compare the same story in two dialects, and a remaining difference is an
-undocumented loss. Nothing else in dragoman uses it.
+Has one rule for each part of `words.Part`, which removes exactly that part. For tests of
+dialects, also of your own: they compare the same story in two dialects, and a remaining difference
+is an undocumented loss.
 """
 
 from __future__ import annotations
