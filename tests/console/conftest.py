@@ -146,6 +146,23 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+REQUEST = """async ([method, path, body]) => {
+    const { loginKey } = await import("/static/login_key.js");
+    const answer = await fetch(path, {
+        method, body, headers: {"content-type": "application/json", "x-dragoman-key": loginKey()},
+    });
+    const text = await answer.text();
+    return [answer.status, text.startsWith("{") ? JSON.parse(text) : text];
+}"""
+
+
+def request(page: Any, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Send a request from a page. Returns the status and the body of the response."""
+    data = None if body is None else json.dumps(body)
+    status, told = page.evaluate(REQUEST, [method, f"/api/v1/{path}", data])
+    return status, told
+
+
 class Tabs:
     """Opens pages and records their errors and warnings."""
 

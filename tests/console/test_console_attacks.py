@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import base64
 import http.client
+import http.server
 import json
 import os
+import queue
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +24,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.console.conftest import TIMEOUT, Served, serving
+from tests.console.conftest import TIMEOUT, Served, Tabs, request, serving
 from tests.integration.cli_shell import Cli
 
 KEY = base64.b64encode(b"0123456789abcdef").decode()
@@ -345,6 +348,50 @@ def test_many_slow_connections_do_not_lock_the_owner_out(web: Web) -> None:
     finally:
         for each in crowd:
             each.close()
+
+
+def test_another_server_of_this_machine_cannot_use_the_cookie_that_it_receives(
+    console: Served, tabs: Tabs
+) -> None:
+    received: queue.Queue[str] = queue.Queue()
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.put(self.headers.get("cookie") or "")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<link rel=icon href=data:,>")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            # The agent serves a page, and the user clicks its link.
+            address = f"http://127.0.0.1:{server.server_port}/"
+            key = console.submit(f"The app runs: [see it]({address})")
+            page = tabs.open(f"#/session/{key}")
+            tabs.expected.append(f"a request to {address}")
+            with page.expect_popup() as popup:
+                page.get_by_label("Agent").get_by_role("link", name="see it").click()
+            popup.value.wait_for_load_state()
+            popup.value.close()
+            web = Web(console)
+            web.cookie = received.get(timeout=TIMEOUT)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert web.cookie.startswith("dragoman-")
+    assert web.request("GET", "/api/v1/me")[0] == 401
+    assert web.request("POST", "/api/v1/runs", {})[0] == 401
+    with web.web_socket() as (status, _):
+        assert status == 403
+    # The page itself still works.
+    page.reload()
+    page.get_by_text("Turn ended: ok").wait_for()
+    assert request(page, "GET", "me")[1]["rights"] == "act"
 
 
 def test_other_users_cannot_read_the_files_of_the_console(console: Served, web: Web) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.console.conftest import Served, Shot, Tabs
+from tests.console.conftest import Served, Shot, Tabs, request
 
 
 def card_of(page: Any, name: str) -> Any:
@@ -139,10 +139,4 @@ def test_a_read_only_browser_sees_peers_and_changes_nothing(console: Served, tab
     assert card.get_by_role("button").count() == 0
     tabs.expected.append("403")
     for word in ("verify", "enable", "disable", "unpark"):
-        status = page.evaluate(
-            """async (word) => (await fetch(`/api/v1/peers/page/${word}`, {
-            method: "POST", body: "{}", headers: {"content-type": "application/json"},
-        })).status""",
-            word,
-        )
-        assert status == 403, word
+        assert request(page, "POST", f"peers/page/{word}", {})[0] == 403, word

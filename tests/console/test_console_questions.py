@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.conftest import TIMEOUT, Served, Shot, Tabs
+from tests.console.conftest import TIMEOUT, Served, Shot, Tabs, request
 from tests.integration.cli_shell import Cli
 
 
@@ -239,24 +239,24 @@ def test_an_answer_counts_once_and_only_for_its_own_question(console: Served, ta
     first, second = console.submit("ask one"), console.submit("ask two", "--cwd", str(folder))
     for tab in (page, other):
         tab.get_by_role("article", name="Run the tests").nth(1).wait_for()
-    read = "async () => (await (await fetch('/api/v1/inbox')).json()).questions"
-    one, two = other.evaluate(read)
+    one, two = request(other, "GET", "inbox")[1]["questions"]
     assert one["digest"] != two["digest"] and one["id"] != two["id"]
     option = next(each["id"] for each in one["options"] if each["kind"] == "allow_once")
-    send = """async ([id, digest, option]) => (await fetch(`/api/v1/questions/${id}/answer`, {
-        method: "POST", headers: {"content-type": "application/json"},
-        body: JSON.stringify({digest, option}),
-    })).status"""
+
+    def send(id: str, digest: str, option: str) -> int:
+        sent = {"digest": digest, "option": option}
+        return request(other, "POST", f"questions/{id}/answer", sent)[0]
+
     # The digest of one question does not answer the other.
-    assert other.evaluate(send, [two["id"], one["digest"], option]) == 400
-    assert other.evaluate(send, [one["id"], two["digest"], option]) == 400
-    assert other.evaluate(send, [one["id"], one["digest"], "no-such-option"]) == 400
+    assert send(two["id"], one["digest"], option) == 400
+    assert send(one["id"], two["digest"], option) == 400
+    assert send(one["id"], one["digest"], "no-such-option") == 400
     assert other.get_by_role("article", name="Run the tests").count() == 2
     page.get_by_role("article", name="Run the tests").first.locator(
         "[data-kind=reject_once]"
     ).click()
     other.get_by_text("Waiting for you (1)").wait_for()
-    assert other.evaluate(send, [one["id"], one["digest"], option]) == 409
+    assert send(one["id"], one["digest"], option) == 409
     other.locator("[data-kind=allow_once]").click()
     other.get_by_text("Waiting for you (0)").wait_for()
     for key, word in ((first, "refused"), (second, "allowed")):

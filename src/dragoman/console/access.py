@@ -54,6 +54,7 @@ class ConsoleToken(Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     digest: str
+    """Of the cookie, or of the cookie and the key: see `token_secret`."""
     rights: Rights
     label: str
     """The browser's User-Agent."""
@@ -119,9 +120,11 @@ class ConsoleAccess:
         wanted, now = _digest(secret), time.time()
         return any(e.digest == wanted and e.expires_at <= now for e in self.record.links)
 
-    def exchange(self, secret: str, label: str) -> tuple[str, ConsoleToken] | None:
+    def exchange(
+        self, secret: str, label: str, *, key: str = ""
+    ) -> tuple[str, ConsoleToken] | None:
         """Exchange a link for a token. Returns the secret and the token, or None if the link is
-        unknown, used or expired."""
+        unknown, used or expired. With a `key`, the token is only valid together with it."""
         with self._changing() as change:
             wanted = _digest(secret)
             link = next((each for each in change.record.links if each.digest == wanted), None)
@@ -131,7 +134,7 @@ class ConsoleAccess:
             new = secrets.token_urlsafe(SECRET_SIZE)
             token = ConsoleToken(
                 id=secrets.token_hex(4),
-                digest=_digest(new),
+                digest=_digest(token_secret(new, key)),
                 rights=link.rights,
                 label="".join(c for c in label if c.isprintable())[:MAX_LABEL],
                 created_at=now,
@@ -142,9 +145,10 @@ class ConsoleAccess:
             change.record = replace(change.record, links=links, tokens=tuple(tokens))
         return new, token
 
-    def find(self, secret: str) -> ConsoleToken | None:
-        """Return the token with this secret, or None if it is unknown or expired."""
-        wanted, now = _digest(secret), time.time()
+    def find(self, secret: str, *, key: str = "") -> ConsoleToken | None:
+        """Return the token with this secret, or None if it is unknown or expired, or if it needs
+        another key."""
+        wanted, now = _digest(token_secret(secret, key)), time.time()
         for token in self.record.tokens:
             # Comparing digests: the timing reveals nothing about the secret.
             if token.digest == wanted and token.expires_at > now:
@@ -215,6 +219,20 @@ class ConsoleAccess:
 class _Change:
     def __init__(self, record: AccessRecord) -> None:
         self.record = record
+
+
+def new_key() -> str:
+    """Return a key for `ConsoleAccess.exchange`."""
+    return secrets.token_urlsafe(SECRET_SIZE)
+
+
+def token_secret(cookie: str, key: str) -> str:
+    """Return what a browser must know: its cookie, and its key if it has one.
+
+    A browser sends a cookie to every port of a host, so any other server on this machine that the
+    user visits receives it. The key is in the storage of the page, which only the page can read.
+    """
+    return f"{cookie}.{key}" if key else cookie
 
 
 def _digest(secret: str) -> str:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from dragoman.console.access import new_key
 from dragoman.console.actions import (
     RunningDelegations,
     continue_session,
@@ -71,6 +72,8 @@ _IMPORT_MAP: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.
 
 class _Login(Struct):
     token: str
+    bind: bool = False
+    """Whether the token needs a key in addition to the cookie: see `token_secret`."""
 
 
 class _QuestionReply(Struct):
@@ -238,7 +241,8 @@ class ConsoleApp:
         asked = await body_of(request, _Login)
         label = request.headers.get("user-agent", "")
         expired = self._access.has_expired(asked.token)
-        found = self._access.exchange(asked.token, label)
+        key = new_key() if asked.bind else ""
+        found = self._access.exchange(asked.token, label, key=key)
         if found is None:
             client = request.client.host if request.client else "?"
             why = "has expired" if expired else "is unknown or was used"
@@ -250,7 +254,8 @@ class ConsoleApp:
             )
         secret, token = found
         log.info("issued token %s to %s", token.id, token.label)
-        response = answer(200, {"id": token.id, "rights": self._rights(token)})
+        told = {"id": token.id, "rights": self._rights(token)}
+        response = answer(200, told | {"key": key} if asked.bind else told)
         response.set_cookie(
             self._access.cookie,
             secret,

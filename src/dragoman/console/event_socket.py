@@ -40,6 +40,9 @@ MAX_FEEDS: Final = 16
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds to wait for the closing handshake. A browser that stopped reading never answers it."""
 
+PROTOCOL: Final = "dragoman.v1"
+"""The subprotocol that a browser offers next to its key, because it expects one to be chosen."""
+
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN: Final = 1013
@@ -79,7 +82,8 @@ class EventSocket:
 
     async def serve(self) -> None:
         """Serve until the browser disconnects or `close` is called."""
-        await self._socket.accept()
+        offered = self._socket.scope.get("subprotocols", ())
+        await self._socket.accept(PROTOCOL if PROTOCOL in offered else None)
         forget = self._state.subscribe(self._put)
         left = max(self.token.expires_at - time.time(), 0.0)
         expiry = asyncio.get_running_loop().call_later(left, self.close)

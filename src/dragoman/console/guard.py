@@ -29,6 +29,11 @@ TOKEN: Final = "dragoman.console.token"
 
 READING: Final = frozenset({"GET", "HEAD"})
 
+KEY_HEADER: Final = b"x-dragoman-key"
+KEY_PROTOCOL: Final = b"dragoman.key."
+"""The key of a token is in this header, or for a WebSocket, for which a page cannot set headers, in
+a subprotocol with this prefix."""
+
 
 class ConsoleGuard(AddressGuard):
     """Requires a token, except for the static page and the login."""
@@ -58,8 +63,9 @@ class ConsoleGuard(AddressGuard):
         if path == LOGIN:
             return
         token = None
+        key = _key(scope)
         for secret in _cookies(headers, self._access.cookie):
-            token = token or self._access.find(secret)
+            token = token or self._access.find(secret, key=key)
         if token is None:
             raise HTTPException(401, "the token is missing, expired or revoked")
         if not (reads or is_socket or path == LOGOUT):
@@ -80,6 +86,21 @@ class ConsoleGuard(AddressGuard):
             error.status_code,
             error.detail,
         )
+
+
+def _key(scope: Scope) -> str:
+    """Return the key that a request has in addition to its cookie, or an empty string."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    found = [value for name, value in headers if name == KEY_HEADER]
+    if scope["type"] == "websocket":
+        offered = [
+            word.strip()
+            for name, value in headers
+            if name == b"sec-websocket-protocol"
+            for word in value.split(b",")
+        ]
+        found += [word.removeprefix(KEY_PROTOCOL) for word in offered if word.startswith(KEY_PROTOCOL)]
+    return found[0].decode("latin-1") if found else ""
 
 
 def _cookies(headers: list[tuple[bytes, bytes]], name: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from dragoman.console.access import ConsoleAccess
 from dragoman.console.server import ConsoleOptions, serve_console
@@ -75,12 +76,15 @@ class Place:
             assert answer.status_code == 200, answer.text
             yield client
 
-    def socket(self, client: httpx2.AsyncClient, **headers: str) -> connect:
+    def socket(
+        self, client: httpx2.AsyncClient, protocols: Sequence[str] = (), **headers: str
+    ) -> connect:
         cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
         address = self.url.replace("http", "ws", 1) + "api/v1/events"
         return connect(
             address,
             additional_headers={**self.origin, "cookie": cookies, **headers},
+            subprotocols=[Subprotocol(each) for each in protocols] or None,
             ping_interval=None,
             max_size=None,
             proxy=None,

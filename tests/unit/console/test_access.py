@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.console import access as access_module
-from dragoman.console.access import LINK_TIMEOUT, TOKEN_TIMEOUT, ConsoleAccess
+from dragoman.console.access import LINK_TIMEOUT, TOKEN_TIMEOUT, ConsoleAccess, new_key
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.paths import Paths
 from tests.unit.console.place import short_paths
@@ -37,6 +37,18 @@ def test_a_link_gives_one_token_with_its_rights(paths: Paths) -> None:
     assert token.rights == "read" and token.label == "Browser 1"
     assert access.find(secret) == token
     assert access.find(secret + "x") is None
+
+
+def test_a_token_with_a_key_is_valid_only_with_that_key(paths: Paths) -> None:
+    access = ConsoleAccess(paths)
+    key = new_key()
+    found = access.exchange(access.new_link("act"), "browser", key=key)
+    assert found is not None
+    secret, token = found
+    assert access.find(secret, key=key) == token
+    for wrong in ("", new_key(), secret, key[:-1], f".{key}"):
+        assert access.find(secret, key=wrong) is None
+    assert access.find(key, key=secret) is None
 
 
 def test_a_link_can_be_used_once(paths: Paths) -> None:

@@ -114,6 +114,25 @@ async def test_a_cookie_of_another_console_is_refused(paths: Paths) -> None:
 
 
 @aio
+async def test_a_cookie_that_belongs_to_a_key_is_refused_without_it(paths: Paths) -> None:
+    async with console(paths) as place, place.client() as client:
+        sent = {"token": place.secret, "bind": True}
+        key = (await client.post("/api/v1/login", json=sent)).json()["key"]
+        for wrong in ({}, {"x-dragoman-key": ""}, {"x-dragoman-key": key[1:]}):
+            for path in DATA[:-1]:
+                assert (await client.get(path, headers=wrong)).status_code == 401
+            for path in ACTS:
+                assert (await client.post(path, json={}, headers=wrong)).status_code == 401
+        for offered in ([], ["dragoman.v1"], ["dragoman.v1", f"dragoman.key.{key[1:]}"]):
+            with pytest.raises(InvalidStatus):
+                async with place.socket(client, offered):
+                    pass
+        assert (await client.get("/api/v1/me", headers={"x-dragoman-key": key})).status_code == 200
+        async with place.socket(client, ["dragoman.v1", f"dragoman.key.{key}"]) as socket:
+            assert (await told(socket, "snapshot"))["rights"] == "act"
+
+
+@aio
 async def test_malformed_cookies_of_other_programs_on_this_host_change_nothing(
     paths: Paths,
 ) -> None:

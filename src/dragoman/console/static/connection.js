@@ -1,6 +1,7 @@
 // The state of the page. The server sends it over one WebSocket; the browser stores none of it.
 import { batch, signal } from "@preact/signals";
 import { apply, newView } from "./fold.js";
+import { loginKey, storeLoginKey } from "./login_key.js";
 
 export const login = signal("checking"); // checking, needed, done
 export const loginProblem = signal("");
@@ -32,9 +33,10 @@ let frame = 0;
 setInterval(() => { clock.value = Date.now() / 1000; }, 1000);
 
 export async function call(path, body) {
+  const headers = { "x-dragoman-key": loginKey() };
   const options = body === undefined
-    ? {}
-    : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+    ? { headers }
+    : { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body) };
   const response = await fetch(`/api/v1/${path}`, { ...options, credentials: "same-origin" });
   const told = response.headers.get("content-type")?.startsWith("application/json")
     ? await response.json()
@@ -70,7 +72,7 @@ export async function start() {
     // The secret must not stay in the browser history.
     history.replaceState(null, "", "/#/");
     try {
-      await call("login", { token: secret });
+      storeLoginKey((await call("login", { token: secret, bind: true })).key);
     } catch (error) {
       loginProblem.value = error.message;
     }
@@ -86,7 +88,7 @@ export async function start() {
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  socket = new WebSocket(`${scheme}//${location.host}/api/v1/events`);
+  socket = new WebSocket(`${scheme}//${location.host}/api/v1/events`, ["dragoman.v1", `dragoman.key.${loginKey()}`]);
   socket.onopen = () => {
     attempts = 0;
     const now = followed.value;
