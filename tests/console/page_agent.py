@@ -54,6 +54,9 @@ def part(name):
     return f"Bye, {name}"
 """
 
+PILE = "\u0301\u0323" * 200
+"""Marks that are drawn above and below a letter, over the lines around it."""
+
 MAKE = {"command": "make again"}
 FORM = {
     "type": "object",
@@ -117,6 +120,27 @@ async def answer(turn: Turn) -> None:
             call: dict[str, Any] = {"title": "Write notes", "kind": "edit", "content": [diff]}
             call |= {"locations": [secret]}
             await ask(turn, 1, call | {"rawInput": given})
+        case "crowd":
+            async with asyncio.TaskGroup() as asking:
+                for number in range(int(rest)):
+                    call = {"title": f"Run {number}", "kind": "execute", "rawInput": MAKE}
+                    asking.create_task(ask(turn, number, call))
+        case "rewrite":
+            # Many files, each rewritten completely.
+            olds, news = ("\n".join(f"{word} {n}" for n in range(900)) for word in ("o", "n"))
+            diff = {"type": "diff", "oldText": olds, "newText": news}
+            diffs = [diff | {"path": f"/tmp/file-{number}"} for number in range(int(rest))]
+            await ask(turn, 1, {"title": "Rewrite", "kind": "edit", "content": diffs})
+        case "far":
+            # What matters is far from what is seen first.
+            given = {"command": "ls" + "\n" * 100 + "rm -rf ~"}
+            paths = [{"path": f"/tmp/{number}"} for number in range(201)]
+            call = {"title": "List", "kind": "execute", "rawInput": given, "locations": paths}
+            await ask(turn, 1, call)
+        case "marks":
+            pile = f"Z{PILE}"
+            await turn.say(pile)
+            await ask(turn, 1, {"title": pile, "kind": "execute", "rawInput": {"command": pile}})
         case "hostile-form":
             field = {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE]}
             form = {"type": "object", "properties": {HOSTILE: field}}

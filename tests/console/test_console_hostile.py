@@ -13,7 +13,7 @@ from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.values import Charge, Provenance
 from tests.conformance import codex, codex_server
 from tests.console.conftest import Served, Shot, Tabs
-from tests.console.page_agent import HOSTILE, HOSTILE_MARKDOWN, HOSTILE_NAME
+from tests.console.page_agent import HOSTILE, HOSTILE_MARKDOWN, HOSTILE_NAME, PILE
 from tests.integration.cli_shell import Cli
 from tests.unit.delegation.worktree.repositories import commit_all, git
 
@@ -84,6 +84,64 @@ def test_no_part_of_a_requested_action_can_be_hidden(console: Served, page: Any)
     title = page.get_by_role("article", name="make x").get_by_label("Title")
     assert title.inner_text().endswith(" && reboot")
     assert page.get_by_text("The agent does not say").count() == 0
+
+
+def test_what_does_not_fit_in_its_box_or_in_a_question_is_announced(
+    console: Served, page: Any
+) -> None:
+    console.submit("far")
+    card = page.get_by_role("article", name="List")
+    card.get_by_text("There is more: scroll in the box above to see all of it (101 lines).").wait_for()
+    card.get_by_text("1 more path is not shown.").wait_for()
+    assert card.get_by_label("Paths").get_by_role("listitem").count() == 200
+    card.locator("[data-kind=reject_once]").click()
+    page.get_by_text("Waiting for you (0)").wait_for()
+
+
+def test_marks_that_pile_up_on_a_letter_do_not_cover_other_text(console: Served, page: Any) -> None:
+    key = console.submit("marks")
+    command = page.get_by_label("Command")
+    shown = "Z" + PILE[:6] + "⟨U+0301⟩⟨U+0323⟩" * 197
+    assert command.inner_text() == shown
+    page.locator("[data-kind=reject_once]").click()
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_label("Agent").get_by_text(shown).wait_for()
+
+
+def test_a_session_with_hundreds_of_questions_leaves_the_inbox_usable(
+    console: Served, page: Any
+) -> None:
+    key = console.submit("crowd 500", "--cwd", str(_folder(console.cli, "one")))
+    page.get_by_text("Waiting for you (500)").wait_for()
+    console.submit("ask", "--cwd", str(_folder(console.cli, "two")))
+    page.get_by_text("Waiting for you (501)").wait_for()
+    page.get_by_text("480 more: at most 20 questions of one session").wait_for()
+    assert page.get_by_role("article").count() == 21
+    page.get_by_role("article", name="Run the tests").locator("[data-kind=allow_once]").click()
+    page.get_by_text("Waiting for you (500)").wait_for()
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_role("article").nth(19).wait_for()
+    page.get_by_text("480 more questions follow.").wait_for()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_text("Turn ended: cancelled").wait_for()
+    assert page.get_by_role("article").count() == 0
+
+
+def test_a_question_with_very_many_changed_lines_leaves_the_page_usable(
+    console: Served, page: Any
+) -> None:
+    console.submit("rewrite 100")
+    card = page.get_by_role("article", name="Rewrite")
+    card.wait_for()
+    assert card.locator("figure").count() == 10
+    assert page.evaluate("document.querySelectorAll('*').length") < 5000
+    first = card.locator("figure").first
+    assert "n 899" not in first.inner_text()
+    first.get_by_role("button", name="Show 1600 more lines").click()
+    first.get_by_text("n 899").wait_for()
+    # Every changed file is named, and its lines can be read.
+    card.locator("summary", has_text="/tmp/file-99").click()
+    card.locator("figure", has_text="/tmp/file-99").get_by_text("o 0").wait_for()
 
 
 def test_hostile_forms_failures_and_names_stay_text(console: Served, page: Any) -> None:

@@ -205,6 +205,59 @@ def test_an_answer_for_the_whole_session_applies_to_later_turns(console: Served,
     assert page.locator(".question").count() == 0
 
 
+def test_a_double_click_answers_only_the_question_it_was_meant_for(
+    console: Served, page: Any
+) -> None:
+    for name in ("a", "b", "c"):
+        (console.cli.cwd / name).mkdir()
+        console.submit("ask", "--cwd", str(console.cli.cwd / name))
+    page.get_by_text("Waiting for you (3)").wait_for()
+    sent: list[str] = []
+    page.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+    settled = page.locator("[data-kind=allow_once]:not([aria-disabled])")
+    settled.nth(2).wait_for()
+    box = settled.first.bounding_box()
+    at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(*at)
+    page.get_by_text("Waiting for you (2)").wait_for()
+    # The next question has moved up and is now under the pointer.
+    assert page.evaluate("at => document.elementFromPoint(...at).dataset.kind", at) == "allow_once"
+    page.mouse.click(*at)
+    settled.nth(1).wait_for()
+    assert len(sent) == 1
+    # A key is meant for the button that has the focus.
+    settled.first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Waiting for you (1)").wait_for()
+    assert page.evaluate("document.activeElement.id") == "open-title"
+    page.mouse.click(*at)
+    page.mouse.move(0, 0)
+    settled.wait_for()
+    assert len(sent) == 2
+    settled.click()
+    page.get_by_text("Waiting for you (0)").wait_for()
+
+
+def test_several_answers_of_which_one_fails_say_so(console: Served, tabs: Tabs) -> None:
+    page = tabs.open()
+    tabs.expected.append("409")
+    for name in ("a", "b"):
+        (console.cli.cwd / name).mkdir()
+        console.submit("ask", "--cwd", str(console.cli.cwd / name))
+    page.get_by_role("checkbox").nth(1).wait_for()
+    first = request(page, "GET", "inbox")[1]["questions"][0]["id"]
+    # Another browser was faster.
+    told = json.dumps({"error": "question_settled", "message": "this question was already answered"})
+    page.route(
+        f"**/questions/{first}/answer",
+        lambda route: route.fulfill(status=409, body=told, content_type="application/json"),
+    )
+    for number in range(2):
+        page.get_by_role("checkbox").nth(number).check()
+    page.get_by_role("button", name="Refuse all").click()
+    page.get_by_text("1 of 2 answered: this question was already answered").wait_for()
+
+
 def test_an_answer_with_the_wrong_digest_is_refused(console: Served, tabs: Tabs) -> None:
     """A page that shows an outdated question, or lies about what it shows, cannot answer it."""
     page, other = tabs.open(), tabs.open()

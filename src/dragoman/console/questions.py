@@ -67,6 +67,8 @@ class OpenPermission(Struct, rename="camel", kw_only=True, tag="permission", tag
     cwd: str | None = None
     """The directory of the command, if the request names one."""
     paths: list[str] = []
+    more_paths: int = 0
+    """Number of paths that are not in `paths`."""
     diffs: list[QuestionDiff] = []
     more_diffs: int = 0
     """Number of file changes that are not in `diffs`."""
@@ -124,6 +126,7 @@ def _permission(asked: acp.RequestPermissionRequest, about: dict[str, Any]) -> O
     changes = [item for item in call.content or () if isinstance(item, acp.Diff)]
     blocks = [getattr(item, "content", None) for item in call.content or ()]
     diffs = _diffs(changes)
+    paths = list(dict.fromkeys(told.paths))
     texts = [text for each in diffs for text in (each.old_text, each.new_text) if text is not None]
     notes = []
     if told.hidden:
@@ -138,7 +141,8 @@ def _permission(asked: acp.RequestPermissionRequest, about: dict[str, Any]) -> O
         tool_kind=_cut(kind, 100),
         command=_command(told),
         cwd=None if told.cwd is None else _cut(told.cwd, MAX_PATH),
-        paths=[_cut(path, MAX_PATH) for path in dict.fromkeys(told.paths)][:MAX_PATHS],
+        paths=[_cut(path, MAX_PATH) for path in paths[:MAX_PATHS]],
+        more_paths=max(0, len(paths) - MAX_PATHS),
         diffs=diffs,
         more_diffs=len(changes) - len(diffs),
         notes=notes,

@@ -12,6 +12,7 @@ from dragoman.broker.protocol import ShownQuestion
 from dragoman.console.questions import (
     MAX_DIFF_TEXT,
     MAX_OPTIONS,
+    MAX_PATHS,
     MAX_TEXT,
     OpenForm,
     OpenPermission,
@@ -103,7 +104,9 @@ def test_no_number_of_changes_paths_and_options_makes_a_question_too_large() -> 
     found = permission(content=[diff] * 50, locations=[{"path": "p" * 9_999}])
     assert len(found.diffs) + found.more_diffs == 50 and found.more_diffs > 0
     assert sum(len(each.new_text) for each in found.diffs) <= MAX_DIFF_TEXT
-    assert len(found.paths[0]) < 5_000
+    assert len(found.paths[0]) < 5_000 and found.more_paths == 0
+    far = permission(locations=[{"path": f"/work/{n % 250}"} for n in range(500)])
+    assert len(far.paths) == MAX_PATHS and far.more_paths == 250 - MAX_PATHS
     options = [{"optionId": "o" * 2_000, "name": "Long", "kind": "allow_once"}, *OPTIONS * 100]
     many = shown({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": options})
     assert isinstance(many, OpenPermission)

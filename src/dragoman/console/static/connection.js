@@ -123,32 +123,38 @@ function changed(map, change) {
   map.value = copy;
 }
 
-// Each working session changes several times a second, with one message per change. Collect them and
-// render once; not in an animation frame, because a page in the background gets none.
-const WORK_INTERVAL = 100; // milliseconds
-const workChanges = new Map();
-
-function workChanged(id, item) {
-  if (!workChanges.size) setTimeout(applyWorkChanges, WORK_INTERVAL);
-  workChanges.set(id, item);
+// Each working session changes several times a second, with one message per change, and an agent may ask
+// thousands of questions. Collect the changes of a map and render once; not in an animation frame, because
+// a page in the background gets none.
+function collected(map, interval) {
+  const changes = new Map();
+  const put = (id, item) => {
+    if (!changes.size) setTimeout(applyAll, interval);
+    changes.set(id, item);
+  };
+  const applyAll = () => {
+    if (!changes.size) return;
+    changed(map, (copy) => {
+      for (const [id, item] of changes) {
+        if (item === null) copy.delete(id);
+        else copy.set(id, item);
+      }
+    });
+    changes.clear();
+  };
+  return [put, () => changes.clear()];
 }
 
-function applyWorkChanges() {
-  changed(work, (map) => {
-    for (const [id, item] of workChanges) {
-      if (item === null) map.delete(id);
-      else map.set(id, item);
-    }
-  });
-  workChanges.clear();
-}
+const [workChanged, forgetWorkChanges] = collected(work, 100); // milliseconds
+const [questionChanged, forgetQuestionChanges] = collected(questions, 30);
 
 const TAKE = {
   snapshot(message) {
     batch(() => {
       rights.value = message.rights;
       questions.value = new Map(message.questions.map((each) => [each.id, each]));
-      workChanges.clear();
+      forgetWorkChanges();
+      forgetQuestionChanges();
       work.value = new Map(message.work.map((each) => [each.id, each]));
       online.value = true;
       // Changes made while disconnected were not received.
@@ -160,10 +166,10 @@ const TAKE = {
     });
   },
   question(message) {
-    changed(questions, (map) => map.set(message.question.id, message.question));
+    questionChanged(message.question.id, message.question);
   },
   settled(message) {
-    changed(questions, (map) => map.delete(message.id));
+    questionChanged(message.id, null);
   },
   work(message) {
     workChanged(message.item.id, message.item);
@@ -209,7 +215,7 @@ const TAKE = {
     reviewed.value = { ...reviewed.value, [key]: (reviewed.value[key] ?? 0) + 1 };
   },
   error(message) {
-    notice.value = message.message;
+    tell(message.message, 20000);
   },
 };
 

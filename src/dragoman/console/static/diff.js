@@ -1,9 +1,12 @@
 // A line-based unified diff of two texts.
+import { useMemo, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { clip } from "./text.js";
 
 export const CONTEXT = 3;
 export const MAX_LINES = 4000;
+const FIRST_LINES = 200; // shown before the user asks for more
+const FIRST_DIFFS = 10; // further ones start collapsed: an agent may send thousands of lines in each of many
 
 export function lines(text) {
   return text === null || text === "" ? [] : clip(text).replace(/\n$/, "").split("\n");
@@ -78,14 +81,29 @@ function folded(rows) {
 
 const CLASSES = { "+": "added", "-": "removed", "@": "skipped", " ": "same" };
 
-function table(rows) {
-  const shown = rows.slice(0, MAX_LINES);
-  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} more lines` : ""}</pre>`;
+function table(rows, limit) {
+  const shown = rows.slice(0, limit);
+  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES && limit === MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} more lines` : ""}</pre>`;
 }
 
+function rowsOf(oldText, newText, diff) {
+  if (!diff) return folded(compare(lines(oldText ?? null), lines(newText ?? "")));
+  return lines(diff).map((line) => [line.startsWith("@@") ? "@" : "+-".includes(line[0]) ? line[0] : " ", line.startsWith("@@") ? line : line.slice(1)]);
+}
+
+// Comparing and rendering can take long, so do it once per change and not whenever the page renders.
 export function Diff({ path, oldText, newText, diff }) {
-  const rows = diff
-    ? lines(diff).map((line) => [line.startsWith("@@") ? "@" : "+-".includes(line[0]) ? line[0] : " ", line.startsWith("@@") ? line : line.slice(1)])
-    : folded(compare(lines(oldText ?? null), lines(newText ?? "")));
-  return html`<figure class="change"><figcaption>${clip(path, 400)}${(oldText ?? null) === null && !diff ? " (the whole file)" : ""}</figcaption>${table(rows)}</figure>`;
+  const [limit, setLimit] = useState(FIRST_LINES);
+  const rows = useMemo(() => rowsOf(oldText, newText, diff), [oldText, newText, diff]);
+  return useMemo(() => html`<figure class="change"><figcaption>${clip(path, 400)}${(oldText ?? null) === null && !diff ? " (the whole file)" : ""}</figcaption>${table(rows, limit)}
+    ${rows.length > limit && limit < MAX_LINES && html`<button type="button" class="small" onClick=${() => setLimit(MAX_LINES)}>Show ${rows.length - limit} more lines</button>`}</figure>`, [path, rows, limit]);
+}
+
+function CollapsedDiff(change) {
+  const [open, setOpen] = useState(false);
+  return html`<details onToggle=${(event) => setOpen(event.target.open)}><summary>${clip(change.path, 400)}</summary>${open && html`<${Diff} ...${change} />`}</details>`;
+}
+
+export function Diffs({ changes }) {
+  return changes.map((change, at) => at < FIRST_DIFFS ? html`<${Diff} key=${at} ...${change} />` : html`<${CollapsedDiff} key=${at} ...${change} />`);
 }

@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { Ago } from "./ago.js";
 import { act, call, questions, rights, work } from "./connection.js";
 import { Boundary } from "./boundary.js";
-import { Question, answer, optionOf } from "./question.js";
+import { MAX_OPEN, Question, optionOf, sendAnswer } from "./question.js";
 import { stateWords } from "./session.js";
 import { clip, oneLine, printed, shortPath } from "./text.js";
 
@@ -22,10 +22,12 @@ export function unseen() {
 function Bulk({ chosen, clear }) {
   const kinds = new Set(chosen.map((question) => question.toolKind));
   const can = (kind) => kinds.size === 1 && chosen.every((question) => optionOf(question, kind));
-  const send = async (kind) => {
-    const told = await Promise.all(chosen.map((question) => answer(question, { option: optionOf(question, kind).id }, `${chosen.length} answered.`)));
-    if (told.some((each) => each !== null)) clear();
-  };
+  const send = (kind) => act(async () => {
+    const ends = await Promise.allSettled(chosen.map((question) => sendAnswer(question, { option: optionOf(question, kind).id })));
+    const failed = ends.filter((each) => each.status === "rejected");
+    if (failed.length < ends.length) clear();
+    if (failed.length) throw new Error(`${ends.length - failed.length} of ${ends.length} answered: ${failed[0].reason.message}`);
+  }, `${chosen.length} answered.`);
   if (!chosen.length) return null;
   return html`<div class="bulk card" role="group" aria-label="Selected questions">
     <span>${chosen.length} selected</span>${" "}
@@ -57,11 +59,24 @@ function Ended({ item }) {
   </article>`;
 }
 
+// The first questions of each session, and the number of the others: a session with thousands of them
+// must not push those of other sessions off the page.
+function shownOf(open) {
+  const counts = new Map();
+  const shown = open.filter((question) => {
+    const count = (counts.get(question.session) ?? 0) + 1;
+    counts.set(question.session, count);
+    return count <= MAX_OPEN;
+  });
+  return [shown, open.length - shown.length];
+}
+
 export function Inbox() {
   const [selected, setSelected] = useState(new Set());
   const open = waiting();
+  const [shown, more] = shownOf(open);
   const ended = unseen();
-  const permissions = open.filter((question) => question.type === "permission");
+  const permissions = shown.filter((question) => question.type === "permission");
   const chosen = permissions.filter((question) => selected.has(question.id));
   const toggle = (id) => {
     const next = new Set([...selected].filter((each) => questions.value.has(each)));
@@ -71,11 +86,12 @@ export function Inbox() {
   return html`
     <h1>Inbox</h1>
     <section aria-labelledby="open-title">
-      <h2 id="open-title">Waiting for you (${open.length})</h2>
+      <h2 id="open-title" tabindex="-1">Waiting for you (${open.length})</h2>
       ${!open.length && html`<p class="empty">Nothing is waiting for you. Questions and permission requests from agents appear here immediately.</p>`}
       <${Bulk} chosen=${chosen} clear=${() => setSelected(new Set())} />
-      ${open.map((question) => html`<${Boundary} key=${question.id}><${Question} question=${question}
+      ${shown.map((question, at) => html`<${Boundary} key=${question.id}><${Question} question=${question} place=${`${at} ${chosen.length > 0}`}
         select=${question.type === "permission" && permissions.length > 1 ? { checked: selected.has(question.id), change: () => toggle(question.id) } : null} /><//>`)}
+      ${more > 0 && html`<p class="notice">${more} more: at most ${MAX_OPEN} questions of one session are shown at the same time.</p>`}
     </section>
     <section aria-labelledby="ended-title">
       <h2 id="ended-title">Finished, not seen yet (${ended.length})</h2>

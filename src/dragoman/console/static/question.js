@@ -1,9 +1,9 @@
 // One question from an agent: the requested action and the possible answers.
-import { useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { Ago } from "./ago.js";
 import { act, call, rights } from "./connection.js";
-import { Diff } from "./diff.js";
+import { Diffs } from "./diff.js";
 import { clip, oneLine, own, shortPath, textOf } from "./text.js";
 
 const MEANINGS = {
@@ -11,6 +11,8 @@ const MEANINGS = {
 };
 
 const MAX_TITLE = 200; // of the heading
+export const MAX_OPEN = 20; // number of questions of one session that are shown at the same time
+const SETTLE_TIME = 500; // milliseconds, longer than a double click
 
 export function optionOf(question, kind) {
   return question.options.find((option) => option.kind === kind);
@@ -39,36 +41,76 @@ function ownName(option) {
   return words.every((word) => word === often || FILLERS.includes(word) || own(SAME, way)?.includes(word)) ? "" : name;
 }
 
-export function answer(question, reply, done) {
-  return act(() => call(`questions/${encodeURIComponent(question.id)}/answer`, { digest: question.digest, ...reply }), done);
+export function sendAnswer(question, reply) {
+  return call(`questions/${encodeURIComponent(question.id)}/answer`, { digest: question.digest, ...reply });
 }
 
-function Permission({ question, busy, send }) {
+function answer(question, reply, done) {
+  return act(() => sendAnswer(question, reply), done);
+}
+
+// Whether a question has been in its place for a moment. If one has just appeared there, or moved up
+// because the one above it was answered or withdrawn, a click may have been meant for another question.
+function useSettled(place) {
+  const [settled, setSettled] = useState(null);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(place), SETTLE_TIME);
+    return () => clearTimeout(timer);
+  }, [place]);
+  return settled === place;
+}
+
+// A button that answers a question. Not `disabled` while it has to wait: that would take the focus away.
+// A key is pressed for the button that has the focus, wherever that is now.
+function Answer({ ready, act: act_, children, ...given }) {
+  const click = (event) => {
+    if (ready.busy || (!ready.settled && event.detail > 0)) event.preventDefault();
+    else if (act_) act_();
+  };
+  return html`<button type="button" ...${given} disabled=${rights.value !== "act"} aria-disabled=${ready.busy || !ready.settled ? "true" : undefined} onClick=${click}>${children}</button>`;
+}
+
+// A long text scrolls in its box. Not every system shows a scroll bar, so say that there is more: the
+// end of a command must not be overlooked.
+function Said({ text, name, kind = "said" }) {
+  const at = useRef(null);
+  const [long, setLong] = useState(false);
+  useLayoutEffect(() => {
+    const watch = new ResizeObserver(() => setLong(at.current !== null && at.current.scrollHeight > at.current.clientHeight + 2));
+    watch.observe(at.current);
+    return () => watch.disconnect();
+  }, [text]);
+  return html`<pre class=${kind} tabindex="0" aria-label=${name} ref=${at}>${text}</pre>
+    ${long && html`<p class="notice">There is more: scroll in the box above to see all of it (${text.split("\n").length} lines).</p>`}`;
+}
+
+function Permission({ question, ready, send }) {
   const changed = new Set(question.diffs.map((each) => each.path));
   const paths = question.paths.filter((path) => !changed.has(path));
-  const input = question.input === null ? null : html`<pre class="said" tabindex="0" aria-label="Input">${clip(JSON.stringify(question.input, null, 2))}</pre>`;
+  const input = question.input === null ? null : html`<${Said} name="Input" text=${clip(JSON.stringify(question.input, null, 2))} />`;
   // Some agents write the command only as the title.
   const titled = question.toolKind === "execute" && question.command === null && question.title.trim() !== "";
   const known = titled || question.command !== null || question.diffs.length > 0 || paths.length > 0 || input !== null;
   return html`
-    ${titled && html`<pre class="command" tabindex="0" aria-label="Title">${clip(question.title)}</pre>`}
-    ${!titled && question.title.length > MAX_TITLE && html`<pre class="said" tabindex="0" aria-label="Title">${clip(question.title)}</pre>`}
-    ${question.command !== null && html`<pre class="command" tabindex="0" aria-label="Command">${clip(question.command)}</pre>`}
+    ${titled && html`<${Said} kind="command" name="Title" text=${clip(question.title)} />`}
+    ${!titled && question.title.length > MAX_TITLE && html`<${Said} name="Title" text=${clip(question.title)} />`}
+    ${question.command !== null && html`<${Said} kind="command" name="Command" text=${clip(question.command)} />`}
     ${question.cwd !== null && html`<p class="about">in <code>${clip(question.cwd, 400)}</code></p>`}
     ${question.notes.map((note) => html`<p class="notice">${clip(note, 400)}</p>`)}
-    ${question.diffs.map((each) => html`<${Diff} path=${each.path} oldText=${each.oldText} newText=${each.newText} />`)}
+    <${Diffs} changes=${question.diffs} />
     ${question.moreDiffs > 0 && html`<p class="notice">${question.moreDiffs} more changed ${question.moreDiffs === 1 ? "file is" : "files are"} not shown.</p>`}
     ${paths.length > 0 && html`<ul class="paths" aria-label="Paths">${paths.map((path) => html`<li>${clip(path, 4096)}</li>`)}</ul>`}
-    ${question.text && html`<pre class="said" tabindex="0">${clip(question.text)}</pre>`}
+    ${question.morePaths > 0 && html`<p class="notice">${question.morePaths} more ${question.morePaths === 1 ? "path is" : "paths are"} not shown.</p>`}
+    ${question.text && html`<${Said} name="Text" text=${clip(question.text)} />`}
     ${input !== null && (question.inputIsShown ? html`<details><summary>Full input</summary>${input}</details>` : input)}
     ${!known && html`<p class="notice">The agent does not say what it wants to do.</p>`}
     <div class="buttons">
       ${inOrder(question.options).map((option) => html`
-        <button type="button" data-kind=${option.kind} disabled=${busy || rights.value !== "act"}
+        <${Answer} ready=${ready} data-kind=${option.kind}
           class=${option.kind === "allow_once" ? "primary" : ""}
-          onClick=${() => send({ option: option.id })}>
+          act=${() => send({ option: option.id })}>
           ${own(MEANINGS, option.kind) ?? "Answer"}${isAlways(option) && html` <small>in this session</small>`}${ownName(option) && html` <small>${ownName(option)}</small>`}
-        </button>`)}
+        <//>`)}
     </div>`;
 }
 
@@ -155,10 +197,9 @@ function wrongIn(fields, content, required) {
   return "";
 }
 
-function Form({ question, busy, send }) {
+function Form({ question, ready, send }) {
   const [wrong, setWrong] = useState("");
   const required = new Set(Array.isArray(question.schema?.required) ? question.schema.required : []);
-  const disabled = busy || rights.value !== "act";
   const fields = question.url === null ? fieldsOf(question.schema) : [];
   const submit = (event) => {
     event.preventDefault();
@@ -173,22 +214,30 @@ function Form({ question, busy, send }) {
     ${fields === null && html`<p class="problem">This form has a field that cannot be filled in here. Answer it where it was asked, or decline it.</p>`}
     ${wrong && html`<p class="problem" role="alert">${wrong}</p>`}
     <div class="buttons">
-      ${fields !== null && html`<button class="primary" disabled=${disabled}>${question.url === null ? "Answer" : "Done"}</button>`}
-      <button type="button" disabled=${disabled} onClick=${() => send({ action: "decline" })}>Decline</button>
+      ${fields !== null && html`<${Answer} ready=${ready} type="submit" class="primary">${question.url === null ? "Answer" : "Done"}<//>`}
+      <${Answer} ready=${ready} act=${() => send({ action: "decline" })}>Decline<//>
     </div>
   </form>`;
 }
 
-export function Question({ question, inSession = false, select = null }) {
+// `place` is where the question is in its list.
+export function Question({ question, place, inSession = false, select = null }) {
   const [busy, setBusy] = useState(false);
+  const ready = { busy, settled: useSettled(place) };
+  const card = useRef(null);
   const send = async (reply) => {
     setBusy(true);
-    await answer(question, reply, "Answered.");
-    setBusy(false);
+    // An answered question disappears when the server says so.
+    if (await answer(question, reply, "Answered.") === null) setBusy(false);
   };
+  // The focus must not be lost with the question.
+  useLayoutEffect(() => () => {
+    if (!card.current?.contains(document.activeElement)) return;
+    (document.getElementById("open-title") ?? document.getElementById("main"))?.focus({ preventScroll: true });
+  }, []);
   const title = question.type === "permission" ? oneLine(question.title, MAX_TITLE) || "Permission" : oneLine(question.message, 200) || "Question";
   const heading = `q-${question.id}`;
-  return html`<article class="card question" aria-labelledby=${heading} data-question=${question.id}>
+  return html`<article class="card question" ref=${card} aria-labelledby=${heading} data-question=${question.id}>
     <header>
       ${select && html`<input type="checkbox" aria-label="Select: ${title}" checked=${select.checked} onChange=${select.change} />`}
       <h3 id=${heading}>${title}</h3>
@@ -201,7 +250,7 @@ export function Question({ question, inSession = false, select = null }) {
       </p>
     </header>
     ${question.type === "permission"
-      ? html`<${Permission} question=${question} busy=${busy} send=${send} />`
-      : html`${question.message.length > 200 && html`<p class="said">${clip(question.message)}</p>`}<${Form} question=${question} busy=${busy} send=${send} />`}
+      ? html`<${Permission} question=${question} ready=${ready} send=${send} />`
+      : html`${question.message.length > 200 && html`<p class="said">${clip(question.message)}</p>`}<${Form} question=${question} ready=${ready} send=${send} />`}
   </article>`;
 }

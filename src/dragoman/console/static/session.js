@@ -5,9 +5,9 @@ import { html } from "./html.js";
 import { Since } from "./ago.js";
 import { act, call, drawn, follow, followed, online, questions, rights, work } from "./connection.js";
 import { Boundary } from "./boundary.js";
-import { Diff } from "./diff.js";
+import { Diffs } from "./diff.js";
 import { markdown } from "./markdown.js";
-import { Question } from "./question.js";
+import { MAX_OPEN, Question } from "./question.js";
 import { clip, oneLine, own, printed, until } from "./text.js";
 
 const WINDOW = 200; // number of rendered items
@@ -43,7 +43,7 @@ const Tool = memo(({ item }) => {
     <summary><span class="state ${clip(item.status, 20)}">${clip(item.status, 20)}</span> <span class="chip kind">${clip(item.kind, 20)}</span> ${title}${item.changes.length ? ` (${item.changes.length} ${item.changes.length === 1 ? "file" : "files"} ${clip(item.stage, 20)})` : ""}</summary>
     ${item.locations.length > 0 && html`<ul class="paths">${item.locations.slice(0, 100).map((each) => html`<li>${clip(each.path, 400)}${each.line ? `:${clip(each.line, 20)}` : ""}</li>`)}</ul>`}
     ${input && html`<pre class="said" tabindex="0" aria-label="Input">${clip(input, 20000)}</pre>`}
-    ${item.changes.map((each) => html`<${Diff} path=${each.path} oldText=${each.old_text} newText=${each.new_text} diff=${each.diff} />`)}
+    <${Diffs} changes=${item.changes.map((each) => ({ path: each.path, oldText: each.old_text, newText: each.new_text, diff: each.diff }))} />
     ${item.content.map((each) => each.type === "text" ? (isPrinted(item, each.text) ? html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(each.text)}</pre>` : html`<div class="text">${markdown(each.text)}</div>`) : html`<${Blocks} blocks=${[each]} />`)}
     ${item.printed && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(item.printed)}</pre>`}
     ${!item.printed && !item.content.length && item.output !== null && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(typeof item.output === "string" ? item.output : JSON.stringify(item.output, null, 2), 20000)}</pre>`}
@@ -232,7 +232,7 @@ export function Session({ id }) {
   }, [job?.id, job?.state]);
   if (item === undefined) return html`<h1>Session</h1><p class="empty">Loading …</p>`;
   if (item === null) return html`<h1>Session</h1><p class="empty">There is no session ${clip(id, 60)}. <a href="#/work">Work</a> lists all sessions.</p>`;
-  const own = [...questions.value.values()].filter((question) => question.session === id);
+  const open = [...questions.value.values()].filter((question) => question.session === id);
   const stop = () => act(async () => {
     const told = await call(`jobs/${encodeURIComponent(job.delegation ?? job.id)}/cancel`, {});
     if (!told.cancelled) throw new Error("It has already ended.");
@@ -245,7 +245,8 @@ export function Session({ id }) {
       ${running && html`<div class="buttons"><button type="button" class="stop" disabled=${rights.value !== "act"} onClick=${stop}>Stop</button></div>`}
     </header>
     ${now !== null && now.key === id && html`<${Conversation} now=${now} />`}
-    ${own.map((question) => html`<${Boundary} key=${question.id}><${Question} question=${question} inSession=${true} /><//>`)}
+    ${open.slice(0, MAX_OPEN).map((question, at) => html`<${Boundary} key=${question.id}><${Question} question=${question} place=${at} inSession=${true} /><//>`)}
+    ${open.length > MAX_OPEN && html`<p class="notice">${open.length - MAX_OPEN} more questions follow.</p>`}
     ${rights.value === "act" && html`<${Handover} item=${item} />`}
     <${Composer} item=${item} />`;
 }

@@ -2,6 +2,8 @@
 
 // The same invisible characters that dragoman.cli.output.escape makes visible in a terminal.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff9-\ufffb]|[\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+// Each further mark on a letter is drawn above or below the others, and soon over other lines.
+const MARKS = /(\p{M}{6})(\p{M}+)/gu;
 const JOINER = "\u200d";
 const JOINED = /(?<=[\u2600-\u27bf\ufe0f\u{1f000}-\u{1faff}])\u200d(?=[\u2600-\u27bf\u{1f000}-\u{1faff}])/gu;
 const ESCAPES = /\u001b(?:\[[0-?]*[ -\/]*[@-~]|\][^\u0007\u001b\n]{0,2000}(?:\u0007|\u001b\\))/g;
@@ -18,10 +20,11 @@ export function textOf(value) {
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 }
 
-// Show control characters and invisible characters as code points. Nothing is removed: the user decides
-// by what is shown. A joiner between two emoji combines them and hides nothing.
+// Show control characters, invisible characters and the marks that pile up on a letter as code points.
+// Nothing is removed: the user decides by what is shown. A joiner between two emoji combines them and
+// hides nothing.
 export function clean(text) {
-  const whole = textOf(text).replace(/\r\n/g, "\n");
+  const whole = textOf(text).replace(/\r\n/g, "\n").replace(MARKS, (_, shown, more) => shown + [...more].map(visible).join(""));
   if (!whole.includes(JOINER)) return whole.replace(HIDDEN, visible);
   return whole.split(JOINED).map((part) => part.replace(HIDDEN, visible)).join(JOINER);
 }
