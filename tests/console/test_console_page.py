@@ -190,6 +190,35 @@ def test_reloading_and_reconnecting_in_mid_turn_loses_nothing(console: Served, t
     assert page.get_by_label("You").count() == 1
 
 
+def test_a_connection_that_is_silent_after_a_sleep_is_replaced(
+    console: Served, tabs: Tabs
+) -> None:
+    asleep = False
+    sockets: list[Any] = []
+
+    def route(socket: Any) -> None:
+        first = not sockets
+        sockets.append(socket)
+        server = socket.connect_to_server()
+        # The first connection stays open, but nothing arrives any more.
+        server.on_message(lambda data: None if first and asleep else socket.send(data))
+
+    context = tabs.browser()
+    context.route_web_socket("**/api/v1/events", route)
+    page = context.new_page()
+    page.clock.install()
+    page.goto(console.new_link())
+    page.get_by_text("connected", exact=True).wait_for()
+    page.clock.fast_forward(40_000)
+    asleep = True
+    console.submit("ask")
+    assert len(sockets) == 1
+    page.clock.fast_forward(60_000)
+    page.get_by_role("article", name="Run the tests").wait_for()
+    assert len(sockets) == 2
+    page.get_by_text("connected", exact=True).wait_for()
+
+
 def test_restarting_the_console_loses_nothing(browser: Any, cli: Cli) -> None:
     with serving(cli) as first:
         port = first.url.rstrip("/").rpartition(":")[2]

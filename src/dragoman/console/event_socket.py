@@ -37,6 +37,10 @@ MAX_WAITING: Final = 2000
 MAX_FEEDS: Final = 16
 """Maximum number of sessions that one browser can follow at the same time."""
 
+ALIVE_INTERVAL: Final = 15.0
+"""Seconds between two messages that only say that the connection works. A page cannot see the pings
+of a WebSocket, and after a sleep or a lost tunnel its connection may be dead without an error."""
+
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds to wait for the closing handshake. A browser that stopped reading never answers it."""
 
@@ -92,6 +96,7 @@ class EventSocket:
             work: set[asyncio.Future[Any]] = {
                 self._tasks.start(self._send_waiting(), "send"),
                 self._tasks.start(self._receive(), "receive"),
+                self._tasks.start(self._beat(), "beat"),
                 self._over,
             }
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
@@ -123,6 +128,11 @@ class EventSocket:
             self._waiting.put_nowait(message)
         except asyncio.QueueFull:
             self.close(TRY_AGAIN)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_INTERVAL)
+            self._put({"type": "alive"})
 
     async def _send_waiting(self) -> None:
         with suppress(WebSocketDisconnect):

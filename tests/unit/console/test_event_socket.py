@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from dragoman.console import access
+from dragoman.console import access, event_socket
 from dragoman.console.event_socket import MAX_FEEDS
 from dragoman.console.session_feed import SessionFeed
 from dragoman.errors import UsageError
@@ -135,6 +135,17 @@ async def test_a_browser_that_stops_reading_does_not_slow_down_the_agent(paths: 
                 socket.transport.resume_reading()
                 found = await events(socket, "TurnEnded")
                 assert sum(event["type"] == "MessageDelta" for event in found) == 3000
+
+
+@aio
+async def test_a_quiet_connection_is_said_to_be_alive(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_socket, "ALIVE_INTERVAL", 0.01)
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            for _ in range(3):
+                await told(socket, "alive")
 
 
 @aio

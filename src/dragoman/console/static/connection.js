@@ -26,18 +26,27 @@ export const drawn = signal(0);
 
 const RECONNECT = [250, 500, 1000, 2000, 5000];
 
+const SILENCE = 45000; // milliseconds: three messages of the server are missing
+const ME_TIMEOUT = 10000; // milliseconds
+
 let socket = null;
+let heardAt = 0;
 let attempts = 0;
 let frame = 0;
 
-setInterval(() => { clock.value = Date.now() / 1000; }, 1000);
+setInterval(() => {
+  clock.value = Date.now() / 1000;
+  // After a sleep or a lost tunnel, a connection may be dead without an error: nothing would arrive, and
+  // the page would still say that it is connected.
+  if (socket !== null && Date.now() - heardAt > SILENCE) lost(socket);
+}, 1000);
 
-export async function call(path, body) {
+export async function call(path, body, signal) {
   const headers = { "x-dragoman-key": loginKey() };
   const options = body === undefined
     ? { headers }
     : { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(`/api/v1/${path}`, { ...options, credentials: "same-origin" });
+  const response = await fetch(`/api/v1/${path}`, { ...options, signal, credentials: "same-origin" });
   const told = response.headers.get("content-type")?.startsWith("application/json")
     ? await response.json()
     : { message: (await response.text()).trim() };
@@ -94,26 +103,37 @@ function connect() {
     const now = followed.value;
     if (now !== null) sendFollow(now);
   };
-  socket.onmessage = (message) => take(JSON.parse(message.data));
-  socket.onclose = () => {
-    online.value = false;
-    socket = null;
-    const delay = RECONNECT[Math.min(attempts, RECONNECT.length - 1)];
-    attempts += 1;
-    setTimeout(again, delay);
+  heardAt = Date.now();
+  socket.onmessage = (message) => {
+    heardAt = Date.now();
+    take(JSON.parse(message.data));
   };
+  const own = socket;
+  socket.onclose = () => lost(own);
+}
+
+function lost(which) {
+  which.onopen = which.onmessage = which.onclose = null;
+  which.close();
+  if (socket !== which) return;
+  online.value = false;
+  socket = null;
+  later();
+}
+
+function later() {
+  const delay = RECONNECT[Math.min(attempts, RECONNECT.length - 1)];
+  attempts += 1;
+  setTimeout(again, delay);
 }
 
 // Check the token before reconnecting: a revoked one must lead to the login page, not to a loop.
 async function again() {
   try {
-    rights.value = (await call("me")).rights;
+    rights.value = (await call("me", undefined, AbortSignal.timeout(ME_TIMEOUT))).rights;
     connect();
   } catch (error) {
-    if (error.status === 401) return;
-    const delay = RECONNECT[Math.min(attempts, RECONNECT.length - 1)];
-    attempts += 1;
-    setTimeout(again, delay);
+    if (error.status !== 401) later();
   }
 }
 
