@@ -416,6 +416,30 @@ def test_an_opened_tool_call_stays_where_it_is_while_it_is_read(
     assert last.evaluate("each => each.getBoundingClientRect().top") == top
 
 
+LEAVE = """() => new Promise((done) => {
+    const main = document.getElementById("main");
+    const watch = new MutationObserver(() => {
+        if (main.querySelector(".conversation")) return;
+        window.dispatchEvent(new Event("scroll"));
+        done();
+    });
+    watch.observe(main, { childList: true, subtree: true });
+    location.hash = "#/work";
+})"""
+
+
+def test_a_scroll_event_after_a_long_session_was_left_does_no_harm(
+    console: Served, tabs: Tabs
+) -> None:
+    key = console.submit("many 300")
+    page = tabs.open(f"#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    page.get_by_role("button", name="Go to the beginning").wait_for()
+    page.evaluate(LEAVE)
+    page.locator(".row", has_text="done").wait_for()
+    assert tabs.problems == []
+
+
 def test_the_link_of_a_session_that_is_too_old_for_the_list_opens_it(
     browser: Any, cli: Cli
 ) -> None:

@@ -80,8 +80,9 @@ function Said({ text, name, kind = "said" }) {
     watch.observe(at.current);
     return () => watch.disconnect();
   }, [text]);
+  const many = text.split("\n").length;
   return html`<pre class=${kind} tabindex="0" aria-label=${name} ref=${at}>${text}</pre>
-    ${long && html`<p class="notice">There is more: scroll in the box above to see all of it (${text.split("\n").length} lines).</p>`}`;
+    ${long && html`<p class="notice">There is more: scroll in the box above to see all of it${many > 1 ? ` (${many} lines)` : ""}.</p>`}`;
 }
 
 function Permission({ question, ready, send }) {

@@ -102,6 +102,8 @@ export function Conversation({ now, empty = "Nothing has happened in this sessio
   };
   useEffect(() => {
     const look = () => {
+      // Effects are cleaned up only after the next paint, and a scroll event may come before that.
+      if (list.current === null) return;
       const now_ = shown.current;
       const below = document.documentElement.scrollHeight - window.innerHeight - window.scrollY;
       // The event of our own scrolling can arrive after the user opened a tool call, and must not undo
