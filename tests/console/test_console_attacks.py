@@ -203,15 +203,43 @@ def test_revoking_a_token_closes_its_sockets_and_later_requests_are_logged(
     with web.web_socket() as (status, connection):
         assert status == 101
         assert console.cli.child("console", "tokens", "revoke", "all").code == 0
-        # The snapshot, then a close frame with code 1008.
-        found = b""
-        while b"\x88\x02\x03\xf0" not in found:
-            part = connection.recv(65536)
-            assert part, found[-200:]
-            found += part
+        closed(connection)
     assert web.request("GET", "/api/v1/work")[0] == 401
     logged(console, "was revoked")
     logged(console, "refused GET", "401")
+
+
+def closed(connection: socket.socket) -> None:
+    """Wait for a close frame with code 1008."""
+    found = b""
+    while b"\x88\x02\x03\xf0" not in found:
+        part = connection.recv(65536)
+        assert part, found[-200:]
+        found += part
+
+
+def test_without_a_readable_file_of_tokens_nobody_is_let_in_and_the_console_recovers(
+    console: Served, web: Web
+) -> None:
+    (file,) = console.cli.home.rglob("console.json")
+    good = file.read_text()
+    with web.web_socket() as (status, connection):
+        assert status == 101
+        file.write_text("{")
+        closed(connection)
+    assert web.request("GET", "/api/v1/work")[0] == 503
+    assert web.request("GET", "/")[0] == 200
+    logged(console, "closing all connections", "console.json")
+    file.write_text(good)
+    with web.web_socket() as (status, connection):
+        assert status == 101
+        # The remedy that `console link` names for a damaged file.
+        file.unlink()
+        closed(connection)
+    assert web.request("GET", "/api/v1/work")[0] == 401
+    assert web.login(console.new_link()) == 200
+    works(web)
+    assert not any("Traceback" in line for line in console.log)
 
 
 def test_other_machines_are_served_over_tls_only(cli: Cli, tmp_path: Path) -> None:

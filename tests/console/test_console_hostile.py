@@ -134,6 +134,7 @@ def test_a_question_with_very_many_changed_lines_leaves_the_page_usable(
     card = page.get_by_role("article", name="Rewrite")
     card.wait_for()
     assert card.locator("figure").count() == 10
+    assert card.get_by_text("There is more: scroll in the box above").count() == 10
     assert page.evaluate("document.querySelectorAll('*').length") < 5000
     first = card.locator("figure").first
     assert "n 899" not in first.inner_text()

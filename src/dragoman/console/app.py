@@ -45,6 +45,7 @@ from dragoman.console.ledger_routes import LedgerRoutes
 from dragoman.console.peer_routes import PeerRoutes
 from dragoman.console.questions import OpenPermission
 from dragoman.console.review_routes import ReviewRoutes
+from dragoman.errors import DragomanError
 from dragoman.runs.context import load_context
 from dragoman.runs.jobs import cancel_job
 
@@ -210,11 +211,19 @@ class ConsoleApp:
         await self.hosts.aclose()
 
     def _file_changed(self, name: str) -> None:
-        if name == self._access.path.name:
-            for socket in list(self._sockets):
-                if not self._access.is_valid(socket.token.id):
-                    log.warning("token %s was revoked; closing its connection", socket.token.id)
-                    socket.close()
+        if name != self._access.path.name:
+            return
+        try:
+            revoked = [each for each in self._sockets if not self._access.is_valid(each.token.id)]
+        except DragomanError as error:
+            # Nothing proves that their tokens are still valid.
+            log.warning("closing all connections: %s", error)
+            revoked = list(self._sockets)
+        else:
+            for socket in revoked:
+                log.warning("token %s was revoked; closing its connection", socket.token.id)
+        for socket in revoked:
+            socket.close()
 
     # -- the page
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
 
+from dragoman.errors import DragomanError
 from dragoman.transports.http_guard import AddressGuard
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class ConsoleGuard(AddressGuard):
             return
         token = None
         key = _key(scope)
-        for secret in _cookies(headers, self._access.cookie):
-            token = token or self._access.find(secret, key=key)
+        try:
+            for secret in _cookies(headers, self._access.cookie):
+                token = token or self._access.find(secret, key=key)
+        except DragomanError as error:
+            raise HTTPException(503, "the file with the tokens cannot be read") from error
         if token is None:
             raise HTTPException(401, "the token is missing, expired or revoked")
         if not (reads or is_socket or path == LOGOUT):

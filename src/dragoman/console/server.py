@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from dragoman.console.fleet_watch import FleetWatch
 from dragoman.console.guard import ConsoleGuard
 from dragoman.console.live_state import LiveState
 from dragoman.console.peer_watch import PeerWatch
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import finish
 from dragoman.transports.addresses import bracketed, is_loopback, parse_address
 from dragoman.transports.http_server import LOOPBACK, LOOPBACK_NAMES, HttpServer
@@ -26,6 +27,8 @@ from dragoman.transports.tls import TlsFiles
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
+
+log: Final = logging.getLogger("dragoman.console")
 
 DEFAULT_PORT: Final = 8730
 
@@ -98,10 +101,20 @@ async def serve_console(
         guard.schemes = (b"http://", b"https://") if options.names else (f"{scheme}://".encode(),)
         url = f"{scheme}://{own[0]}:{port}/"
         access.set_url(url)
+        state.on_state_file(lambda name: _keep_url(access, url, name))
         on_listening(url, new_link(access, "read" if options.read_only else "act"))
         await stop.wait()
     finally:
         await finish(_end(server, app, peers, fleet, state))
+
+
+def _keep_url(access: ConsoleAccess, url: str, name: str) -> None:
+    """Store the URL again if the access file was deleted, so that `console link` still works."""
+    try:
+        if name == access.path.name and not access.record.url:
+            access.set_url(url)
+    except DragomanError as error:
+        log.warning("cannot store the address of the console: %s", error)
 
 
 async def _end(

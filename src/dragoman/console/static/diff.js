@@ -1,6 +1,7 @@
 // A line-based unified diff of two texts.
 import { useMemo, useState } from "preact/hooks";
 import { html } from "./html.js";
+import { ScrollBox } from "./scroll_box.js";
 import { clip } from "./text.js";
 
 export const CONTEXT = 3;
@@ -83,7 +84,7 @@ const CLASSES = { "+": "added", "-": "removed", "@": "skipped", " ": "same" };
 
 function table(rows, limit) {
   const shown = rows.slice(0, limit);
-  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES && limit === MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} more lines` : ""}</pre>`;
+  return html`<${ScrollBox} kind="diff">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES && limit === MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} more lines` : ""}<//>`;
 }
 
 function rowsOf(oldText, newText, diff) {

@@ -4,6 +4,7 @@ import { html } from "./html.js";
 import { Ago } from "./ago.js";
 import { act, call, rights } from "./connection.js";
 import { Diffs } from "./diff.js";
+import { ScrollBox } from "./scroll_box.js";
 import { clip, oneLine, own, shortPath, textOf } from "./text.js";
 
 const MEANINGS = {
@@ -70,19 +71,8 @@ function Answer({ ready, act: act_, children, ...given }) {
   return html`<button type="button" ...${given} disabled=${rights.value !== "act"} aria-disabled=${ready.busy || !ready.settled ? "true" : undefined} onClick=${click}>${children}</button>`;
 }
 
-// A long text scrolls in its box. Not every system shows a scroll bar, so say that there is more: the
-// end of a command must not be overlooked.
 function Said({ text, name, kind = "said" }) {
-  const at = useRef(null);
-  const [long, setLong] = useState(false);
-  useLayoutEffect(() => {
-    const watch = new ResizeObserver(() => setLong(at.current !== null && at.current.scrollHeight > at.current.clientHeight + 2));
-    watch.observe(at.current);
-    return () => watch.disconnect();
-  }, [text]);
-  const many = text.split("\n").length;
-  return html`<pre class=${kind} tabindex="0" aria-label=${name} ref=${at}>${text}</pre>
-    ${long && html`<p class="notice">There is more: scroll in the box above to see all of it${many > 1 ? ` (${many} lines)` : ""}.</p>`}`;
+  return html`<${ScrollBox} kind=${kind} name=${name} lines=${text.split("\n").length}>${text}<//>`;
 }
 
 function Permission({ question, ready, send }) {
