@@ -416,6 +416,27 @@ def test_an_opened_tool_call_stays_where_it_is_while_it_is_read(
     assert last.evaluate("each => each.getBoundingClientRect().top") == top
 
 
+def test_work_that_ends_in_a_background_tab_is_unseen_until_the_tab_is_looked_at(
+    console: Served, tabs: Tabs
+) -> None:
+    context = tabs.browser()
+    context.add_init_script(
+        "Object.defineProperty(document, 'visibilityState', {get: () => window.looked ?? 'hidden'})"
+    )
+    page = context.new_page()
+    page.goto(console.new_link())
+    key = console.submit("hello")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    other = tabs.open()
+    ended = other.locator(".ended", has_text="hello")
+    ended.wait_for()
+    page.locator(".state.done").first.wait_for()
+    with page.expect_request("**/seen"):
+        page.evaluate("window.looked = 'visible'; document.dispatchEvent(new Event('visibilitychange'))")
+    ended.wait_for(state="detached")
+
+
 LEAVE = """() => new Promise((done) => {
     const main = document.getElementById("main");
     const watch = new MutationObserver(() => {

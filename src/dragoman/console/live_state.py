@@ -472,14 +472,22 @@ class SeenJobs:
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.state / self.FILE_NAME
+        self._problem = ""
+        """Why it could not be read the last time, which is logged once."""
 
     @property
     def jobs(self) -> list[str]:
-        data = read_file(self._path)
         try:
-            return [] if data is None else msgspec.json.decode(data, type=list[str])
-        except UNDECODABLE:
+            data = read_file(self._path)
+            found = [] if data is None else msgspec.json.decode(data, type=list[str])
+        except (*UNDECODABLE, DragomanError) as error:
+            # Without this file, only ended work looks new. Questions and work must not stop for it.
+            if str(error) != self._problem:
+                log.warning("cannot read which work was seen: %s", error)
+                self._problem = str(error)
             return []
+        self._problem = ""
+        return found
 
     def add(self, job: str) -> None:
         with locked(self._path):

@@ -32,6 +32,14 @@ MAX_SESSIONS: Final = 200
 
 MAX_PATH: Final = 4096
 
+MAX_SIZE: Final = 16 * 1024 * 1024
+"""Maximum size of the file, in bytes. More comments are refused, because a file that is too large to
+be read would lock the user out of all of them."""
+
+READ_SIZE: Final = 2 * MAX_SIZE
+"""Maximum size that is read. Larger than `MAX_SIZE`, so that comments that could not be sent can be
+restored."""
+
 
 class DraftComment(Struct, frozen=True, kw_only=True):
     """An unsent comment with its id."""
@@ -65,7 +73,7 @@ class ReviewComments:
         if len(comment.quote) > MAX_QUOTE or len(comment.path or "") > MAX_PATH:
             raise UsageError("the quoted line or the path is too long")
         draft = DraftComment(id=secrets.token_hex(4), comment=comment)
-        with self._changing() as drafts:
+        with self._changing(max_size=MAX_SIZE) as drafts:
             kept = drafts.pop(session, [])
             if len(kept) >= MAX_COMMENTS:
                 raise UsageError(
@@ -99,7 +107,7 @@ class ReviewComments:
 
     def _read(self) -> dict[str, list[DraftComment]]:
         """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
-        data = read_file(self._path)
+        data = read_file(self._path, max_size=READ_SIZE)
         return {} if data is None else msgspec.json.decode(data, type=dict[str, list[DraftComment]])
 
     def _keep_damaged(self, error: BaseException) -> None:
@@ -109,7 +117,7 @@ class ReviewComments:
         log.warning("cannot read the review comments; moved the file to %s: %s", aside, error)
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, list[DraftComment]]]:
+    def _changing(self, *, max_size: int = READ_SIZE) -> Iterator[dict[str, list[DraftComment]]]:
         with locked(self._path):
             try:
                 drafts = self._read()
@@ -117,7 +125,10 @@ class ReviewComments:
                 self._keep_damaged(error)
                 drafts = {}
             yield drafts
-            write_file(self._path, msgspec.json.encode(drafts) + b"\n", mode=0o600)
+            data = msgspec.json.encode(drafts) + b"\n"
+            if len(data) > max_size:
+                raise UsageError("there are too many unsent comments: send or delete some first")
+            write_file(self._path, data, mode=0o600)
 
 
 def _put(drafts: dict[str, list[DraftComment]], session: str, comments: list[DraftComment]) -> None:

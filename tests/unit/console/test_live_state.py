@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.broker import question_sockets
+from dragoman.client.folders import make_state
 from dragoman.console import live_state as module
 from dragoman.console.live_state import LiveState, SeenJobs
 from dragoman.console.questions import OpenForm, OpenPermission
@@ -260,6 +261,23 @@ async def test_finished_work_is_unseen_until_any_browser_marks_it(paths: Paths) 
         assert here.state.work[0]["job"]["unseen"] is False
         await there.until(lambda: not there.state.work[0]["job"]["unseen"])
     assert SeenJobs(paths).jobs == [done.id]
+
+
+@aio
+async def test_questions_and_work_are_shown_even_if_the_file_of_seen_jobs_is_unreadable(
+    paths: Paths, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_state(paths.state)
+    (paths.state / SeenJobs.FILE_NAME).mkdir()
+    async with broker(paths) as (at, _), watching(paths) as seen, at.caller() as mine:
+        await submit(mine, await mine.new(at.folder), "ask edit")
+        await seen.until(lambda: seen.state.questions)
+        (question,) = seen.state.questions
+        await seen.until(lambda: any(item["state"] == "waiting" for item in seen.state.work))
+        assert await seen.state.answer(question.id, question.digest, YES)
+        await seen.until(lambda: any(item["state"] == "done" for item in seen.state.work))
+        assert [each["type"] for each in seen.told].count("question") == 1
+    assert caplog.text.count("cannot read which work was seen") == 1
 
 
 @aio

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.console import review_comments as module
 from dragoman.console.review_comments import ReviewComments
-from dragoman.delegation.review.comments import MAX_COMMENT, ReviewComment
+from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
 from dragoman.errors import PatchChanged, UsageError
 from dragoman.paths import Paths
 from tests.unit.console.place import short_paths
@@ -56,6 +56,28 @@ def test_empty_long_and_excess_comments_are_refused(
     assert comments.of("s-1") == [] and len(comments.of("s-3")) == 1
     with pytest.raises(UsageError, match="send them first"):
         comments.add("s-3", ReviewComment(text="x"))
+
+
+def test_comments_of_any_number_and_length_stay_readable(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SIZE", 3 * 1024 * 1024)
+    comments = ReviewComments(paths)
+    long = ReviewComment(text="\U0001f4a5" * MAX_COMMENT, quote="q" * MAX_QUOTE)
+    refused = 0
+    for number in range(500):
+        try:
+            comments.add(f"s-{number % 4}", long)
+        except UsageError as error:
+            assert "send or delete" in str(error)
+            refused += 1
+            break
+    assert refused == 1
+    ids = [each.id for each in comments.of("s-0")]
+    assert len(ids) > 10
+    taken = comments.take("s-0", ids)
+    comments.put_back("s-0", taken)
+    assert [each.id for each in comments.of("s-0")] == ids
 
 
 def test_a_damaged_file_is_moved_aside_and_never_overwritten(

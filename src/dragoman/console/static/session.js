@@ -230,8 +230,15 @@ export function Session({ id }) {
   const now = followed.value;
   const job = item?.job;
   useEffect(() => {
-    if (job?.state === "ended" && job.unseen && rights.value === "act") call(`jobs/${encodeURIComponent(job.id)}/seen`, {}).catch(() => {});
-  }, [job?.id, job?.state]);
+    if (job?.state !== "ended" || !job.unseen || rights.value !== "act") return undefined;
+    // In a tab in the background, the user has not seen it yet.
+    const saw = () => {
+      if (document.visibilityState === "visible") call(`jobs/${encodeURIComponent(job.id)}/seen`, {}).catch(() => {});
+    };
+    saw();
+    document.addEventListener("visibilitychange", saw);
+    return () => document.removeEventListener("visibilitychange", saw);
+  }, [job?.id, job?.state, job?.unseen]);
   if (item === undefined) return html`<h1>Session</h1><p class="empty">Loading …</p>`;
   if (item === null) return html`<h1>Session</h1><p class="empty">There is no session ${clip(id, 60)}. <a href="#/work">Work</a> lists all sessions.</p>`;
   const open = [...questions.value.values()].filter((question) => question.session === id);
