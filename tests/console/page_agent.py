@@ -57,6 +57,9 @@ def part(name):
 PILE = "\u0301\u0323" * 200
 """Marks that are drawn above and below a letter, over the lines around it."""
 
+OLD_LINES = "\n".join(f"o {number}" for number in range(900))
+NEW_LINES = "\n".join(f"n {number}" for number in range(900))
+
 MAKE = {"command": "make again"}
 FORM = {
     "type": "object",
@@ -127,10 +130,15 @@ async def answer(turn: Turn) -> None:
                     asking.create_task(ask(turn, number, call))
         case "rewrite":
             # Many files, each rewritten completely.
-            olds, news = ("\n".join(f"{word} {n}" for n in range(900)) for word in ("o", "n"))
-            diff = {"type": "diff", "oldText": olds, "newText": news}
+            diff = {"type": "diff", "oldText": OLD_LINES, "newText": NEW_LINES}
             diffs = [diff | {"path": f"/tmp/file-{number}"} for number in range(int(rest))]
             await ask(turn, 1, {"title": "Rewrite", "kind": "edit", "content": diffs})
+        case "flood":
+            for number in range(int(rest)):
+                async with turn.tool(f"Edit {number}", kind="edit") as tool:
+                    await tool.diff(str(cwd / "file"), NEW_LINES, OLD_LINES)
+                words = "".join(f"- `item` {line}\n" for line in range(1000))
+                await turn.say(words, message_id=f"f{number}")
         case "far":
             # What matters is far from what is seen first.
             given = {"command": "ls" + "\n" * 100 + "rm -rf ~"}

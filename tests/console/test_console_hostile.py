@@ -145,6 +145,23 @@ def test_a_question_with_very_many_changed_lines_leaves_the_page_usable(
     card.locator("figure", has_text="/tmp/file-99").get_by_text("o 0").wait_for()
 
 
+def test_a_session_with_very_many_long_messages_and_changes_leaves_the_page_usable(
+    console: Served, page: Any
+) -> None:
+    key = console.submit("flood 20")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    assert page.evaluate("document.querySelectorAll('*').length") < 12_000
+    # Everything can be read.
+    last = page.get_by_label("Agent").last
+    assert "- `item` 999" in last.text_content()
+    last.get_by_role("button", name="Format the rest").click()
+    last.locator("li", has_text="item 999").wait_for()
+    page.locator("summary", has_text="Edit 19").click()
+    page.locator("figure").get_by_role("button", name="more lines").click()
+    page.locator("figure").get_by_text("n 899").wait_for()
+
+
 def test_hostile_forms_failures_and_names_stay_text(console: Served, page: Any) -> None:
     console.submit("hostile-form", "--cwd", str(_folder(console.cli, "one")))
     console.submit("hostile-failure", "--cwd", str(_folder(console.cli, f"two {HOSTILE_NAME}")))

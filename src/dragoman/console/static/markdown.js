@@ -1,9 +1,12 @@
 // Renders Markdown as elements. Raw HTML, images, and links to anything but web pages stay text.
+import { useState } from "preact/hooks";
 import { html } from "./html.js";
 import { clip } from "./text.js";
 
-// Any text must render in roughly linear time and with a limited number of elements.
+// Any text must render in roughly linear time and with a limited number of elements. What is left is
+// shown as it is. A page may have hundreds of such texts, so they start with fewer elements.
 const MAX_ELEMENTS = 5000;
+const FIRST_ELEMENTS = 400;
 const MAX_DEPTH = 8; // of nested quotes
 
 const INLINE = /(?<!`)(`+)(?!`)([\s\S]{0,2000}?[^`])\1(?!`)|\*\*(\S(?:[^*]*\S)?)\*\*|(?<![\w*])\*(\S(?:[^*\n]*\S)?)\*(?![\w*])|(?<!!)\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s)<>"]{1,2000})\)/g;
@@ -116,6 +119,13 @@ function blocks(lines, budget, depth = 0) {
   return found;
 }
 
+function Markdown({ text }) {
+  const [most, setMost] = useState(FIRST_ELEMENTS);
+  const budget = { left: most };
+  const found = blocks(clip(text).split("\n"), budget);
+  return html`${found}${budget.left <= 0 && most < MAX_ELEMENTS && html`<button type="button" class="small" onClick=${() => setMost(MAX_ELEMENTS)}>Format the rest</button>`}`;
+}
+
 export function markdown(text) {
-  return blocks(clip(text).split("\n"), { left: MAX_ELEMENTS });
+  return html`<${Markdown} text=${text} />`;
 }

@@ -36,19 +36,25 @@ function isPrinted(item, text) {
   return item.kind === "execute" && !String(text ?? "").includes("```");
 }
 
-const Tool = memo(({ item }) => {
-  const title = oneLine(item.title || item.name || item.kind, 160);
+function ToolBody({ item }) {
   const input = item.input === null ? "" : typeof item.input === "string" ? item.input : JSON.stringify(item.input, null, 2);
-  return html`<details class="item tool ${clip(item.status, 20)}">
-    <summary><span class="state ${clip(item.status, 20)}">${clip(item.status, 20)}</span> <span class="chip kind">${clip(item.kind, 20)}</span> ${title}${item.changes.length ? ` (${item.changes.length} ${item.changes.length === 1 ? "file" : "files"} ${clip(item.stage, 20)})` : ""}</summary>
-    ${item.locations.length > 0 && html`<ul class="paths">${item.locations.slice(0, 100).map((each) => html`<li>${clip(each.path, 400)}${each.line ? `:${clip(each.line, 20)}` : ""}</li>`)}</ul>`}
+  return html`${item.locations.length > 0 && html`<ul class="paths">${item.locations.slice(0, 100).map((each) => html`<li>${clip(each.path, 400)}${each.line ? `:${clip(each.line, 20)}` : ""}</li>`)}</ul>`}
     ${input && html`<pre class="said" tabindex="0" aria-label="Input">${clip(input, 20000)}</pre>`}
     <${Diffs} changes=${item.changes.map((each) => ({ path: each.path, oldText: each.old_text, newText: each.new_text, diff: each.diff }))} />
     ${item.content.map((each) => each.type === "text" ? (isPrinted(item, each.text) ? html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(each.text)}</pre>` : html`<div class="text">${markdown(each.text)}</div>`) : html`<${Blocks} blocks=${[each]} />`)}
     ${item.printed && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(item.printed)}</pre>`}
     ${!item.printed && !item.content.length && item.output !== null && html`<pre class="terminal" tabindex="0" aria-label="Output">${printed(typeof item.output === "string" ? item.output : JSON.stringify(item.output, null, 2), 20000)}</pre>`}
     ${item.exit_code !== null && html`<p>Exit code ${clip(item.exit_code, 20)}</p>`}
-    ${item.error && html`<p class="problem">${printed(item.error, 2000)}</p>`}
+    ${item.error && html`<p class="problem">${printed(item.error, 2000)}</p>`}`;
+}
+
+const Tool = memo(({ item }) => {
+  // Many tool calls have long diffs and outputs, and few of them are opened.
+  const [opened, setOpened] = useState(false);
+  const title = oneLine(item.title || item.name || item.kind, 160);
+  return html`<details class="item tool ${clip(item.status, 20)}" onToggle=${() => setOpened(true)}>
+    <summary><span class="state ${clip(item.status, 20)}">${clip(item.status, 20)}</span> <span class="chip kind">${clip(item.kind, 20)}</span> ${title}${item.changes.length ? ` (${item.changes.length} ${item.changes.length === 1 ? "file" : "files"} ${clip(item.stage, 20)})` : ""}</summary>
+    ${opened && html`<${ToolBody} item=${item} />`}
   </details>`;
 });
 
