@@ -191,6 +191,18 @@ def test_a_form_with_fields_named_like_form_properties_can_be_answered(
     page.get_by_text("'elements': 'my elements', 'submit': 'my submit'").wait_for()
 
 
+def test_the_address_of_a_link_is_shown_as_the_browser_understands_it(
+    console: Served, page: Any
+) -> None:
+    # The second letter is Cyrillic.
+    key = console.submit("[code](https://g\u0456thub.com/x) [none](https://[/x)")
+    page.goto(f"{console.url}#/session/{key}")
+    agent = page.get_by_label("Agent")
+    agent.get_by_text("(https://xn--gthub-n2e.com/x)").wait_for()
+    assert agent.get_by_role("link").count() == 1
+    assert "[none](https://[/x)" in agent.inner_text()
+
+
 def test_pathological_markdown_renders_without_delay(console: Served, page: Any) -> None:
     key = console.submit("hostile-markdown")
     page.goto(f"{console.url}#/session/{key}")

@@ -634,6 +634,17 @@ def test_a_browser_without_a_link_gets_no_data(console: Served, tabs: Tabs) -> N
     other.get_by_text("this link was already used").wait_for()
 
 
+def test_a_link_is_tried_again_if_the_server_cannot_be_reached(
+    console: Served, tabs: Tabs
+) -> None:
+    tabs.expected.append("ERR_FAILED")
+    page = tabs.browser().new_page()
+    page.route("**/login", lambda route: route.abort(), times=1)
+    page.goto(console.new_link())
+    page.get_by_text("connected", exact=True).wait_for()
+    assert "token" not in page.url
+
+
 def test_a_revoked_browser_is_logged_out_immediately(console: Served, tabs: Tabs) -> None:
     tabs.expected += ["401", "403"]
     page = tabs.open()

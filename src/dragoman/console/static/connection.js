@@ -75,14 +75,18 @@ function tell(text, milliseconds) {
   if (text) forget = setTimeout(() => { notice.value = ""; }, milliseconds);
 }
 
-export async function start() {
-  const secret = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+export async function start(secret = /^#token=([\w-]+)$/.exec(location.hash)?.[1]) {
   if (secret !== undefined) {
     // The secret must not stay in the browser history.
     history.replaceState(null, "", "/#/");
     try {
       storeLoginKey((await call("login", { token: secret, bind: true })).key);
     } catch (error) {
+      // Without a response, the link is probably still unused.
+      if (error.status === undefined) {
+        setTimeout(start, 1000, secret);
+        return;
+      }
       loginProblem.value = error.message;
     }
   }

@@ -28,9 +28,12 @@ function inline(text, budget) {
   return found;
 }
 
-// Show the address as well: the text of a link may be misleading.
+// Show the address as well: the text of a link may be misleading. And show it as the browser understands
+// it: letters of other scripts in a host name may look like Latin ones.
 function link(words, address) {
-  return html`<a href=${address} rel="noopener noreferrer" target="_blank">${words}</a>${" "}<span class="address">(${clip(address, 120)})</span>`;
+  const url = URL.canParse(address) ? new URL(address).href : null;
+  if (url === null) return `[${words}](${address})`;
+  return html`<a href=${url} rel="noopener noreferrer" target="_blank">${words}</a>${" "}<span class="address">(${clip(url, 120)})</span>`;
 }
 
 const FENCE = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^`]*$/;

@@ -51,7 +51,7 @@ function answer(question, reply, done) {
 }
 
 // Whether a question has been in its place for a moment. If one has just appeared there, or moved up
-// because the one above it was answered or withdrawn, a click may have been meant for another question.
+// because the one above it was answered or withdrawn, or has changed, a click may have been meant for another question.
 function useSettled(place) {
   const [settled, setSettled] = useState(null);
   useEffect(() => {
@@ -214,7 +214,7 @@ function Form({ question, ready, send }) {
 // `place` is where the question is in its list.
 export function Question({ question, place, inSession = false, select = null }) {
   const [busy, setBusy] = useState(false);
-  const ready = { busy, settled: useSettled(place) };
+  const ready = { busy, settled: useSettled(`${place} ${question.digest}`) };
   const card = useRef(null);
   const send = async (reply) => {
     setBusy(true);
