@@ -94,6 +94,11 @@ def serving(cli: Cli, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Se
     assert code == 143, "".join(served.log)
 
 
+def release(console: Served) -> None:
+    """Let an agent continue that waits for it."""
+    (console.cli.cwd / "GO").write_text("go\n")
+
+
 @pytest.fixture
 def cli() -> Iterator[Cli]:
     # The paths of pytest's temporary directories are too long for a socket.

@@ -91,7 +91,9 @@ def test_what_does_not_fit_in_its_box_or_in_a_question_is_announced(
 ) -> None:
     console.submit("far")
     card = page.get_by_role("article", name="List")
-    card.get_by_text("There is more: scroll in the box above to see all of it (101 lines).").wait_for()
+    card.get_by_text(
+        "There is more: scroll in the box above to see all of it (101 lines)."
+    ).wait_for()
     card.get_by_text("1 more path is not shown.").wait_for()
     assert card.get_by_label("Paths").get_by_role("listitem").count() == 200
     card.locator("[data-kind=reject_once]").click()

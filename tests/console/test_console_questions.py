@@ -247,7 +247,9 @@ def test_several_answers_of_which_one_fails_say_so(console: Served, tabs: Tabs) 
     page.get_by_role("checkbox").nth(1).wait_for()
     first = request(page, "GET", "inbox")[1]["questions"][0]["id"]
     # Another browser was faster.
-    told = json.dumps({"error": "question_settled", "message": "this question was already answered"})
+    told = json.dumps(
+        {"error": "question_settled", "message": "this question was already answered"}
+    )
     page.route(
         f"**/questions/{first}/answer",
         lambda route: route.fulfill(status=409, body=told, content_type="application/json"),

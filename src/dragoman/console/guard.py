@@ -103,7 +103,9 @@ def _key(scope: Scope) -> str:
             if name == b"sec-websocket-protocol"
             for word in value.split(b",")
         ]
-        found += [word.removeprefix(KEY_PROTOCOL) for word in offered if word.startswith(KEY_PROTOCOL)]
+        found += [
+            word.removeprefix(KEY_PROTOCOL) for word in offered if word.startswith(KEY_PROTOCOL)
+        ]
     return found[0].decode("latin-1") if found else ""
 
 

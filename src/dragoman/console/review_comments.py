@@ -33,8 +33,8 @@ MAX_SESSIONS: Final = 200
 MAX_PATH: Final = 4096
 
 MAX_SIZE: Final = 16 * 1024 * 1024
-"""Maximum size of the file, in bytes. More comments are refused, because a file that is too large to
-be read would lock the user out of all of them."""
+"""Maximum size of the file, in bytes. More comments are refused: a file that is too large to read
+would lock the user out of all of them."""
 
 READ_SIZE: Final = 2 * MAX_SIZE
 """Maximum size that is read. Larger than `MAX_SIZE`, so that comments that could not be sent can be
