@@ -189,6 +189,11 @@ def test_a_broker_stays_for_the_time_that_was_said(warm: Cli) -> None:
     assert warm("run", "hello", "--ttl", "soon", "-s", "x", "--", *warm.agent).code == 2
 
 
+def test_a_shorter_time_than_the_broker_was_idle_does_not_end_it_in_this_call(warm: Cli) -> None:
+    hello(warm)
+    hello(warm, "--ttl", "0")
+
+
 def test_any_client_of_acp_speaks_with_a_broker_on_stdin_and_stdout(warm: Cli) -> None:
     async def ask() -> str:
         argv = warm.argv("broker", "attach", "scout", "--cwd", str(warm.cwd))

@@ -23,6 +23,10 @@ from dragoman.transports.process.identity import ProcessState, state_of
 LOOK_TIMEOUT: Final = 2.0
 """Timeout in seconds for the status of another broker. A slow broker is busy, so it is not idle."""
 
+GREETING_TIME: Final = 5.0
+"""Seconds between the hello of a caller, which may shorten the idle timeout, and its next request.
+On a busy machine they are a second apart."""
+
 log = logging.getLogger(__name__)
 
 
@@ -54,15 +58,18 @@ class IdleClock:
         self._wind()
 
     def keep_for(self, ttl: float) -> None:
+        """Set the idle timeout for a caller. The caller itself still finds the broker, even if that
+        was idle for longer."""
         self.ttl = ttl
-        self._wind()
+        self._wind(at_least=GREETING_TIME)
 
-    def _wind(self) -> None:
+    def _wind(self, at_least: float = 0.0) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._since is not None:
-            self._timer = self._loop.call_at(self._since + self.ttl, self._over)
+            over_at = max(self._since + self.ttl, self._loop.time() + at_least)
+            self._timer = self._loop.call_at(over_at, self._over)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dragoman.broker.records import BrokerRecord
-from dragoman.broker.server.idle import IdleClock, trim
+from dragoman.broker.server.idle import GREETING_TIME, IdleClock, trim
 from dragoman.config.safe_files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
@@ -42,14 +42,29 @@ async def test_a_clock_runs_while_its_broker_is_idle() -> None:
 
 
 @aio
-async def test_a_new_time_counts_from_when_it_became_idle() -> None:
+async def test_a_new_time_counts_from_when_it_became_idle_but_leaves_its_caller_some() -> None:
+    clock = IdleClock(600.0, lambda: None)
+    clock.start()
+    assert clock._since is not None and clock._timer is not None
+    clock.keep_for(60.0)
+    assert clock._timer.when() == clock._since + 60.0
+    clock.keep_for(0.0)
+    assert clock._timer.when() >= clock._since + GREETING_TIME
+    clock.stop()
+
+
+@aio
+async def test_a_broker_that_works_after_a_short_time_was_set_ends_at_once_when_idle_again() -> (
+    None
+):
     over = asyncio.Event()
     clock = IdleClock(600.0, over.set)
     clock.start()
     clock.keep_for(0.0)
+    clock.stop()
+    clock.start()
     async with asyncio.timeout(5):
         await over.wait()
-    clock.stop()
 
 
 class Fake:
