@@ -217,6 +217,9 @@ def _commands(view: View, event: happened.CommandsChanged) -> None:
 
 
 def _turn_started(view: View, event: happened.TurnStarted) -> None:
+    if not view.running:
+        # A turn that reports no usage must not show that of the turn before.
+        view.usage.pop("turn", None)
     view.running = True
     view.open = False
     # A dialect may report the same start a second time, without the prompt.

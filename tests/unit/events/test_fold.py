@@ -243,6 +243,24 @@ def test_notices_and_errors_are_kept_and_the_rest_changes_nothing() -> None:
 # -- readers who do not keep what is said
 
 
+def test_a_turn_without_usage_does_not_show_that_of_the_turn_before() -> None:
+    used = parts.Usage(total_tokens=8)
+    first: list[model.Event] = [
+        make(model.TurnStarted),
+        make(model.TurnEnded, Outcome.OK, usage=used),
+    ]
+    second: list[model.Event] = [
+        make(model.TurnStarted),
+        make(model.TurnEnded, Outcome.CANCELLED),
+    ]
+    assert fold(first).usage == {"turn": used}
+    assert fold(first + second).usage == {}
+    # The start of one turn may be reported twice.
+    reported = make(model.UsageReported, "turn", used)
+    twice: list[model.Event] = [make(model.TurnStarted), reported, make(model.TurnStarted)]
+    assert fold(twice).usage == {"turn": used}
+
+
 def test_a_brief_view_has_tools_and_usage_and_nothing_that_was_said() -> None:
     view = View()
     for event in (

@@ -172,6 +172,7 @@ const RULES = {
     view.commands = event.commands;
   },
   TurnStarted(view, event) {
+    if (!view.running) view.usage.delete("turn");
     view.running = true;
     view.open = false;
     if (event.prompt && event.prompt.length) {
