@@ -102,6 +102,9 @@ def test_a_login_that_only_a_prompt_shows_is_not_tried_unless_that_is_wanted(cli
     assert (first["ready"], second["ready"]) == (True, False)
     assert second["trouble"] == "it requires a login"
     assert lines(wanted, "Beginning")[0]["enabled"] == []
+    shown = cli("peers", "show", "alpha").out
+    assert "not measured: `dragoman peers verify alpha --turns`" in shown
+    assert "it needs echo, which" not in shown
 
 
 def test_a_person_is_asked_once_before_a_prompt_shows_a_missing_login(cli: Cli) -> None:
@@ -110,6 +113,7 @@ def test_a_person_is_asked_once_before_a_prompt_shows_a_missing_login(cli: Cli) 
     with cli.terminal("init", "alpha") as terminal:
         terminal.expect("[y/N] ")
         terminal.type("y\n")
+        terminal.expect("... alpha: answering a prompt, 0 s")
         terminal.expect("alpha: it requires a login")
         assert terminal.wait() == 10, terminal.shown
     assert config(cli) == ""

@@ -165,10 +165,21 @@ class Card(Struct, frozen=True, kw_only=True):
     facts: MeasuredFacts = field(default_factory=MeasuredFacts)
 
 
+NOTHING: Final = "Nothing: "
+"""How the remedy of a warning begins, in `verify.remedies`, if dragoman handles what was found."""
+
+
 def to_know(card: Card) -> list[str]:
-    """Return what a user of the peer should know, one line each."""
-    bad = (RungVerdict.WARN, RungVerdict.FAIL)
-    return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]
+    """Return what a user of the peer should know, one line each: failures, and warnings with
+    something to do. The whole card has the others too."""
+    told = []
+    for one in card.rungs:
+        if one.verdict is RungVerdict.FAIL:
+            told.append(f"{one.rung}: {one.evidence}")
+        elif one.verdict is RungVerdict.WARN and not one.remedy.startswith(NOTHING):
+            # Details follow the first part.
+            told.append(f"{one.rung}: {one.evidence.partition('; ')[0]}")
+    return told
 
 
 CARDS: Final = "cards"

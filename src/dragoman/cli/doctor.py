@@ -61,7 +61,7 @@ def doctor(
     bad = sum(finding.state == "bad" for finding in findings)
     warned = sum(finding.state == "warn" for finding in findings)
     if format is ListFormat.TEXT and not report:
-        put_out(f"{bad} bad, {warned} warnings\n")
+        put_out(f"{bad} bad, {warned} warning{'' if warned == 1 else 's'}\n")
     if bad:
         raise typer.Exit(ExitCode.FAILED)
 

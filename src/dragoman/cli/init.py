@@ -221,7 +221,8 @@ class _Setup:
         tried = []
         for proof in proofs:
             if proof.name in names:
-                proof = await try_prompt(rows[proof.name], proof, self._place)
+                with self._telling.prompting(proof.name):
+                    proof = await try_prompt(rows[proof.name], proof, self._place)
                 self._telling.proof(proof)
             tried.append(proof)
         return tried

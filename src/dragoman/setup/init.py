@@ -199,10 +199,17 @@ async def try_prompt(
         authenticated=found.facts.authenticated,
         login=found.facts.login or proof.card.facts.login,
     )
-    rest = tuple(tried.get(one.rung, one) for one in proof.card.rungs)
+    rest = tuple(tried.get(one.rung) or _measurable(one, name) for one in proof.card.rungs)
     card = replace(proof.card, rungs=rest, facts=facts)
     place.cards().save(card)
     return judged(row, card)
+
+
+def _measurable(result: RungResult, peer: str) -> RungResult:
+    """Return a result that was skipped for lack of a turn, with how to measure it."""
+    if result.verdict is not RungVerdict.SKIPPED or not result.evidence.startswith("it needs echo"):
+        return result
+    return replace(result, evidence=f"not measured: `dragoman peers verify {peer} --turns`")
 
 
 def judged(row: PeerStatus, card: Card) -> VerifiedPeer:

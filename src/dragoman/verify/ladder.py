@@ -150,7 +150,9 @@ async def _try(rung: Rung, state: Verification) -> RungResult:
 def _not_tried(rung: Rung, state: Verification) -> RungFinding | None:
     missing = [name for name in rung.needs if not state.held(name)]
     if missing:
-        return skipped(f"it needs {' and '.join(missing)}, which did not pass")
+        tried = any(state.verdicts.get(name) is RungVerdict.FAIL for name in missing)
+        why = "did not pass" if tried else "was not measured"
+        return skipped(f"it needs {' and '.join(missing)}, which {why}")
     if rung.turns and not state.turns:
         return skipped(NOT_ASKED)
     return None

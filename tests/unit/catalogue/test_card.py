@@ -16,6 +16,7 @@ from dragoman.catalogue.card import (
     to_know,
 )
 from dragoman.errors import FileFailed
+from dragoman.verify import remedies
 
 
 def test_what_was_not_measured_is_unknown_and_not_false() -> None:
@@ -56,6 +57,34 @@ def test_warnings_and_failures_are_what_a_user_has_to_know() -> None:
         rungs=(passed, warning),
     )
     assert to_know(card) == ["late updates: late"]
+
+
+def test_what_dragoman_handles_and_the_details_of_a_warning_are_only_on_the_whole_card() -> None:
+    handled = RungResult(
+        rung="noise", verdict=RungVerdict.WARN, evidence="noisy", remedy=remedies.NOISE
+    )
+    warning = RungResult(
+        rung="models",
+        verdict=RungVerdict.WARN,
+        evidence="some models are previews, such as x; 121 models: a, b, …",
+        remedy="Name others.",
+    )
+    failure = RungResult(rung="echo", verdict=RungVerdict.FAIL, evidence="it failed; 500")
+    card = Card(
+        peer="x",
+        version="1.2",
+        platform="linux",
+        measured_at="",
+        dragoman="",
+        turns=True,
+        reached="",
+        usable=True,
+        rungs=(handled, warning, failure),
+    )
+    assert to_know(card) == [
+        "models: some models are previews, such as x",
+        "echo: it failed; 500",
+    ]
 
 
 def card(version: str | None = "1.0", at: str = "2026-01-01T00:00:00+00:00") -> Card:

@@ -93,7 +93,7 @@ async def test_a_rung_is_not_tried_without_what_it_needs_or_without_consent() ->
     assert tuple(tried) == card.rungs
     verdicts = {one.rung: one for one in tried}
     assert verdicts["models"].verdict is RungVerdict.SKIPPED
-    assert "session" in verdicts["models"].evidence
+    assert verdicts["models"].evidence == "it needs session, which was not measured"
     assert verdicts["echo"].evidence == NOT_ASKED
     assert card.usable
     assert card.reached == "dialect"
@@ -102,8 +102,11 @@ async def test_a_rung_is_not_tried_without_what_it_needs_or_without_consent() ->
 
 @aio
 async def test_a_failure_that_is_not_essential_leaves_the_peer_usable() -> None:
-    rungs = [DIALECT, rung("permission", failed("it wrote", "take care"))]
-    assert (await climb(WAY, peer="x", turns=True, rungs=rungs)).usable
+    after = rung("files", AssertionError("it was tried"), needs=("permission",))
+    rungs = [DIALECT, rung("permission", failed("it wrote", "take care")), after]
+    card = await climb(WAY, peer="x", turns=True, rungs=rungs)
+    assert card.usable
+    assert card.rungs[-1].evidence == "it needs permission, which did not pass"
     rungs = [DIALECT, rung("session", failed("none", "look"), essential=True)]
     assert not (await climb(WAY, peer="x", turns=True, rungs=rungs)).usable
 

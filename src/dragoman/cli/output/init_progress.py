@@ -6,11 +6,12 @@ The facts come from `setup.init`; the delegation at the end is rendered by
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
 from dragoman.cli.output.jsonl import encode
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from dragoman.delegation import Delegation, DelegationRequest
     from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.setup.init import InstalledAgents, VerifiedPeer
+
+
+TICK_INTERVAL: Final = 1.0
+"""Seconds between two updates of the time in the progress line, which shows whole seconds."""
 
 
 @dataclass
@@ -87,6 +92,28 @@ class InitOutput:
     def rung(self, name: str, result: RungResult) -> None:
         """Show that a step is done. On a terminal, one line shows the progress of all peers."""
         self._waiting[name] = result.rung
+        self._progress()
+
+    @contextmanager
+    def prompting(self, name: str) -> Iterator[None]:
+        """Show that a peer works on a prompt, and for how long, until the block ends."""
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        later: asyncio.Handle
+
+        def tick() -> None:
+            nonlocal later
+            self._waiting[name] = f"answering a prompt, {loop.time() - started_at:.0f} s"
+            self._progress()
+            later = loop.call_later(TICK_INTERVAL, tick)
+
+        tick()
+        try:
+            yield
+        finally:
+            later.cancel()
+
+    def _progress(self) -> None:
         if self._format is ListFormat.TEXT and is_terminal(sys.stderr):
             told = ", ".join(f"{peer}: {rung}" for peer, rung in self._waiting.items())
             self._show(cut(one_line(f"   ... {told}"), width_of(sys.stderr) - 1))
