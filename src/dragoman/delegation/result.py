@@ -102,8 +102,13 @@ class Delegation(Struct, frozen=True, kw_only=True):
     def lines(self) -> list[str]:
         """Format the attempts as lines of text, without the answer itself."""
         told: list[str] = []
+        failure = ""
         for number, report in enumerate(self.attempts, 1):
             first, *rest = report.lines()
+            if failure:
+                # Why the attempt before failed is in the line above.
+                first = first.replace(f": {failure}", "", 1)
+            failure = report.failure.message if report.failure is not None else ""
             told += [f"{number}. {first}", *(f"   {line}" for line in rest)]
         if self.stopped:
             told.append(f"no other peer was tried: {self.stopped}")

@@ -53,6 +53,16 @@ def test_the_last_attempt_is_the_result_and_all_are_reported() -> None:
     msgspec.json.encode(told)
 
 
+def test_why_an_attempt_failed_is_not_repeated_with_the_next_one() -> None:
+    done = over(
+        report("alpha", Outcome.FAILED, failure=Failure("it went wrong")),
+        report("beta", reason="alpha failed: it went wrong; it claims review"),
+    )
+    lines = done.lines()
+    assert lines[2].endswith("[alpha failed; it claims review]")
+    assert sum("it went wrong" in line for line in lines) == 1
+
+
 def test_work_that_its_check_does_not_pass_is_not_done() -> None:
     check = CheckResult(command="false", ok=False, exit_code=1)
     done = over(report("alpha", check=check), stopped="alpha: it changed a.txt")
