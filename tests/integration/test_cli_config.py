@@ -64,3 +64,50 @@ def test_files_of_the_user_are_for_the_user_alone(cli: Cli) -> None:
         cli.home / "data_home" / "trust.json",
     ):
         assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+
+
+def test_a_setting_is_written_the_way_a_person_types_it(cli: Cli) -> None:
+    for key, typed, shown in (
+        ("enabled_peers", "codex, gemini", "codex, gemini"),
+        ("peer.codex.env", "MY_KEY", "MY_KEY"),
+        ("peer.codex.roles", "review,plan", "review, plan"),
+        ("ttl", "90s", "90 s"),
+        ("timeouts.total", "10m", "10 min"),
+        ("peer.codex.limits.turn_seconds", "1h", "1 h"),
+    ):
+        assert cli("config", "set", key, typed).code == 0
+        (line,) = cli("config", "show", key).out.splitlines()[1:]
+        assert line.startswith(key) and shown in line
+
+
+def test_a_table_is_shown_alone_and_a_misspelled_setting_is_suggested(cli: Cli) -> None:
+    lines = cli("config", "show", "timeouts").out.splitlines()[1:]
+    assert len(lines) > 3 and all(line.startswith("timeouts.") for line in lines)
+    wrong = cli("config", "show", "default_pear")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "there is no setting 'default_pear'; did you mean default_peer?" in wrong.err
+    assert "Did you mean 'show'?" in cli("config", "get", "ttl").err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("default_peer", "codx", "there is no peer 'codx'; did you mean codex?"),
+        ("enabled_peers", "codex,gemni", "there is no peer 'gemni'; did you mean gemini?"),
+        ("peer.codxe.model", "x", "there is no peer 'codxe'; did you mean codex?"),
+        ("peer.codex.model", "5", "peer.codex.model: expected a text, got a whole number"),
+        ("peer.codex.env", "[1]", "peer.codex.env[0]: expected a text, got a whole number"),
+        ("timeouts.total", "5x", "use a number or 'never'"),
+    ],
+)
+def test_a_mistake_in_a_setting_is_named_and_nothing_is_written(
+    cli: Cli, key: str, value: str, said: str
+) -> None:
+    done = cli("config", "set", key, value)
+    assert done.code == 2
+    assert said in done.err and "nothing was changed" in done.err
+    assert not (cli.home / "config_home" / "config.toml").exists()
+
+
+def test_a_peer_that_is_not_added_yet_can_have_settings(cli: Cli) -> None:
+    assert cli("config", "set", "peer.my-own-agent.model", "large").code == 0

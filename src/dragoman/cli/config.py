@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,7 +15,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
-from dragoman.errors import ConfigInvalid
+from dragoman.errors import ConfigInvalid, UsageError
 
 if TYPE_CHECKING:
     from dragoman.config import Project
@@ -35,6 +36,8 @@ Examples:
   dragoman config trust             review and trust this project's dragoman.toml
 """
 
+UNCHANGED: Final = "nothing was changed; `dragoman config show` lists the settings"
+
 KeyArgument = Annotated[
     str,
     typer.Argument(
@@ -47,7 +50,19 @@ app: Final = new_app(help=HELP, default="show")
 
 
 @app.command("show", context_settings=CONTEXT)
-def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
+def show_command(
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            help="Only this setting, or the settings of this table, such as peer.codex.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    format: FormatOption = ListFormat.TEXT,
+    cwd: CwdOption = None,
+) -> None:
     """Show every setting with its value and origin. Settings that are not set show their default.
 
     JSON output has the raw values: seconds, bytes, and null for unset ones.
@@ -55,6 +70,7 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
     \b
     Examples:
       dragoman config show
+      dragoman config show default_peer
       DRAGOMAN_FORMAT=json dragoman config show
       dragoman config show --format json | jq 'select(.origin != "default")'
     """
@@ -65,6 +81,8 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
 
     config = load_context(cwd).config
     values = sorted(config.values())
+    if key is not None:
+        values = _named(key, values)
     if format is ListFormat.JSON:
         for key, value, origin in values:
             write_json({"type": "Setting", "key": key, "value": value, "origin": origin})
@@ -91,6 +109,21 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
         raise typer.Exit(ExitCode.USAGE)
 
 
+def _named(key: str, values: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:
+    """Return the settings of this name, or those of the table of this name."""
+    named = [each for each in values if each[0] == key or each[0].startswith(f"{key}.")]
+    if not named:
+        from dragoman.errors.usage import nearest
+
+        close = nearest(key, [each[0] for each in values])
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(
+            f"there is no setting {key!r}{meant}",
+            remedy="`dragoman config show` lists the settings",
+        )
+    return named
+
+
 @app.command("init", context_settings=CONTEXT)
 def init_command() -> None:
     """Write a commented config.toml, unless one exists.
@@ -113,26 +146,56 @@ def init_command() -> None:
 def set_command(key: KeyArgument, value: ValueArgument) -> None:
     """Set a value in your config.toml. Comments and order of the file are kept.
 
-    VALUE is written as in TOML: a number, true, false, or a list such as '["codex", "gemini"]'.
-    Everything else is text. An invalid key or value is an error, and nothing is written.
+    VALUE is a number, true, false or text. The parts of a list are separated by commas, and a time
+    may have a unit, such as 90s or 10m. TOML works too, such as '["codex", "gemini"]'. An invalid
+    key or value is an error, and nothing is written.
 
     \b
     Examples:
       dragoman config set default_peer codex
-      dragoman config set enabled_peers '["codex", "gemini"]'
-      dragoman config set timeouts.total 600
+      dragoman config set enabled_peers codex,gemini
+      dragoman config set timeouts.total 10m
       dragoman config set peer.codex.model gpt-5
     """
     from dragoman.config import find_paths
     from dragoman.config.edit import set_value, value_of
 
     paths = find_paths()
+    parsed = value_of(value, key)
+    if isinstance(parsed, str) and _is_time(key):
+        from dragoman.cli.output.times import parse_age
+
+        with suppress(ValueError):
+            parsed = parse_age(parsed)
+    _check_peers(key, parsed)
     try:
-        set_value(paths, key, value_of(value))
+        set_value(paths, key, parsed)
     except ConfigInvalid as error:
-        error.hint = "nothing was changed; `dragoman config show` lists the settings"
+        error.hint = UNCHANGED
         raise
     put_err(f"{paths.config_file}: {key} is set.\n")
+
+
+def _check_peers(key: str, value: Any) -> None:
+    """Reject a setting that names an unknown peer, if the name is close to that of a known one.
+    Other unknown peers may be added later."""
+    from dragoman.errors.usage import nearest
+    from dragoman.runs.context import load_context
+
+    words = key.split(".")
+    if words[0] == "peer":
+        names = words[1:2]
+    elif key in ("default_peer", "enabled_peers"):
+        names = [str(each) for each in (value if isinstance(value, list) else [value])]
+    else:
+        return
+    catalogue = load_context(None).catalogue
+    for name in names:
+        peer = name.partition("@")[0]
+        if peer and peer not in catalogue and (close := nearest(peer, catalogue.names)):
+            raise UsageError(
+                f"there is no peer {peer!r}; did you mean {close[0]}?", remedy=UNCHANGED
+            )
 
 
 @app.command("unset", context_settings=CONTEXT)
@@ -165,7 +228,6 @@ def edit_command() -> None:
 
     from dragoman.config import find_paths
     from dragoman.config.edit import check_config, init_config
-    from dragoman.errors import UsageError
 
     paths = find_paths()
     words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
@@ -205,7 +267,6 @@ def path_command(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
     from dragoman.config import find_paths
-    from dragoman.errors import UsageError
 
     paths = find_paths()
     places: dict[str, Path] = {
@@ -252,7 +313,6 @@ def trust_command(
     from dragoman.cli.output.questions import confirm
     from dragoman.config import find_paths, read_project, trust_project
     from dragoman.config.trust import Trust
-    from dragoman.errors import UsageError
 
     paths = find_paths()
     where = folder or Path.cwd()
@@ -323,6 +383,17 @@ _UNSET: Final = {
 """Descriptions of defaults for settings without a default value."""
 
 
+def _is_time(key: str) -> bool:
+    """Return whether a setting is a time in seconds."""
+    table, _, name = key.rpartition(".")
+    return (
+        table == "timeouts"
+        or key in ("ttl", "question_timeout")
+        or name.endswith("seconds")
+        or name == "silence"
+    )
+
+
 def _in_words(key: str, value: Any) -> str:
     """Format a value for people: durations and sizes with units, and the default for an unset
     value."""
@@ -340,12 +411,7 @@ def _in_words(key: str, value: Any) -> str:
     if value in (None, "", []):
         return "no limit" if table.endswith("limits") else _UNSET.get(key, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if (
-            table == "timeouts"
-            or key in ("ttl", "question_timeout")
-            or name.endswith("seconds")
-            or name == "silence"
-        ):
+        if _is_time(key):
             return next(
                 f"{value / size:g} {word}"
                 for word, size in (("h", UNITS["h"]), ("min", UNITS["m"]), ("s", 1.0))

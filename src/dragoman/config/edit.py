@@ -16,6 +16,7 @@ from tomlkit.exceptions import TOMLKitError
 from dragoman.config.load import check_settings
 from dragoman.config.project import parse
 from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.config.schema import Settings
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
 
@@ -57,12 +58,35 @@ def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
     return _change_enabled(paths, remove=tuple(names))
 
 
-def value_of(text: str) -> Any:
-    """Parse a text as a TOML value. Returns the text itself if it is not a valid TOML value."""
+def value_of(text: str, key: str = "") -> Any:
+    """Parse a text as a TOML value for a setting. Returns the text itself if it is not a valid TOML
+    value, or its parts between commas if the setting is a list of texts."""
     try:
-        return tomlkit.value(text).unwrap()
+        value = tomlkit.value(text).unwrap()
     except TOMLKitError:
-        return text
+        value = text
+    if isinstance(value, list) or not _takes_texts(key):
+        return value
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _takes_texts(key: str) -> bool:
+    """Return whether a setting is a list of texts."""
+    from msgspec import inspect
+
+    kind: Any = inspect.type_info(Settings)
+    for word in key.split("."):
+        if isinstance(kind, inspect.DictType):
+            kind = kind.value_type
+        elif isinstance(kind, inspect.StructType):
+            kind = next((each.type for each in kind.fields if each.encode_name == word), None)
+        else:
+            return False
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return any(
+        isinstance(each, inspect.VarTupleType) and isinstance(each.item_type, inspect.StrType)
+        for each in kinds
+    )
 
 
 def check_config(paths: Paths) -> None:

@@ -56,8 +56,26 @@ def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
         # Only now, because inspecting the types costs ten times as much as the conversion.
         unknown_keys(data, kind, origin=origin, base=base)
         problem, _, place = str(error).partition(" - at `$")
-        key = base + re.sub(r"\[\.\.\.\]", "", place.removesuffix("`"))
+        place = place.removesuffix("`")
+        if "[...]" in place:
+            place = _with_names(data, kind, place)
+        key = base + re.sub(r"\[\.\.\.\]", "", place)
         raise ConfigInvalid(origin, _plain(problem), key=key.lstrip(".")) from error
+
+
+def _with_names(data: Any, kind: type, place: str) -> str:
+    """Return the place of a mistake with the name of the table in it, such as ``.peer.codex.env``.
+    The decoder reports ``[...]`` for every name."""
+    head, _, rest = place.partition("[...]")
+    name = head.lstrip(".")
+    tables = data.get(name) if isinstance(data, Mapping) else None
+    for each, table in tables.items() if isinstance(tables, Mapping) else ():
+        try:
+            msgspec.convert({name: {each: table}}, kind)
+        except msgspec.ValidationError as error:
+            if str(error).endswith(f"`${place}`"):
+                return f"{head}.{short(str(each))}{rest}"
+    return place
 
 
 def with_all_mistakes(
@@ -147,7 +165,9 @@ def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
     ]
     if words and word not in words and not any(isinstance(each, inspect.StrType) for each in kinds):
         close = nearest(word, words)
-        advice = f"did you mean {close[0]!r}?" if close else f"use {_listed(words)}"
+        number = any(isinstance(each, inspect.FloatType | inspect.IntType) for each in kinds)
+        allowed = f"a number or {_listed(words)}" if number else _listed(words)
+        advice = f"did you mean {close[0]!r}?" if close else f"use {allowed}"
         raise ConfigInvalid(
             origin, f"{short(word)!r} is not a valid value here; {advice}", key=path
         )
@@ -168,6 +188,8 @@ def _listed(words: list[str]) -> str:
 
 def _plain(problem: str) -> str:
     """Rephrase the decoder's message in TOML terms."""
+    # A setting that may be left out is not a value of its own.
+    problem = problem.replace(" | null`", "`")
     for theirs, ours in (
         ("`str`", "a text"),
         ("`int | float`", "a number"),
