@@ -20,6 +20,7 @@ from dragoman.cli.install import (
     install,
     uninstall,
 )
+from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import CwdOption
 
 HELP: Final = """
@@ -93,6 +94,7 @@ def install_command(
       dragoman mcp install --client vscode --write --project
       dragoman mcp install --client zed --write --file ~/dotfiles/zed/settings.json
     """
+    from importlib.util import find_spec
     from pathlib import Path
 
     from dragoman.setup.install.clients import MCP_CLIENTS
@@ -104,6 +106,10 @@ def install_command(
         file=file,
         project=(cwd or Path.cwd()) if project else None,
     )
+    if find_spec("mcp") is None:
+        from dragoman.cli.serve_mcp import INSTALL
+
+        put_err(f"`dragoman serve mcp` does not work yet: the MCP SDK is missing; {INSTALL}\n")
 
 
 @app.command("uninstall", context_settings=CONTEXT)

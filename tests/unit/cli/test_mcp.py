@@ -105,3 +105,15 @@ def test_an_entry_of_another_program_is_not_taken_out(shell: Shell) -> None:
     path.write_text('{"mcpServers": {"dragoman": {"command": "x", "args": []}}}')
     said = shell("mcp", "uninstall", "--client", "claude", "--write")
     assert said.code == 2 and "does not start `dragoman serve mcp`" in said.err
+
+
+def test_a_missing_sdk_is_reported_with_the_entry(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ("mcp", "install", "--client", "claude")
+    assert "MCP SDK" not in shell(*argv).err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for more in ((), ("--write",)):
+        said = shell(*argv, *more)
+        assert said.code == 0
+        assert "the MCP SDK is missing; install it with pip install 'dragoman[mcp]'" in said.err
