@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dragoman.broker.client.sessions import close_at_peer
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.output import session_pages
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.renderer import show_as
 from dragoman.cli.output.terminal import put_err, put_out
@@ -130,6 +131,9 @@ def close(store: Store, record: SessionRecord) -> None:
     store.update_session(record.key, closed_at=time.time())
     if trouble is not None:
         put_err(f"dragoman: closed here, but {record.peer} reported: {trouble}\n")
+        return
+    named = f"{one_line(record.name)} ({record.key})" if record.name else record.key
+    put_err(f"The session {named} of {record.peer} is closed.\n")
 
 
 def tell(key: str, format: ListFormat) -> None:

@@ -294,7 +294,7 @@ def close_command(
     from dragoman.cli.session_actions import close
 
     with _store() as store:
-        close(store, _find(store, session, peer, cwd))
+        close(store, _find(store, session, peer, cwd, last_open=True))
 
 
 @app.command("delete", context_settings=CONTEXT)
@@ -462,11 +462,14 @@ def _store(*, read_only: bool = False) -> Store:
     return open_told(lambda notice: put_err(f"dragoman: {notice}\n"))
 
 
-def _find(store: Store, word: str, peer: str | None, cwd: Path | None) -> SessionRecord:
+def _find(
+    store: Store, word: str, peer: str | None, cwd: Path | None, *, last_open: bool = False
+) -> SessionRecord:
     from dragoman.runs.sessions import find_session
     from dragoman.store import root_of
 
-    return find_session(store, word, root=root_of(cwd or Path.cwd()), peer=peer)
+    root = root_of(cwd or Path.cwd())
+    return find_session(store, word, root=root, peer=peer, last_open=last_open)
 
 
 def _told(record: SessionRecord, format: ListFormat) -> None:

@@ -82,22 +82,22 @@ keeps in memory and returns. A longer answer is in the store and is reported as 
 # -- lookup
 
 
-def find_session(store: Store, word: str, *, root: Path, peer: str | None = None) -> SessionRecord:
+def find_session(
+    store: Store, word: str, *, root: Path, peer: str | None = None, last_open: bool = False
+) -> SessionRecord:
     """Return the stored session that a person means: by its key or a prefix of it, its name in this
-    project, the peer's own id, or `LAST`.
+    project, the peer's own id, or `LAST`. With `last_open`, `LAST` is an open session.
 
-    If several have the same name, the open one is used, or else the latest. The same holds for
-    `LAST`.
+    If several have the same name, the open one is used, or else the latest.
     """
     found = store.session(word)
     if found is not None:
         return found
     if word == LAST:
-        for include_closed in (False, True):
-            for record in store.sessions(
-                peer=peer, root=str(root), include_closed=include_closed, limit=1
-            ):
-                return record
+        for record in store.sessions(
+            peer=peer, root=str(root), include_closed=not last_open, limit=1
+        ):
+            return record
     here = [
         record
         for record in store.sessions(peer=peer, root=str(root))
@@ -466,13 +466,13 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
         if record is not None:
             return record
         try:
-            record = find_session(store, word, root=root, peer=peer)
+            record = find_session(store, word, root=root, peer=peer, last_open=True)
         except UnknownSession:
-            if word.startswith(KEY) or word == LAST:
+            if word == LAST:
+                raise UnknownSession(f"there is no open session of {peer} in {root}") from None
+            if word.startswith(KEY):
                 raise
             return None
-    if word == LAST and record.closed_at is not None:
-        raise UnknownSession(f"there is no open session of {peer} in {root}")
     # A closed session of that name is left alone: another one may have the name.
     return None if record.name == word and record.closed_at is not None else record
 
