@@ -100,6 +100,57 @@ def test_a_job_is_named_by_its_beginning_or_as_the_last_one() -> None:
         assert continued.code == 4 and "there is no open session of scout" in continued.err
 
 
+def test_the_last_session_is_shown_although_a_run_has_closed_it() -> None:
+    with warm_cli() as cli:
+        wrong = cli("sessions", "show", "last")
+        assert wrong.code == 4 and "`dragoman sessions list --all --closed`" in wrong.err
+        assert cli("run", "scout", "list the TODOs").code == 0
+        assert "> list the TODOs" in cli("sessions", "show", "last").out
+        assert cli("sessions", "export", "last").out.startswith('{"session":')
+        assert cli("sessions", "close", "last").code == 4
+        assert cli("run", "scout", "list the TODOs", "-s", "todos").code == 0
+        closed = cli("sessions", "close", "last")
+        assert (closed.code, closed.out) == (0, "")
+        assert closed.err.startswith("The session todos (s-")
+        assert closed.err.endswith(") of scout is closed.\n")
+
+
+def test_a_command_without_its_words_says_which_it_needs(cli: Cli) -> None:
+    said = cli("explain")
+    assert said.code == 2 and "name a role: debug, execute, " in said.err
+    said = cli("delegate")
+    assert said.code == 2 and "name a role and the task: the roles are debug, " in said.err
+    assert "dragoman delegate ROLE TASK" in said.err
+    said = cli("run", "hello")
+    assert said.code == 2 and "what next:   `dragoman init` sets up your agents" in said.err
+
+
+def test_an_error_names_the_help_page_and_says_once_how_to_install(cli: Cli) -> None:
+    assert "`dragoman jobs --help` shows examples" in cli.child("jobs", "--limit", "-3").err
+    said = cli("run", "goose", "hello").err
+    assert said.count("install it with") == 1
+    said = cli("delegate", "review", "x", "--peer", "goose").err
+    assert "`dragoman explain review` shows why" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("config", "get"), "'show'"),
+        (("jobs", "show"), "'result'"),
+        (("sessions", "continue"), "'resume'"),
+        (("broker", "kill"), "'stop'"),
+        (("peers", "rm"), "'remove'"),
+        (("completion",), "`dragoman --install-completion`"),
+    ],
+)
+def test_a_word_of_another_program_leads_to_ours(
+    cli: Cli, words: tuple[str, ...], meant: str
+) -> None:
+    said = cli(*words)
+    assert said.code == 2 and meant in said.err
+
+
 def test_a_setting_is_set_and_taken_back_without_touching_the_rest(cli: Cli) -> None:
     file = cli.home / "config_home" / "config.toml"
     file.parent.mkdir(parents=True)

@@ -64,3 +64,16 @@ def test_a_key_that_is_set_may_be_the_wrong_one(cli: Cli) -> None:
         wrong = "run `alpha login`, or correct ALPHA_API_KEY, which is set here, then try again"
         assert f"what next: {wrong}" in told
         assert cli("peers", "unpark", "alpha").code == 0
+
+
+def test_a_variable_that_the_agent_misses_and_that_is_set_here_can_be_passed_on(cli: Cli) -> None:
+    prompt = "fail " + json.dumps({"message": "401: Missing environment variable: `BETA_KEY`."})
+    keyed = replace(cli, extra={**cli.extra, "BETA_KEY": "k"})
+    hidden = "BETA_KEY is set here but not passed to the agent; to pass it on, "
+    setting = "run `dragoman config set peer.alpha.env BETA_KEY`"
+    told = keyed.child("run", "alpha", prompt).err
+    assert hidden + f"add --env BETA_KEY, or {setting}" in told
+    told = keyed("delegate", "execute", prompt, "--peer", "alpha", "--strict").err
+    assert hidden + setting in told
+    for passed in (cli("run", "alpha", prompt), keyed("run", "alpha", prompt, "--env", "BETA_KEY")):
+        assert passed.code == 6 and "set here" not in passed.err

@@ -41,6 +41,30 @@ AFTER_DASHES: Final = "dragoman.words_after_dashes"
 """Key under which a context stores the words after ``--``."""
 
 
+OTHER_SUBCOMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "get": ("show", "result", "list"),
+    "ls": ("list", "show"),
+    "list": ("show", "jobs"),
+    "show": ("result", "status", "list"),
+    "status": ("show", "list", "workers"),
+    "info": ("show", "status"),
+    "rm": ("remove", "delete", "unset"),
+    "remove": ("delete", "unset"),
+    "delete": ("remove", "unset", "prune"),
+    "kill": ("stop", "cancel"),
+    "stop": ("cancel", "close"),
+    "continue": ("resume",),
+    "open": ("resume", "new"),
+    "create": ("new", "add"),
+    "log": ("logs", "watch"),
+    "logs": ("watch",),
+    "follow": ("watch",),
+    "output": ("result",),
+    "test": ("verify", "check"),
+}
+"""Subcommand names of similar programs, and ours for each: the first one that a command has."""
+
+
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
@@ -52,6 +76,14 @@ class CommandGroup(TyperGroup):
         if self.default and not named and not ctx.resilient_parsing:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word = args[0] if args else ""
+        if word in OTHER_SUBCOMMANDS and word not in self.commands:
+            ours = (each for each in OTHER_SUBCOMMANDS[word] if each in self.commands)
+            if (meant := next(ours, None)) is not None:
+                ctx.fail(f"No such command {word!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the subcommands with the first sentence of their help, uncut."""

@@ -162,6 +162,13 @@ def _request(
     typed = " ".join(prompt) or None
     if agent is not None and typed is None and file is None:
         role, typed = None, role
+    if not role and agent is None:
+        roles = ", ".join(place.role_catalogue().roles)
+        raise UsageError(
+            f"name a role and the task: the roles are {roles}",
+            remedy="`dragoman delegate ROLE TASK`, such as "
+            '`dragoman delegate review "the last commit"`',
+        )
     text = read_input.read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
     mentioning = typed if typed is not None and typed != read_input.STDIN else ""
     files = len(list(read_input.mentioned(mentioning, place.cwd)))
@@ -173,11 +180,7 @@ def _request(
         text = assigned.prompt(text)
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
-        raise UsageError(
-            "name a role: `dragoman peers` lists the claimed roles"
-            if agent is None
-            else f"{agent} has no delegate_to, so name the role before the prompt"
-        )
+        raise UsageError(f"{agent} has no delegate_to, so name the role before the prompt")
     return DelegationRequest(
         role=role,
         prompt=text,
@@ -218,6 +221,7 @@ def _run(
         show,
         place.catalogue,
         permissions_for=lambda peer: request.permissions or settings.permissions_for(peer),
+        env_for=lambda peer: settings.for_peer(peer).env,
     )
 
     async def work() -> int:

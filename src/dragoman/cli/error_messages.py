@@ -7,7 +7,11 @@ precedence. `cli.entry` catches the errors.
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.exit_codes import ExitCode
@@ -21,6 +25,7 @@ from dragoman.errors import (
     HandshakeFailed,
     InputTimeout,
     NoPeer,
+    NotInstalled,
     ProtocolMismatch,
     RemoteError,
     SessionLost,
@@ -32,7 +37,7 @@ from dragoman.errors import (
 
 if TYPE_CHECKING:
     from dragoman.catalogue.descriptor import Credentials
-    from dragoman.cli.output.renderer import TurnReport
+    from dragoman.cli.output.renderer import PassedVariables, TurnReport
     from dragoman.delegation.attempt_report import AttemptReport
 
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
@@ -50,7 +55,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "unknown_peer": "`dragoman peers` lists the peers, `dragoman peers add` adds one",
     "role_not_claimed": "`dragoman peers` lists the roles of each peer",
     "unknown_role": "`dragoman peers` lists the roles of each peer",
-    "no_peer": "`dragoman explain` shows why; `dragoman peers enable` enables a peer",
+    "no_peer": "`dragoman explain ROLE` shows why; `dragoman peers enable` enables a peer",
     "policy_not_enforced": "to run it anyway, add --allow-unenforced or set allow_unenforced "
     "in its settings; --approve-all allows everything",
     "wrong_launch": "use the form that works",
@@ -62,7 +67,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "input_timeout": "close stdin, redirect it from /dev/null, or add --no-stdin",
     "session_unusable": "start a new session",
     "session_lost": "run it again with --brief or --fresh",
-    "unknown_session": "`dragoman sessions list --all` lists the sessions",
+    "unknown_session": "`dragoman sessions list --all --closed` lists all sessions",
     "unknown_job": "`dragoman jobs list` lists the jobs",
     "broker_busy": "wait until some of its work is done, or add --cold for a separate agent",
     "broker_unavailable": "add --cold for a separate agent; `dragoman broker reap` cleans up",
@@ -106,18 +111,30 @@ matters."""
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
 
 
-def message(error: DragomanError, *, peer: str = "", login: str = "") -> str:
-    """Format an error for people, as lines that end with a newline. `peer` is the name of the peer
-    that was run, and `login` says how to log in to it, if known."""
+def message(
+    error: DragomanError,
+    *,
+    peer: str = "",
+    login: str = "",
+    passed: PassedVariables | None = None,
+) -> str:
+    """Format an error for people, as lines that end with a newline.
+
+    `peer` is the name of the peer that was run, `login` says how to log in to it, and `passed`
+    names the variables that are passed to it, if known.
+    """
     tail = again = ""
     if _end_of(error) is None:
         # For a limit or a login the message and the next step say everything.
         tail = error.stderr_tail if isinstance(error, RemoteError) else ""
         again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
-    next_step, happened = advice(error, peer=peer, login=login), str(error)
+    next_step = advice(error, peer=peer, login=login, passed=passed)
+    happened = str(error)
     if isinstance(error, AuthRequired) and error.hint:
         # The next step covers it.
         happened = happened.removesuffix(f"; {error.hint}")
+    elif isinstance(error, NotInstalled) and error.remedy:
+        happened = happened.removesuffix(f"; {error.remedy}")
     return _lines(happened, whose(error), next_step, again=again, stderr=tail)
 
 
@@ -167,8 +184,11 @@ def short(text: str) -> str:
     return f"{text[:half]} … ({left_out} characters omitted) … {text[-half:]}"
 
 
-def of_report(report: TurnReport, *, login: str = "") -> str | None:
-    """Return the message for an unsuccessful turn, or None for a successful one."""
+def of_report(
+    report: TurnReport, *, login: str = "", passed: PassedVariables | None = None
+) -> str | None:
+    """Return the message for an unsuccessful turn, or None for a successful one. `login` and
+    `passed` are as in `message`."""
     result = report.result
     if result.ok:
         return None
@@ -186,23 +206,31 @@ def of_report(report: TurnReport, *, login: str = "") -> str | None:
             _how_to_allow(report.permissions),
         )
     if result.error is not None:
-        return message(result.error, peer=report.peer, login=login)
+        return message(result.error, peer=report.peer, login=login, passed=passed)
     happened, fault, next_step = ENDS.get(result.outcome, ENDS["unknown"])
     next_step = _how(next_step, login)
     failure = result.failure
     # The stop reason "refusal" says no more than the outcome.
     detail = failure.message if failure else result.stop.removeprefix("refusal")
+    next_step = let_through(detail, peer=report.peer, passed=passed) or next_step
     again = ""
     if result.outcome in CUT_SHORT:
         again = try_again(retryable=failure is not None and failure.retryable, may_have_run=True)
     return _lines(happened + (f": {detail}" if detail else ""), fault, next_step, again=again)
 
 
-def of_attempt(report: AttemptReport, *, login: str = "", permissions: str = "") -> list[str]:
+def of_attempt(
+    report: AttemptReport,
+    *,
+    login: str = "",
+    permissions: str = "",
+    passed: PassedVariables | None = None,
+) -> list[str]:
     """Return the message for the last attempt of a failed delegation, without the line that says
     what happened.
 
-    `permissions` is the preset of its permission policy, if known.
+    `permissions` is the preset of its permission policy, if known; `login` and `passed` are as in
+    `message`.
     """
     from dragoman.delegation.spending_limits import OVER_BUDGET
 
@@ -231,7 +259,10 @@ def of_attempt(report: AttemptReport, *, login: str = "", permissions: str = "")
         # If nothing was changed, a second try cannot do anything twice.
         left_behind = report.may_have_run and report.obstacle() is not None
         again = try_again(retryable=retryable, may_have_run=left_behind)
-    return _answers(fault, _how(next_step, login), again)
+    hidden = ""
+    if failure is not None:
+        hidden = let_through(failure.message, peer=report.peer, passed=passed)
+    return _answers(fault, hidden or _how(next_step, login), again)
 
 
 def _how(next_step: str, login: str) -> str:
@@ -252,6 +283,37 @@ def login_of(credentials: Credentials, environ: Mapping[str, str]) -> str:
         login = "run " + login.partition(", or run ")[2]
     are = "is" if len(keys) == 1 else "are"
     return f"{login}, or correct {' and '.join(keys)}, which {are} set here"
+
+
+_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]\b")
+"""The name of a variable in a text. Without an underscore it could be any word."""
+
+
+def let_through(text: str, *, peer: str, passed: PassedVariables | None) -> str:
+    """Return how to pass on the variables that an agent misses although they are set here.
+
+    `text` is what the agent reports. Empty if it names no such variable, or if `passed` is None.
+    """
+    if passed is None or not (named := dict.fromkeys(_VARIABLE.findall(text))):
+        return ""
+    # Imported here: only failed commands need it.
+    from dragoman.transports.process.environment import build_environment
+
+    seen = build_environment(inherit=passed.names)
+    hidden = [name for name in named if os.environ.get(name) and name not in seen]
+    ways = []
+    if passed.option:
+        ways.append("add " + " ".join(f"--env {name}" for name in hidden))
+    if peer:
+        value = ",".join((*passed.settings, *hidden))
+        ways.append(f"run `dragoman config set peer.{peer}.env {value}`")
+    if not hidden or not ways:
+        return ""
+    are, it = ("is", "it") if len(hidden) == 1 else ("are", "them")
+    return (
+        f"{' and '.join(hidden)} {are} set here but not passed to the agent; to pass {it} on, "
+        + ", or ".join(ways)
+    )
 
 
 def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[DragomanError]]:
@@ -281,6 +343,11 @@ def _how_to_allow(permissions: str) -> str:
     """Return the next step after a denial under this preset."""
     from dragoman.cli.output.terminal import is_interactive
 
+    if permissions == "approve-reads" and not is_interactive():
+        return (
+            "without a terminal to ask on, only reads are allowed: run it on one, or allow "
+            "everything with --approve-all"
+        )
     asked = (
         "allow it at the prompt, or for everything with --approve-all"
         if is_interactive()
@@ -368,8 +435,18 @@ def _blamed(kind: type[DragomanError]) -> str:
     return YOURS if called else _WHOSE[kind.blame]
 
 
-def advice(error: DragomanError, *, peer: str = "", login: str = "") -> str:
-    """Return the next step. `peer` and `login` are as in `message`."""
+def advice(
+    error: DragomanError,
+    *,
+    peer: str = "",
+    login: str = "",
+    passed: PassedVariables | None = None,
+) -> str:
+    """Return the next step. The options are as in `message`."""
+    if isinstance(error, RemoteError) and (
+        hidden := let_through(str(error), peer=peer, passed=passed)
+    ):
+        return hidden
     for name in ("remedy", "hint"):
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
@@ -387,7 +464,20 @@ def advice(error: DragomanError, *, peer: str = "", login: str = "") -> str:
     if type(error) is UsageError and "`" in str(error):
         # The error names a command that helps.
         return ""
-    return _how(_known_advice(type(error)) or FALLBACK, login)
+    if isinstance(error, NoPeer):
+        return f"`dragoman explain {error.role}` shows why; `dragoman peers enable` enables a peer"
+    known = _known_advice(type(error))
+    if known == ADVICE["usage"]:
+        known = _examples()
+    return _how(known or FALLBACK, login)
+
+
+def _examples() -> str:
+    """Return which help page has the examples of this command."""
+    program, *words = sys.argv
+    if words and words[0].isalpha() and Path(program).stem in ("dragoman", "__main__"):
+        return f"`dragoman {words[0]} --help` shows examples"
+    return ADVICE["usage"]
 
 
 def _known_advice(kind: type[DragomanError]) -> str:

@@ -80,7 +80,8 @@ def explain(
         )
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
-        raise UsageError("name a role: `dragoman peers` lists the claimed roles")
+        roles = ", ".join(place.role_catalogue().roles)
+        raise UsageError(f"name a role: {roles}", remedy="`dragoman explain ROLE`")
     request = DelegationRequest(
         role=role,
         prompt=prompt or role,

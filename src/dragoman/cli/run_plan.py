@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field, structs
 
-from dragoman.cli.output.renderer import Format, Renderer, show_as
+from dragoman.cli.output.renderer import Format, PassedVariables, Renderer, show_as
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
@@ -553,6 +553,9 @@ def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
     show = show_as(plan.format, strict=options.json_strict, verbose=options.verbose)
     if plan.way.descriptor is not None:
         show.peer, show.credentials = plan.name, plan.way.descriptor.credentials
+    show.passed = PassedVariables(
+        (*plan.way.inherit, *plan.env), [name for name in plan.env if name not in options.env]
+    )
     for notice in plan.notices:
         show.notice(notice)
     return show

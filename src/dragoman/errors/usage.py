@@ -289,6 +289,7 @@ class NoPeer(UsageError):
     """No peer can take a role. `reasons` has one for every peer. Nothing was started."""
 
     error_class = "no_peer"
+    role: str = "ROLE"
     over_budget: bool = False
     """Whether a spending limit is the only obstacle."""
 

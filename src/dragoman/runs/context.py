@@ -188,8 +188,9 @@ def default_peer(
         return last, "the last one used"
     wrong = f"{word!r} is not a peer: " if word is not None and len(word.split()) == 1 else ""
     raise UsageError(
-        f"{wrong}name a peer, or set a default: `dragoman peers` lists the peers, "
-        "`dragoman config set default_peer NAME` sets it"
+        f"{wrong}name a peer, or set a default",
+        remedy="`dragoman init` sets up your agents; `dragoman peers` lists all peers; "
+        "`dragoman config set default_peer NAME` sets the default",
     )
 
 

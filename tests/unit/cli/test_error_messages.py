@@ -259,7 +259,7 @@ def test_a_denial_names_what_was_denied_and_how_to_allow_it() -> None:
     [
         ("ask", "there is no terminal to ask on"),
         ("deny-all", "--deny-all (or `permissions` in the settings) denies every request"),
-        ("approve-reads", "only reads were allowed"),
+        ("approve-reads", "without a terminal to ask on, only reads are allowed"),
     ],
 )
 def test_the_next_step_after_a_denial_depends_on_the_preset(permissions: str, said: str) -> None:

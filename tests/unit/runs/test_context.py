@@ -172,8 +172,10 @@ def test_the_peer_used_last_is_the_default_among_several(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("last", ["", "a-peer-that-was-removed"])
 def test_without_a_default_a_peer_has_to_be_named(tmp_path: Path, last: str) -> None:
-    with pytest.raises(UsageError, match=r"^name a peer, .*config set default_peer"):
+    with pytest.raises(UsageError, match=r"^name a peer, or set a default$") as raised:
         choose(tmp_path, last=last)
+    assert "`dragoman init`" in raised.value.remedy
+    assert "`dragoman config set default_peer NAME`" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ attempt are rendered like any turn (`output.renderer`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from dragoman.cli.error_messages import login_of, of_attempt
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
+from dragoman.cli.output.renderer import PassedVariables
 from dragoman.cli.output.turn_text import TextShow
 from dragoman.delegation.candidates import only_last_resort
 from dragoman.delegation.listener import DelegationListener
@@ -45,11 +46,14 @@ class DelegationOutput(DelegationListener):
         *,
         tells_last_resort: bool = True,
         permissions_for: Callable[[str], str] = lambda peer: "",
+        env_for: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self._show = show
         self._catalogue = catalogue
         self._permissions_for = permissions_for
         """The preset of the permission policy for a peer; empty if it is unknown."""
+        self._env_for = env_for
+        """Names of the variables that the settings pass to a peer; None if they are unknown."""
         self._tells_last_resort = tells_last_resort
         """Whether to explain why only a last resort is used. `dragoman init` has already done
         so."""
@@ -125,8 +129,13 @@ class DelegationOutput(DelegationListener):
             peer = done.final.peer
             known = self._catalogue.get(peer) if peer in self._catalogue else None
             login = "" if known is None else login_of(known.credentials, os.environ)
+            passed = None
+            if known is not None and self._env_for is not None:
+                own = self._env_for(peer)
+                names = (*known.credentials.env, *known.credentials.endpoints, *own)
+                passed = PassedVariables(names, own, option=False)
             permissions = self._permissions_for(peer)
-            for line in of_attempt(done.final, login=login, permissions=permissions):
+            for line in of_attempt(done.final, login=login, permissions=permissions, passed=passed):
                 show.notice(line)
         return code
 

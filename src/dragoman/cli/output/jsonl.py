@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.cli import error_messages
 from dragoman.cli.output.escape import HIDDEN
-from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
+from dragoman.cli.output.renderer import PassedVariables, Renderer, TurnReport, cut_notice
 from dragoman.cli.output.terminal import put_data, put_lines
 
 if TYPE_CHECKING:
@@ -71,14 +71,20 @@ def of_event(event: model.Event) -> dict[str, Any]:
     return told
 
 
-def of_error(error: DragomanError, *, peer: str = "", login: str = "") -> dict[str, Any]:
+def of_error(
+    error: DragomanError,
+    *,
+    peer: str = "",
+    login: str = "",
+    passed: PassedVariables | None = None,
+) -> dict[str, Any]:
     """Return an error as a JSON line, with the same advice as in text output."""
     return {
         "type": "Error",
         "error": error.error_class,
         "message": str(error),
         "whose_fault": error_messages.whose(error),
-        "what_next": error_messages.advice(error, peer=peer, login=login),
+        "what_next": error_messages.advice(error, peer=peer, login=login, passed=passed),
         "retryable": error.retryable,
         "may_have_run": error.may_have_run,
         "exit_code": int(error_messages.exit_code(error)),
@@ -140,15 +146,18 @@ class JsonLines(Renderer):
         self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        trouble = error_messages.of_report(report, login=self.login)
+        trouble = error_messages.of_report(report, login=self.login, passed=self.passed)
         if trouble is not None and not self.strict:
             put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        self.line(of_error(error, peer=self.peer, login=self.login))
+        self.line(of_error(error, peer=self.peer, login=self.login, passed=self.passed))
         self.flush()
         if not self.strict:
-            put_lines(self.err, error_messages.message(error, peer=self.peer, login=self.login))
+            put_lines(
+                self.err,
+                error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
+            )
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:

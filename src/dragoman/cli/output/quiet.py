@@ -30,8 +30,13 @@ class Quiet(Renderer):
             self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        if (trouble := error_messages.of_report(report, login=self.login)) is not None:
+        if (
+            trouble := error_messages.of_report(report, login=self.login, passed=self.passed)
+        ) is not None:
             put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        put_lines(self.err, error_messages.message(error, peer=self.peer, login=self.login))
+        put_lines(
+            self.err,
+            error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
+        )

@@ -31,6 +31,16 @@ MAX_STDERR_LINE_SIZE: Final = 64 * 1024
 """Maximum number of bytes kept of an incomplete stderr line."""
 
 
+class PassedVariables(Struct, frozen=True):
+    """The variables of this process that are passed to an agent, besides the usual ones."""
+
+    names: Sequence[str]
+    settings: Sequence[str] = ()
+    """Those among them that are set as `peer.NAME.env`."""
+    option: bool = True
+    """Whether the command has --env."""
+
+
 class TurnReport(Struct, frozen=True, kw_only=True):
     """The report of a finished turn."""
 
@@ -162,6 +172,8 @@ class Renderer(abc.ABC):
         """The name of the known peer being run; empty for another program."""
         self.credentials: Credentials | None = None
         """What its descriptor says about a login."""
+        self.passed: PassedVariables | None = None
+        """The variables that are passed to the agent; None if unknown."""
         self._flushing = False
 
     @property

@@ -9,9 +9,11 @@ text is escaped (`output.escape`).
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Final, TextIO
 
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport, cost, summary, tokens
@@ -102,6 +104,10 @@ class TextShow(Renderer):
         """Whether the agent has sent text in this turn; then the end need not repeat it."""
         self._spoken: set[str] = set()
         """Ids of messages that were streamed; their full text is not shown again."""
+        self._reports_end = False
+        """Whether `ended` follows the events of this turn."""
+        self._held_error = ""
+        """An error that no other output has followed yet. If it ends the turn, `ended` shows it."""
 
     # -- what happens
 
@@ -131,13 +137,15 @@ class TextShow(Renderer):
                 self._line(f"[question] {one_line(event.message)}", "yellow")
             case model.InputAnswered(action="decline") if not self.asks_forms:
                 self._line("[question] declined: there is no terminal to ask on", "yellow")
+            case model.Noticed(severity="error", detail=None | ""):
+                self._hold_error(event.title)
             case model.Noticed():
                 detail = f": {event.detail}" if event.detail else ""
                 self._line(f"[{one_line(event.severity)}] {one_line(event.title + detail)}", "dim")
             case model.Compacted():
                 self._line(f"[context] compaction {one_line(event.status)}", "dim")
             case model.ErrorReported():
-                self._line(f"[error] {one_line(event.failure.message)}", "red")
+                self._hold_error(event.failure.message)
             case model.LoginRequired():
                 self._line(f"[login] {one_line(event.message)}", "yellow")
             case model.ConnectionReady() if self.verbose:
@@ -158,6 +166,17 @@ class TextShow(Renderer):
                 self._piece(Role.AGENT, event.text)
             case _:
                 pass
+
+    def _hold_error(self, message: str) -> None:
+        self._show_error()
+        self._held_error = message
+        if not self._reports_end:
+            self._show_error()
+
+    def _show_error(self) -> None:
+        if error := self._held_error:
+            self._held_error = ""
+            self._line(f"[error] {one_line(error)}", "red")
 
     def _note(self, event: model.Event) -> None:
         """Update the status line."""
@@ -275,6 +294,7 @@ class TextShow(Renderer):
         )
 
     def _piece(self, role: Role, text: str) -> None:
+        self._show_error()
         if role is not self._speaker:
             self._end_line()
             self._speaker = role
@@ -317,6 +337,7 @@ class TextShow(Renderer):
 
     def _line(self, text: str, *styles: str) -> None:
         """Write one of our lines, after any open text."""
+        self._show_error()
         self._end_line()
         self._speaker = None
         if self._live is not None:
@@ -389,14 +410,20 @@ class TextShow(Renderer):
                 return  # The whole turn so far, whose parts were shown one by one.
         else:
             self._tools_changed = True
-        fresh = [c for c in changes if hash((event.tool_id, c)) not in self._told_changes]
+        fresh: dict[int, FileChange] = {}
+        for change in changes:
+            # Some agents report the same file twice, with its relative and its absolute path.
+            path = posixpath.join(self._view.cwd or "", change.path)
+            key = hash((event.tool_id, replace(change, path=path)))
+            if key not in self._told_changes:
+                fresh.setdefault(key, change)
         if fresh:
             if event.tool_id is None:
                 self._line("[tool] Changed files: done", "cyan")
             elif event.tool_id not in self._told_tools:
                 self._tool(event.tool_id)
-            for change in fresh:
-                self._told_changes.add(hash((event.tool_id, change)))
+            for key, change in fresh.items():
+                self._told_changes.add(key)
                 self._diff(change)
         if event.stage in (ChangeStage.DECLINED, ChangeStage.FAILED):
             self._line(f"  not changed: {event.stage.value}", "red")
@@ -457,6 +484,7 @@ class TextShow(Renderer):
             self._line(f"[permission] denied: {title}", "yellow")
 
     def began(self, job: str, session_key: str) -> None:
+        self._reports_end = True
         self.doing("thinking")
         if self.is_live and self._loaded is None:
             self._load_after(SENT_DELAY)
@@ -466,6 +494,11 @@ class TextShow(Renderer):
     def ended(self, report: TurnReport) -> None:
         self.doing("")
         good = report.result.ok
+        failure = report.result.failure
+        if failure is not None and not report.interrupted and failure.message == self._held_error:
+            self._held_error = ""
+        self._show_error()
+        self._reports_end = False
         if not self.separate:
             self._line("")
         line = f"[{'done' if good else 'ended'}] {summary(report, self._view.usage)}"
@@ -479,16 +512,22 @@ class TextShow(Renderer):
             return
         from dragoman.cli import error_messages
 
-        if (trouble := error_messages.of_report(report, login=self.login)) is not None:
+        if (
+            trouble := error_messages.of_report(report, login=self.login, passed=self.passed)
+        ) is not None:
             put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         from dragoman.cli import error_messages
 
         self.doing("")
+        self._show_error()
         self._end_line()
         self.flush()
-        put_lines(self.err, error_messages.message(error, peer=self.peer, login=self.login))
+        put_lines(
+            self.err,
+            error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
+        )
 
     def flush(self) -> None:
         if self._loaded is not None and not self.broken:

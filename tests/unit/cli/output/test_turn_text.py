@@ -315,3 +315,52 @@ def test_the_oldest_tool_calls_are_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(4):
         show.event(happened(model.ToolChanged, f"c{number}", title="Run"))
     assert list(show._view.tools) == ["c2", "c3"]
+
+
+def ended_with(*events: model.Event, message: str, interrupted: bool = False) -> list[str]:
+    """What is shown of a turn that fails with this message, on both streams."""
+    both = Screen()
+    show = TextShow(both, both)
+    show.tells_jobs = False
+    show.began("j-1", "s-1")
+    for event in events:
+        show.event(event)
+    failure = Failure(message)
+    show.event(happened(model.TurnEnded, Outcome.FAILED, failure=failure))
+    show.ended(report(Outcome.FAILED, failure=failure, interrupted=interrupted))
+    return [line for line in both.getvalue().splitlines() if message in line]
+
+
+def test_the_error_that_ends_a_turn_is_shown_once() -> None:
+    notice = happened(model.Noticed, "error", "no quota")
+    reported = happened(model.ErrorReported, "turn", Failure("no quota"))
+    settings = happened(model.SettingsChanged, model="large")
+    for event in (notice, reported):
+        assert ended_with(event, settings, message="no quota") == [
+            "dragoman: the agent failed: no quota"
+        ]
+
+
+def test_an_error_that_something_follows_is_shown_where_it_came() -> None:
+    reported = happened(model.ErrorReported, "turn", Failure("no quota"))
+    for lines in (
+        ended_with(reported, said("going on"), message="no quota"),
+        ended_with(reported, message="no quota", interrupted=True),
+    ):
+        assert lines[0] == "[error] no quota"
+    assert ended_with(reported, message="another end") == [
+        "dragoman: the agent failed: another end"
+    ]
+
+
+def test_a_change_that_is_reported_with_both_forms_of_its_path_is_shown_once() -> None:
+    change = FileChange("a.txt", FileOp.ADD, new_text="x\n")
+    again = FileChange("/src/project/a.txt", FileOp.ADD, new_text="x\n")
+    other = FileChange("/src/project/b.txt", FileOp.ADD, new_text="x\n")
+    lines = shown(
+        happened(model.SessionOpened, "new", "/src/project"),
+        happened(model.ToolChanged, "c1", title="Write"),
+        happened(model.FilesChanged, (change, again, other), ChangeStage.PROPOSED, tool_id="c1"),
+    ).splitlines()
+    heads = [line for line in lines if line.endswith("(new file)")]
+    assert heads == ["  a.txt (new file)", "  /src/project/b.txt (new file)"]
