@@ -142,6 +142,9 @@ def test_an_error_names_the_help_page_and_says_once_how_to_install(cli: Cli) -> 
         (("broker", "kill"), "'stop'"),
         (("peers", "rm"), "'remove'"),
         (("completion",), "`dragoman --install-completion`"),
+        (("mcp", "install", "--client", "claud"), "Did you mean claude?"),
+        (("acp", "install", "zed"), "Did you mean --client zed?"),
+        (("run", "scout", "hi", "--format", "jsn"), "Did you mean json?"),
     ],
 )
 def test_a_word_of_another_program_leads_to_ours(

@@ -48,7 +48,7 @@ def test_a_permit_that_cannot_be_asked_is_refused_at_the_call(permit: object) ->
     for opens in (connect, connect_sync):
         with pytest.raises(UsageError, match="permit= takes a function"):
             opens(AGENT, permit=permit)
-    with pytest.raises(UsageError, match=r"here dragoman\.client\.permissions\.approve_all"):
+    with pytest.raises(UsageError, match=r"here dragoman\.approve_all"):
         connect(AGENT, permit="approve-all")
 
 

@@ -7,6 +7,7 @@ what it must contain. `cli.entry` turns errors into messages and exit codes.
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
@@ -200,6 +201,7 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
         # The message quotes the command line, which may contain control characters.
         refused: Any = error
         _suggest_option(refused)
+        _suggest_choice(refused)
         told = io.StringIO()
         refused.show(file=told)
         from dragoman.cli.error_messages import short
@@ -220,6 +222,27 @@ def _suggest_option(refused: Any) -> None:
         known = {word for each in refused.ctx.command.params for word in each.opts}
         if meant.partition(" ")[0] in known:
             refused.possibilities = [meant]
+
+
+_NOT_ONE: Final = re.compile(r"'(.+)' is not one of (.+)\.")
+_EXTRA: Final = re.compile(r"Got unexpected extra argument(?:\(s\)|s)? \((\S+)\)")
+
+
+def _suggest_choice(refused: Any) -> None:
+    """Suggest the value for a misspelled one, and the option for a value without its option."""
+    from dragoman.errors.usage import nearest
+
+    said = str(refused.message or "")
+    if found := _NOT_ONE.fullmatch(said):
+        if close := nearest(found[1], found[2].split(", ")):
+            refused.message = f"{said} Did you mean {close[0]}?"
+    elif (found := _EXTRA.fullmatch(said)) and refused.ctx is not None:
+        for each in refused.ctx.command.params:
+            # Typer has no public way to the choices of an option.
+            kind = getattr(each, "type_descriptor", None)
+            if found[1] in map(str, getattr(kind, "choices", None) or ()):
+                refused.message = f"{said}. Did you mean {each.opts[0]} {found[1]}?"
+                return
 
 
 _REFUSED: Final[type[BaseException]] = next(

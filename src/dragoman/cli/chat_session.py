@@ -313,9 +313,11 @@ class Chat:
             self.show.notice("this project has no stored sessions yet")
             return
         now = time.time()
+        with open_store(read_only=True) as store:
+            prompts = store.first_prompts(each.record.key for each in listed if each.record)
         write_table(
             session_pages.HEAD,
-            [session_pages.as_cells(each, now) for each in listed],
+            [session_pages.as_cells(each, now, prompts) for each in listed],
             drop=session_pages.DROP,
             stream=sys.stderr,
         )

@@ -58,6 +58,24 @@ def complete_session(incomplete: str) -> list[str]:
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
 
 
+def complete_setting(incomplete: str) -> list[str]:
+    """Return keys of settings that start with `incomplete`, those of a peer after ``peer.``."""
+    from dragoman.config import find_paths, load_config
+    from dragoman.config.schema import DelegationLimits, PeerSettings
+    from dragoman.errors import DragomanError
+
+    try:
+        config = load_config(Path.cwd(), find_paths(), strict=False)
+        keys = {key for key, _, _ in config.values()}
+    except (DragomanError, OSError):
+        return []
+    if incomplete.startswith("peer."):
+        own = [name for name in PeerSettings.__struct_fields__ if name != "limits"]
+        own += [f"limits.{name}" for name in DelegationLimits.__struct_fields__]
+        keys |= {f"peer.{peer}.{name}" for peer in complete_peer("") for name in own}
+    return sorted(key for key in keys if key.startswith(incomplete))
+
+
 def complete_role(incomplete: str) -> list[str]:
     """Return claimed roles that start with `incomplete`."""
     from dragoman.catalogue import load_catalogue

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.completions import complete_setting
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 from dragoman.errors import ConfigInvalid, UsageError
@@ -41,7 +42,10 @@ UNCHANGED: Final = "nothing was changed; `dragoman config show` lists the settin
 KeyArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="The setting, as listed by `dragoman config show`.", show_default=False
+        metavar="KEY",
+        help="The setting, as listed by `dragoman config show`.",
+        show_default=False,
+        autocompletion=complete_setting,
     ),
 ]
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
@@ -57,6 +61,7 @@ def show_command(
             metavar="KEY",
             help="Only this setting, or the settings of this table, such as peer.codex.",
             show_default=False,
+            autocompletion=complete_setting,
         ),
     ] = None,
     *,

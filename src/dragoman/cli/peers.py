@@ -137,7 +137,8 @@ def show_command(
     if format is ListFormat.JSON:
         write_json(peer_pages.page_as_json(row, credentials))
     else:
-        put_out(peer_pages.page(row, credentials))
+        env = place.config.settings.for_peer(name).env
+        put_out(peer_pages.page(row, credentials, env))
 
 
 @app.command("models", context_settings=CONTEXT)

@@ -165,11 +165,16 @@ def list_command(
         with _store(read_only=True) as store:
             if store.sessions(peer=peer, root=root, limit=1):
                 empty = f"There are no open sessions {where}. --closed lists the closed ones too."
+    prompts: dict[str, str] = {}
+    if format is ListFormat.TEXT and listed:
+        with _store(read_only=True) as store:
+            keys = [one.record.key for one in listed[:limit] if one.record and not one.title]
+            prompts = store.first_prompts(keys)
     write_list(
         listed,
         format,
         head=session_pages.HEAD,
-        cells=lambda each: session_pages.as_cells(each, now),
+        cells=lambda each: session_pages.as_cells(each, now, prompts),
         as_json=session_pages.as_json,
         name=lambda each: each.record.key if each.record else each.peer_session_id,
         empty=empty,

@@ -92,7 +92,7 @@ def require_permit(permit: object, option: str = "permit") -> None:
     if callable(permit):
         return
     known = _PRESETS.get(permit) if isinstance(permit, str) else None
-    hint = f", here dragoman.client.permissions.{known}" if known else ""
+    hint = f", here dragoman.{known}" if known else ""
     raise UsageError(
         f"{option}= takes a function that gets a question and returns an Answer{hint}, "
         f"not {permit!r}"

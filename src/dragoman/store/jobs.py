@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -105,6 +105,19 @@ class JobTable(Database):
                 (*values, limit),
             ).fetchall()
             return self._counted([_record(row) for row in rows])
+
+    def first_prompts(self, session_keys: Iterable[str]) -> dict[str, str]:
+        """Return the first prompt of each of these sessions that has one."""
+        found: dict[str, str] = {}
+        with self._reading() as connection:
+            for key in session_keys:
+                row = connection.execute(
+                    "SELECT prompt FROM jobs WHERE session_key = ? ORDER BY created_at, id LIMIT 1",
+                    (key,),
+                ).fetchone()
+                if row is not None and row[0]:
+                    found[key] = row[0]
+        return found
 
     def attempts(self, job: str) -> list[JobRecord]:
         """Return the attempts of a delegated job, in order. Their ids consist of its id and a

@@ -11,6 +11,7 @@ from dragoman.cli.completions import (
     complete_peer,
     complete_role,
     complete_session,
+    complete_setting,
     complete_variable,
 )
 from tests.unit.cli.calling import Shell
@@ -36,3 +37,11 @@ def test_roles_and_dialects_are_completed(shell: Shell) -> None:
 def test_nothing_is_offered_where_nothing_is_stored(shell: Shell) -> None:
     assert (complete_session("x"), complete_broker("x"), complete_job("x")) == ([], [], [])
     assert complete_job("la") == ["last"]
+
+
+def test_settings_are_completed_with_those_of_every_peer(shell: Shell) -> None:
+    assert complete_setting("default") == ["default_peer"]
+    assert "timeouts.total" in complete_setting("timeouts.")
+    found = complete_setting("peer.codex.")
+    assert "peer.codex.env" in found and "peer.codex.limits.day_cost" in found
+    assert "peer.codex.limits" not in found

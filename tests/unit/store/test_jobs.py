@@ -147,3 +147,13 @@ def test_jobs_of_a_process_that_is_gone_end_as_crashed(tmp_path: Path) -> None:
         assert found.failure == {"message": "the process that ran it is gone"}
         assert store.job(alive.id) == alive
         assert store.job(over.id) == over
+
+
+def test_the_first_prompt_of_a_session_is_found_by_its_key(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        one, other = session(), session()
+        store.create_session(one)
+        store.create_session(other)
+        store.create_job(job(one.key, prompt="second", created_at=2.0))
+        store.create_job(job(one.key, prompt="first", created_at=1.0))
+        assert store.first_prompts([one.key, other.key]) == {one.key: "first"}

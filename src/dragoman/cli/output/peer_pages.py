@@ -90,17 +90,18 @@ def model_as_json(
     }
 
 
-def page(row: PeerStatus, credentials: Sequence[str]) -> Neutral:
+def page(row: PeerStatus, credentials: Sequence[str], env: Sequence[str] = ()) -> Neutral:
     """Format everything known about one peer.
 
-    `credentials` are the names of its credential variables that are set.
+    `credentials` are the names of its credential variables that are set, and `env` those of the
+    variables that the settings pass on to it.
     """
     paint = paint_for(sys.stdout)
     return joined(
         "\n",
         [
             paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold"),
-            facts(_facts(row, credentials), indent="  "),
+            facts(_facts(row, credentials, env), indent="  "),
             paint("Card", "bold"),
             *(f"  {line}".rstrip() for line in _card(row)),
             "",
@@ -108,7 +109,9 @@ def page(row: PeerStatus, credentials: Sequence[str]) -> Neutral:
     )
 
 
-def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]:
+def _facts(
+    row: PeerStatus, credentials: Sequence[str], env: Sequence[str]
+) -> list[tuple[str, str]]:
     peer = row.descriptor
     names = (*peer.credentials.env, *peer.credentials.endpoints)
     told = [f"{name} (set)" if name in credentials else name for name in names]
@@ -124,6 +127,7 @@ def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]
         ("works by", f"its Python adapter {peer.adapter}" if peer.adapter else ""),
         ("models", ", ".join(f"{tier}: {model}" for tier, model in peer.tiers.items())),
         ("variables", ", ".join(told)),
+        ("passed too", ", ".join(env)),
         ("login", peer.credentials.login),
         ("install", peer.install.hint),
         ("quirks", ", ".join(_quirks(row))),

@@ -5,9 +5,10 @@ The records come from `store` and `runs.sessions`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.escape import Neutral
+from dragoman.cli.output.escape import Neutral, one_line
 from dragoman.cli.output.tables import facts
 from dragoman.cli.output.times import ago, iso
 
@@ -20,8 +21,15 @@ DROP: Final = ("events", "state", "last used", "title")
 """Columns that a narrow terminal drops, least important first."""
 
 
-def as_cells(listed: ListedSession, now: float) -> list[str]:
-    """Return a session as a row under `HEAD`."""
+TITLE_WIDTH: Final = 60
+"""Maximum number of characters of a prompt that is shown in place of a title."""
+
+
+def as_cells(
+    listed: ListedSession, now: float, prompts: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return a session as a row under `HEAD`. `prompts` has the first prompt of sessions by their
+    keys: it is shown if a session has no title."""
     record = listed.record
     if record is None:
         return [
@@ -40,7 +48,7 @@ def as_cells(listed: ListedSession, now: float) -> list[str]:
         "closed" if record.closed_at is not None else "open",
         str(record.events),
         ago(record.updated_at, now),
-        listed.title or "",
+        listed.title or one_line((prompts or {}).get(record.key, ""), width=TITLE_WIDTH),
     ]
 
 

@@ -19,6 +19,16 @@ def test_a_stored_session_is_a_row_with_its_age_and_state() -> None:
     assert session_pages.as_cells(closed, NOW)[3] == "closed"
 
 
+def test_a_session_without_a_title_is_shown_with_its_first_prompt() -> None:
+    prompts = {"s-0000000001": "fix the\nfailing test " + "x" * 100}
+    (listed,) = merge([session()])
+    shown = session_pages.as_cells(listed, NOW, prompts)[-1]
+    assert shown.startswith("fix the failing test x")
+    assert len(shown) <= session_pages.TITLE_WIDTH
+    (titled,) = merge([session(title="Parsing")])
+    assert session_pages.as_cells(titled, NOW, prompts)[-1] == "Parsing"
+
+
 def test_what_only_the_peer_remembers_is_shown_by_its_own_id() -> None:
     (listed,) = merge([], [SessionSummary("x1", "/w", "Old", "yesterday")], peer="gemini")
     assert session_pages.as_cells(listed, NOW) == [
