@@ -51,7 +51,7 @@ def _words(data: Any, depth: int) -> str:
     if depth == 0:
         return ""
     if isinstance(data, str):
-        return _plain(data)
+        return plain_message(data)
     if isinstance(data, dict):
         for name in _WORDS:
             if said := _words(data.get(name), depth - 1):
@@ -74,7 +74,7 @@ def _entry(entry: Any, depth: int) -> str:
     return said
 
 
-def _plain(text: str) -> str:
+def plain_message(text: str) -> str:
     """Return a text, or the message in it if it is a JSON object: agents forward a provider's
     response as is."""
     if not text.startswith("{"):
@@ -312,7 +312,7 @@ class RemoteError(CallError):
     dragoman this is the traceback."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        said = _plain(message)
+        said = plain_message(message)
         told = f"{said} ({code})"
         # Real agents say "Internal error" and put the details into the data.
         details = own_words(data)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.errors.connections import plain_message
 from dragoman.events import parts
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 
@@ -44,7 +45,9 @@ _RETRYABLE: Final = frozenset(
 def failure_of(error: Any) -> parts.Failure:
     """Convert a turn's error in any form. Its info is a word, or an object with one key."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
-    message, info = str(fields.get("message", "")), fields.get("codexErrorInfo")
+    # The message may be the whole body of the model provider's response.
+    message = plain_message(str(fields.get("message", "")))
+    info = fields.get("codexErrorInfo")
     word, detail = _word(info)
     kind = _ERROR_KINDS.get(word, ErrorKind.PEER)
     status = detail.get("httpStatusCode") if isinstance(detail, dict) else None

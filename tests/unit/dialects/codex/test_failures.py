@@ -64,6 +64,12 @@ def test_an_error_of_any_shape_is_a_failure(error: Any) -> None:
     assert failure_of(error).kind is ErrorKind.PEER
 
 
+def test_the_body_of_a_response_is_reduced_to_its_message() -> None:
+    body = '{"error": {"message": "no such tool", "type": "invalid_request_error", "code": "400"}}'
+    assert failure_of({"message": body}).message == "no such tool"
+    assert failure_of({"message": "{not JSON"}).message == "{not JSON"
+
+
 def test_details_are_told_where_there_are_some() -> None:
     assert details_of({"additionalDetails": "d"}) == "d"
     assert details_of({"additionalDetails": 3}) is None
