@@ -190,8 +190,8 @@ class CommandLoop:
                 answer = Interrupted()
             except (OSError, ValueError) as error:
                 # The terminal is gone, or stdin is not open for reading.
-                why = error.strerror if isinstance(error, OSError) else error
-                answer = UsageError(f"stdin cannot be read: {why}")
+                why = error.strerror if isinstance(error, OSError) else None
+                answer = UsageError(f"stdin cannot be read: {why or error}")
             finally:
                 # On any exception: the loop's thread waits until no line is being read.
                 self._wanted_now, self._reading = None, 0
