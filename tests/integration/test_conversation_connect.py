@@ -299,3 +299,41 @@ async def test_an_update_before_the_session_is_known_is_reported_and_not_lost() 
     assert [json.loads(event.raw or b"{}").get("method") for event in events[1:2]] == [
         "session/update"
     ]
+
+
+@aio
+async def test_history_is_complete_after_a_late_update_of_the_closed_session(
+    tmp_path: Path,
+) -> None:
+    def says(text: str) -> Step:
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        return Notify("session/update", {"sessionId": "s1", "update": update})
+
+    agent = command(
+        Expect("initialize"),
+        Reply({"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}),
+        Expect("session/new"),
+        Reply({"sessionId": "s1"}),
+        Expect("session/new"),
+        says("late"),
+        Reply({"sessionId": "s2"}),
+        Expect("session/load"),
+        says("first"),
+        says("second"),
+        Reply({}),
+    )
+    events: list[model.Event] = []
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        connect(agent, workspace=tmp_path, on_event=events.append) as peer,
+    ):
+        async with peer.session():
+            pass
+        async with peer.session():
+            pass
+        async with peer.session(load="s1") as session:
+            await session.wait_replayed()
+            replayed = [event.text for event in session.replayed if hasattr(event, "text")]
+    assert replayed == ["first", "second"]
+    said = [event.text for event in events if isinstance(event, model.MessageDelta)]
+    assert said == ["late", "first", "second"]

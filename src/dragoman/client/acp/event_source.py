@@ -8,7 +8,6 @@ line is the `raw` of at least one event, in wire order.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -37,8 +36,6 @@ class EventSource(EventFeed):
         self._told: bytes | None = None
         self.opened: Session | None = None
         """The session opened by the response that is being read."""
-        self.early_told: Counter[str] = Counter()
-        """For each session that is not open yet: the number of updates already emitted."""
         client.watch_with(self)
 
     def new_request_id(self) -> str:
@@ -106,8 +103,8 @@ class EventSource(EventFeed):
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
-        """Called for an update of a session that is not open yet. It is delivered again later."""
-        self.early_told[message.session_id] += 1
+        """Called for an update of a session that is not open yet. The session gets it later with
+        `deliver_early`, which emits no events."""
         for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 

@@ -218,8 +218,8 @@ class InboundHandlers:
     def adopt(self, session: Session) -> None:
         """Register a session whose id is now known, and deliver the updates that came early."""
         self._sessions[session.id] = session
-        for update, line in self.early.take(session.id):
-            session.deliver(update, line)
+        for update, _ in self.early.take(session.id):
+            session.deliver_early(update)
 
     def _keep(self, message: acp.SessionNotification, line: bytes) -> None:
         if not self.early.keep(message.session_id, (message.update, line), len(line)):

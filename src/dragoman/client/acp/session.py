@@ -59,7 +59,7 @@ class Session(AcpSettings, Conversation):
     like, and by `Peer.session`."""
 
     __slots__ = (
-        *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns"),
+        *("_heard_at", "_load_answered_at", "_replaying", "_turns"),
         *("answer_meta", "began_here"),
         *("calls", "commands", "info", "on_update", "outside", "outside_dropped", "place"),
         *("questions", "record", "replayed", "serving", "turn", "unusable", "usage"),
@@ -110,9 +110,6 @@ class Session(AcpSettings, Conversation):
         # Without events the envelope only fills the fields that a turn counts.
         self.place = client.feed.no_session if record is None else record.place(id)
         self._turns = 0
-        # These updates came early and are delivered again now that the session is open. Their
-        # events were already emitted.
-        self._early = 0 if record is None else record.early_told.pop(id, 0)
 
     # -- prompting
 
@@ -231,9 +228,7 @@ class Session(AcpSettings, Conversation):
             size = 0
 
     def _deliver_outside(self, update: acp.SessionUpdate, line: bytes) -> None:
-        if self._early:
-            self._early -= 1
-        elif self.record is not None:
+        if self.record is not None:
             place = self.place
             place.turn = None
             place.replay = self.replaying
@@ -241,6 +236,16 @@ class Session(AcpSettings, Conversation):
                 self.record.emit(event)
                 if place.replay:
                     self.replayed.append(event)
+        self.keep(update)
+
+    def deliver_early(self, update: acp.SessionUpdate) -> None:
+        """Deliver an update that came before the session was open. Its events were emitted when it
+        arrived."""
+        apply = APPLY.get(type(update))
+        if apply is not None:
+            apply(self, update)
+        if self.on_update is not None:
+            self._observe(update)
         self.keep(update)
 
     def _observe(self, update: acp.SessionUpdate) -> None:
