@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Raw, Struct
 
+from dragoman import connect
+from dragoman.client.acp import client as client_module
 from dragoman.errors import Overflow
 from dragoman.rpc import Connection, ConnectionSettings, End, Lane, Limits, Router
 from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc.lanes import ITEM_SIZE
+from dragoman.testing.scripted import Expect, Notify, Reply
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
+from tests.integration.acp_programs import TIMEOUT, scripted
 from tests.unit.rpc.other_side import Witness, soon, talk, turns, until
 
 HOUR = 3600.0
@@ -200,6 +205,30 @@ async def test_a_consumer_that_never_reads_is_cut_and_the_others_go_on() -> None
         assert client.failure is None
         assert not consuming.done()
         assert client.flow.queued == 0
+
+
+@aio
+async def test_a_turn_that_is_cut_for_its_slow_reader_may_have_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = limits(stall=0.01, overflow=0.02, hard=2 * SMALL)
+    monkeypatch.setattr(client_module, "connection_settings", lambda max_line_size: settings)
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}
+    agent = scripted(
+        Expect("session/prompt"),
+        Notify("session/update", {"sessionId": "s1", "update": update}, times=2000),
+        Reply({"stopReason": "end_turn"}),
+    )
+    async with (
+        asyncio.timeout(TIMEOUT),
+        connect(agent, workspace=tmp_path) as peer,
+        peer.session() as session,
+        session.prompt("go") as turn,
+    ):
+        await until(lambda: turn._lane.ended is not None)
+        with pytest.raises(Overflow) as caught:
+            await turn.wait()
+    assert caught.value.may_have_run
 
 
 @aio

@@ -250,15 +250,24 @@ class Overflow(ConnectionLost):
     """A bounded buffer was full and stayed full.
 
     Raised to a consumer that did not read its messages (only that consumer is cut off), and for the
-    whole connection when the other side does not read what we write: `blame` says which.
+    whole connection when the other side does not read what we write: `blame` says which. A consumer
+    that is cut off already got messages, so what it asked for may have run.
     """
 
     error_class = "overflow"
 
-    def __init__(self, message: str, *, blame: Blame = "us", retryable: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        blame: Blame = "us",
+        retryable: bool = True,
+        may_have_run: bool = False,
+    ) -> None:
         super().__init__(message)
         self.blame = blame
         self.retryable = retryable
+        self.may_have_run = may_have_run
 
 
 class CallError(DragomanError):
