@@ -23,6 +23,7 @@ LIFTED = {
     "BLE001": {
         "agent/sync_handlers.py",
         "agent/speech/base.py",
+        "client/sync.py",
         "rpc/responder.py",
         "rpc/standby.py",
         "rpc/tasks.py",

@@ -13,7 +13,13 @@ import pytest
 
 from dragoman import connect_sync
 from dragoman.client.permissions import Answer, Question
-from dragoman.errors import ConnectionClosed, HandshakeFailed, RemoteError, Unsupported
+from dragoman.errors import (
+    ConnectionClosed,
+    HandshakeFailed,
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import THREAD_NAME
@@ -67,29 +73,38 @@ def test_a_turn_is_cancelled_by_leaving_its_block_or_on_request(tmp_path: Path) 
             assert turn.result.outcome is Outcome.CANCELLED
 
 
-def test_a_permission_may_block_its_thread_and_a_failing_one_refuses(tmp_path: Path) -> None:
+def test_a_permission_may_block_its_thread_and_a_failing_one_fails_its_turn(
+    tmp_path: Path,
+) -> None:
     threads: list[str] = []
-    complaints: list[str] = []
 
     def permit(question: Question) -> Answer:
         threads.append(threading.current_thread().name)
-        if question.title == "Fail":
-            raise RuntimeError("nobody is there")
+        match question.title:
+            case "Fail":
+                raise RuntimeError("no terminal")
+            case "Exit":
+                raise SystemExit(3)
+            case "Empty":
+                return next(iter(()))
         return Answer.ALLOW_ONCE
 
-    hook = threading.excepthook
-    threading.excepthook = lambda failed: complaints.append(str(failed.exc_value))
-    try:
-        with (
-            connect_sync(AGENT, workspace=tmp_path, env=ENVIRONMENT, permit=permit) as peer,
-            peer.session() as session,
+    with (
+        connect_sync(AGENT, workspace=tmp_path, env=ENVIRONMENT, permit=permit) as peer,
+        peer.session() as session,
+    ):
+        assert session.ask("permission").text == "allowed"
+        for title, said in (
+            ("Fail", "RuntimeError: no terminal"),
+            ("Exit", "SystemExit(3)"),
+            ("Empty", "StopIteration()"),
         ):
-            assert session.ask("permission").text == "allowed"
-            assert session.ask("permission Fail").text == "refused"
-    finally:
-        threading.excepthook = hook
-    assert threads == ["dragoman permit"] * 2
-    assert complaints == ["nobody is there"]
+            result = session.ask(f"permission {title}")
+            assert result.outcome is Outcome.FAILED
+            assert type(result.error) is UsageError
+            assert said in str(result.error)
+        assert session.ask("permission").text == "allowed"
+    assert threads == ["dragoman permit"] * 5
 
 
 def test_an_async_permission_works_too(tmp_path: Path) -> None:

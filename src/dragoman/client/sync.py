@@ -31,13 +31,13 @@ from dragoman.client.conversation import (
     Result,
     SessionSummary,
 )
-from dragoman.client.inquiries import DECLINED
 from dragoman.client.not_entered import EnteringSync
 from dragoman.client.options import ConnectOptions
-from dragoman.client.permissions import Answer, approve_all, approve_reads, deny_all
+from dragoman.client.permissions import approve_all, approve_reads, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
+from dragoman.rpc.tasks import settle
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def connect_sync(
     options = structs.replace(
         options,
         permit=_in_thread(options.permit),
-        inquire=None if inquire is None else _in_thread(inquire, DECLINED),
+        inquire=None if inquire is None else _in_thread(inquire),
     )
     with _Loop() as loop, loop.entered(open(options)) as peer:
         yield BlockingPeer(peer, loop)
@@ -264,10 +264,10 @@ class _Loop:
 
         def begin() -> None:
             task = loop.create_task(work())
-            task.add_done_callback(settle)
+            task.add_done_callback(hand_over)
             begun.append(task)
 
-        def settle(task: asyncio.Task[T]) -> None:
+        def hand_over(task: asyncio.Task[T]) -> None:
             if task.cancelled():
                 outcome.cancel()
             elif (error := task.exception()) is not None:
@@ -311,8 +311,9 @@ async def _coroutine(make: Callable[[], Any]) -> Any:
     return await make()
 
 
-def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
-    """Wrap a callback to run in a thread, where it may block without stopping the loop."""
+def _in_thread(asking: Callable[[Q], Any]) -> Callable[[Q], Any]:
+    """Wrap a callback to run in a thread, where it may block without stopping the loop. If it
+    raises, the wrapper raises, as it would without a thread."""
     # The presets never block, and other code recognises them by identity.
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking
@@ -322,19 +323,18 @@ def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) ->
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[Any] = loop.create_future()
 
-        def settle(answer: Any) -> None:
-            if not decided.done():
-                decided.set_result(answer)
-
         def ask() -> None:
-            answer: Any = refused
+            answer, failure = None, None
             try:
                 answer = asking(question)
-            finally:
-                # A failed decision is a refusal; the thread shows why. The loop may have ended by
-                # now, and the question with it.
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(settle, answer)
+            except BaseException as error:  # noqa: BLE001 - raised in the loop
+                # A future cannot hold a StopIteration, and a SystemExit would end the loop while
+                # the program waits for it.
+                fits = isinstance(error, Exception) and not isinstance(error, StopIteration)
+                failure = error if fits else RuntimeError(repr(error))
+            # The loop may have ended by now, and the question with it.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, decided, answer, failure)
 
         # Not one of the loop's own threads: the loop joins those at its end, and a person may never
         # answer.

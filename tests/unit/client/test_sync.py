@@ -124,17 +124,7 @@ def test_a_block_is_left_whatever_happens_inside() -> None:
 
 
 @aio
-async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    complaints: list[str] = []
-    complained = threading.Event()
-
-    def complain(failed: threading.ExceptHookArgs) -> None:
-        complaints.append(str(failed.exc_value))
-        complained.set()
-
-    monkeypatch.setattr(threading, "excepthook", complain)
+async def test_a_question_to_the_user_is_asked_in_a_thread_and_its_failure_comes_back() -> None:
     threads: list[str] = []
 
     def inquire(inquiry: Inquiry) -> Reply:
@@ -143,12 +133,24 @@ async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_
             raise ValueError("no")
         return Reply("accept", {"x": 1})
 
-    asked = _in_thread(inquire, DECLINED)
+    asked = _in_thread(inquire)
     assert await asked(Inquiry("s", "well?")) == Reply("accept", {"x": 1})
-    assert await asked(Inquiry("s", "fail")) == DECLINED
+    with pytest.raises(ValueError, match="no"):
+        await asked(Inquiry("s", "fail"))
     assert threads == ["dragoman permit"] * 2
-    assert complained.wait(TIMEOUT)
-    assert complaints == ["no"]
+
+
+@pytest.mark.parametrize("failure", [SystemExit(2), KeyboardInterrupt(), StopIteration()])
+@aio
+async def test_a_failure_that_would_end_the_loop_comes_back_as_a_plain_one(
+    failure: BaseException,
+) -> None:
+    def permit(question: Question) -> Answer:
+        raise failure
+
+    with pytest.raises(RuntimeError) as caught:
+        await _in_thread(permit)(QUESTION)
+    assert str(caught.value) == repr(failure)
 
 
 @asynccontextmanager
