@@ -126,6 +126,37 @@ def test_a_failed_handshake_is_raised_and_leaves_no_thread() -> None:
     assert [thread for thread in left if thread.name != THREAD_NAME] == []
 
 
+def test_a_program_without_free_descriptors_gets_the_error_at_once() -> None:
+    program = """
+        import os, resource
+        from dragoman import connect_sync
+        # An import needs a descriptor too.
+        import dragoman.client.sync
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY)
+        except OSError:
+            pass
+        try:
+            with connect_sync(["true"]):
+                print("connected")
+        except OSError as error:
+            print(error.strerror)
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=ROOT,
+        env={**ENVIRONMENT, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_TIMEOUT,
+    )
+    # Python may complain on stderr about its half-made loop.
+    assert child.stdout == "Too many open files\n"
+    assert "never awaited" not in child.stderr
+
+
 def test_ctrl_c_cancels_the_turn_and_leaves_nothing_behind(tmp_path: Path) -> None:
     program = f"""
         import signal, sys, threading

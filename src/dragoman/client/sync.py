@@ -223,15 +223,18 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
+        self._failure: BaseException | None = None
+        """Why the loop could not start."""
         # It ends with its block. A daemon, so that a program that never leaves the block can still
         # exit.
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._main()), name="dragoman", daemon=True
-        )
+        self._thread = threading.Thread(target=self._work, name="dragoman", daemon=True)
 
     def __enter__(self) -> _Loop:
         self._thread.start()
         self._started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -239,6 +242,19 @@ class _Loop:
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            # Not `asyncio.run`, which gets its coroutine before it makes the loop: if there is no
+            # descriptor left for a loop, the coroutine would never be awaited.
+            with asyncio.Runner() as runner:
+                runner.run(self._main())
+        except BaseException as error:
+            if self._started.is_set():
+                raise
+            self._failure = error
+        finally:
+            self._started.set()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -6,6 +6,7 @@ With agents it is in tests/integration/test_conversation_blocking.py.
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import threading
 from collections.abc import AsyncIterator
@@ -48,6 +49,19 @@ def test_after_the_block_nothing_runs_any_more() -> None:
         pass
     with pytest.raises(ConnectionClosed):
         loop.run(name)
+
+
+def test_a_loop_that_cannot_start_raises_its_error_and_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_loop() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", no_loop)
+    monkeypatch.setattr(asyncio.events, "new_event_loop", no_loop)
+    with pytest.raises(OSError, match="Too many open files"), _Loop():
+        pytest.fail("there is no loop")
+    assert "dragoman" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_waiting_for_the_loop_in_the_loop_is_refused() -> None:
