@@ -20,6 +20,7 @@ from dragoman.errors import (
     ProcessExited,
     ProgramNotFound,
     ProtocolMismatch,
+    TurnFailed,
     UnknownPeer,
     Unsupported,
     UsageError,
@@ -337,3 +338,25 @@ async def test_history_is_complete_after_a_late_update_of_the_closed_session(
     assert replayed == ["first", "second"]
     said = [event.text for event in events if isinstance(event, model.MessageDelta)]
     assert said == ["late", "first", "second"]
+
+
+@aio
+async def test_a_refused_turn_raises_an_error_that_says_it_may_have_run(tmp_path: Path) -> None:
+    agent = command(
+        Expect("initialize"),
+        Reply({"protocolVersion": 1}),
+        Expect("session/new"),
+        Reply({"sessionId": "s1"}),
+        Expect("session/prompt"),
+        Reply({"stopReason": "refusal"}),
+    )
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        connect(agent, workspace=tmp_path) as peer,
+        peer.session() as session,
+    ):
+        with pytest.raises(TurnFailed) as caught:
+            (await session.ask("go")).require_ok()
+    error = caught.value
+    assert (error.outcome, error.blame) == ("refused", "peer")
+    assert (error.retryable, error.may_have_run) == (False, True)

@@ -26,6 +26,7 @@ from dragoman.errors import (
     PolicyNotEnforced,
     ProtocolMismatch,
     RemoteError,
+    TurnFailed,
     UsageError,
 )
 from dragoman.errors.connections import own_words
@@ -70,7 +71,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.outcome.good
 
     def require_ok(self) -> Self:
-        """Raise unless the turn counts as done."""
+        """Raise unless the turn counts as done: its error, or `TurnFailed` if it has none."""
         if self.ok:
             return self
         if self.error is not None:
@@ -78,8 +79,13 @@ class Result(msgspec.Struct, frozen=True):
                 # Python shows a note after the traceback. It is not part of the error's own text.
                 self.error.add_note(f"the agent's stderr:\n{said}")
             raise self.error
-        detail = self.failure.message if self.failure else self.stop
-        raise DragomanError(f"the turn ended as {self.outcome}" + (f": {detail}" if detail else ""))
+        failure = self.failure
+        raise TurnFailed(
+            self.outcome,
+            failure.message if failure else self.stop,
+            blame="us" if self.outcome in (Outcome.CANCELLED, Outcome.DENIED) else "peer",
+            retryable=failure is not None and failure.retryable,
+        )
 
 
 BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
@@ -135,6 +141,8 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             )
         case AdapterFailed() | PolicyNotEnforced():
             outcome = Outcome.FAILED
+        case TurnFailed():
+            outcome = Outcome(error.outcome)
         case UsageError() if type(error) is UsageError:
             # The turn ended because of a caller's mistake, such as a permit that raises.
             outcome = Outcome.FAILED

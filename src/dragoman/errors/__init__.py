@@ -74,6 +74,7 @@ nothing from dragoman, so every package may use it.
     │   └── FleetConflict           a record was changed by another process
     ├── IsolationFailed             a worktree for a job could not be created or used
     │   └── FilterFailed            a git filter failed, or only the repository defines it
+    ├── TurnFailed                  a turn ended without success and without an error
     ├── AdapterFailed               the Python adapter of a peer failed
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer like an agent
@@ -106,6 +107,7 @@ from dragoman.errors.connections import (
     ProtocolMismatch,
     RemoteError,
     SpawnError,
+    TurnFailed,
 )
 from dragoman.errors.services import (
     ArgumentInvalid,
@@ -230,6 +232,7 @@ __all__ = [
     "TerminalUnknown",
     "TooLarge",
     "TooManyTerminals",
+    "TurnFailed",
     "TurnInProgress",
     "UnknownJob",
     "UnknownPeer",

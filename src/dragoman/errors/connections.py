@@ -407,6 +407,27 @@ class ProtocolMismatch(DragomanError):
         self.hint = hint
 
 
+class TurnFailed(DragomanError):
+    """A turn ended without success, and the agent gave no error for it: `Result.require_ok` raises
+    this.
+
+    `outcome` says how it ended, such as ``refused``. It is retryable if the reported failure is. A
+    turn that was cancelled or denied is blamed on this side.
+    """
+
+    error_class = "turn_failed"
+    blame: Blame = "peer"
+    may_have_run = True
+
+    def __init__(
+        self, outcome: str, detail: str = "", *, blame: Blame = "peer", retryable: bool = False
+    ) -> None:
+        super().__init__(f"the turn ended as {outcome}" + (f": {detail}" if detail else ""))
+        self.outcome = outcome
+        self.blame = blame
+        self.retryable = retryable
+
+
 class AdapterFailed(DragomanError):
     """The Python adapter of a peer failed. `adapter` is its file or module.
 

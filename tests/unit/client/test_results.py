@@ -34,6 +34,7 @@ from dragoman.errors import (
     ProcessExited,
     ProtocolMismatch,
     RemoteError,
+    TurnFailed,
     UsageError,
 )
 from dragoman.events.parts import Failure
@@ -57,6 +58,7 @@ from dragoman.events.words import ErrorKind, Outcome
         (BrokerBusy("x"), Outcome.FAILED),
         (UsageError("x"), Outcome.FAILED),
         (AdapterFailed("x", "x.py", "x"), Outcome.FAILED),
+        (TurnFailed("refused"), Outcome.REFUSED),
         (PolicyNotEnforced("x", "x"), Outcome.FAILED),
     ],
     ids=lambda value: type(value).__name__,
@@ -69,6 +71,37 @@ def test_every_error_has_an_outcome_and_none_is_good(
     assert not found.good
     assert failure.message == str(error)
     assert failure.retryable is error.retryable
+
+
+@pytest.mark.parametrize(
+    ("result", "blame", "retryable", "said"),
+    [
+        (
+            Result(Outcome.REFUSED, "no", "refusal"),
+            "peer",
+            False,
+            "the turn ended as refused: refusal",
+        ),
+        (
+            Result(Outcome.QUOTA, "", failure=Failure("429", ErrorKind.RATE_LIMITED, None, True)),
+            "peer",
+            True,
+            "the turn ended as quota: 429",
+        ),
+        (Result(Outcome.EMPTY, ""), "peer", False, "the turn ended as empty"),
+        (Result(Outcome.DENIED, ""), "us", False, "the turn ended as denied"),
+        (Result(Outcome.CANCELLED, ""), "us", False, "the turn ended as cancelled"),
+    ],
+    ids=lambda value: value.outcome if isinstance(value, Result) else None,
+)
+def test_a_turn_without_success_and_without_an_error_raises_an_error_of_its_own(
+    result: Result, blame: str, retryable: bool, said: str
+) -> None:
+    with pytest.raises(TurnFailed) as caught:
+        result.require_ok()
+    error = caught.value
+    assert (str(error), error.outcome) == (said, result.outcome)
+    assert (error.blame, error.retryable, error.may_have_run) == (blame, retryable, True)
 
 
 def test_the_code_and_the_data_of_a_refusal_are_kept() -> None:

@@ -57,6 +57,7 @@ from dragoman.errors import (
     TerminalUnknown,
     TooLarge,
     TooManyTerminals,
+    TurnFailed,
     UnknownPeer,
     Unsupported,
     UsageError,
@@ -76,6 +77,8 @@ CLASSES = [cls for _, cls in tree(DragomanError)]
 SAMPLES: list[DragomanError] = [
     UsageError("the prompt is empty", remedy="give it as an argument"),
     AdapterFailed("tool", "/here/tool.py", "ValueError: no"),
+    TurnFailed("refused", "refusal"),
+    TurnFailed("cancelled", blame="us"),
     RequestInProgress("one at a time"),
     MessageTooLong(20, 10),
     ClientFileInvalid("settings.json", "it is not JSON"),
