@@ -57,6 +57,12 @@ class Counting(MemoryCache):
         return list(self._known.values())
 
 
+def says(text: str) -> Step:
+    """A word of an ACP agent in its session "s1"."""
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return Notify("session/update", {"sessionId": "s1", "update": update})
+
+
 def codex(*more: Step) -> list[str]:
     return command(Expect("initialize"), Reply(CODEX), *more)
 
@@ -306,10 +312,6 @@ async def test_an_update_before_the_session_is_known_is_reported_and_not_lost() 
 async def test_history_is_complete_after_a_late_update_of_the_closed_session(
     tmp_path: Path,
 ) -> None:
-    def says(text: str) -> Step:
-        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-        return Notify("session/update", {"sessionId": "s1", "update": update})
-
     agent = command(
         Expect("initialize"),
         Reply({"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}),
@@ -360,3 +362,45 @@ async def test_a_refused_turn_raises_an_error_that_says_it_may_have_run(tmp_path
     error = caught.value
     assert (error.outcome, error.blame) == ("refused", "peer")
     assert (error.retryable, error.may_have_run) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "words", "retryable", "may_have_run"),
+    [
+        (-32001, "overloaded", (), True, False),
+        (-32601, "no such method", (), False, False),
+        (-32602, "invalid params", (), False, False),
+        (-32603, "429 Too Many Requests", (), True, True),
+        (-32603, "it broke", (), False, True),
+        (-32602, "the model refused its params", ("working",), False, True),
+        (-32001, "the model is overloaded", ("working",), True, True),
+    ],
+)
+@aio
+async def test_the_error_of_a_prompt_says_whether_to_send_it_again(
+    tmp_path: Path,
+    code: int,
+    message: str,
+    words: tuple[str, ...],
+    retryable: bool,
+    may_have_run: bool,
+) -> None:
+    agent = command(
+        Expect("initialize"),
+        Reply({"protocolVersion": 1}),
+        Expect("session/new"),
+        Reply({"sessionId": "s1"}),
+        Expect("session/prompt"),
+        *(says(word) for word in words),
+        Reply(error={"code": code, "message": message}),
+    )
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        connect(agent, workspace=tmp_path) as peer,
+        peer.session() as session,
+    ):
+        result = await session.ask("go")
+    error = result.error
+    assert error is not None and result.failure is not None
+    assert (error.retryable, error.may_have_run) == (retryable, may_have_run)
+    assert result.failure.retryable is retryable

@@ -133,7 +133,7 @@ def judge(result: Result, quirks: Quirks) -> Result:
     return structs.replace(
         result,
         outcome=ERROR_OUTCOMES.get(kind, Outcome.FAILED),
-        failure=Failure(line, kind, "error_as_text", False, None),
+        failure=Failure(line, kind, "error_as_text", kind.retryable, None),
     )
 
 

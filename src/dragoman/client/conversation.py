@@ -36,6 +36,7 @@ from dragoman.client.results import (
 from dragoman.client.turns import BaseTurn, Prompted, TurnEndMark, TurnStage
 from dragoman.errors import (
     DragomanError,
+    RemoteError,
     Unsupported,
     UsageError,
 )
@@ -432,6 +433,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 outcome = Outcome.DENIED
             elif not self._acted and not text.strip():
                 outcome = Outcome.EMPTY
+        if isinstance(error, RemoteError):
+            if ended.failure is not None:
+                error.retryable = ended.failure.retryable
+            if self._acted:
+                # Its code may mean that nothing ran, but something did.
+                error.may_have_run = True
         return Result(
             outcome,
             text,

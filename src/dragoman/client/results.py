@@ -112,6 +112,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
     """Return the outcome and failure for an error that ended a turn."""
     kind = ErrorKind.PEER
     code: int | str | None = error.error_class
+    retryable = error.retryable
     data: Any = None
     match error:
         case AuthRequired():
@@ -123,7 +124,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
         case RemoteError():
             kind = error_kind(error.code, error.message, error.data)
             outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
-            code, data = error.code, error.data
+            code, retryable, data = error.code, kind.retryable, error.data
         case BudgetExceeded():
             outcome = Outcome.TIMED_OUT
         case BrokerError():
@@ -148,7 +149,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             outcome = Outcome.FAILED
         case _:
             outcome = Outcome.UNKNOWN
-    return outcome, Failure(str(error), kind, code, error.retryable, data)
+    return outcome, Failure(str(error), kind, code, retryable, data)
 
 
 class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):

@@ -295,6 +295,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def fail(self, why: DragomanError) -> None:
         """End the turn with this error, for a reason on our side."""
         if self.state is TurnStage.RUNNING:
+            # The agent already has the prompt.
+            why.may_have_run = True
             self._why = why
             self.cancel()
 

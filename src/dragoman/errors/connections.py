@@ -308,8 +308,20 @@ class BudgetExceeded(CallTimeout):
         self.option = option
 
 
+OVERLOADED_CODE = -32001
+"""The JSON-RPC code of a request that was refused and may be sent again later (`wire.codes`)."""
+
+NOT_RUN_CODES = frozenset({OVERLOADED_CODE, -32601, -32602})
+"""The JSON-RPC codes of requests that were refused before anything ran: overloaded, method not
+found, invalid params."""
+
+
 class RemoteError(CallError):
-    """The other side responded with an error; a handler may raise it to send one."""
+    """The other side responded with an error; a handler may raise it to send one.
+
+    The code decides whether it is retryable and may have run. In a turn, the agent's own words and
+    what it did before count too.
+    """
 
     error_class = "remote_error"
     code: int = 0
@@ -335,6 +347,9 @@ class RemoteError(CallError):
         self.code = code
         self.message = message
         self.data = data
+        if code in NOT_RUN_CODES:
+            self.may_have_run = False
+            self.retryable = code == OVERLOADED_CODE
 
 
 class CallCancelled(RemoteError):

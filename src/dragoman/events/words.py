@@ -175,6 +175,15 @@ class ErrorKind(enum.StrEnum):
     PEER = "peer"
     """Everything else."""
 
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later. An internal error of an agent may have any
+        cause, so it does not count."""
+        return self in _RETRYABLE
+
+
+_RETRYABLE: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMITED, ErrorKind.NETWORK})
+
 
 INVALID_UPDATE: Final = "an invalid update"
 """Prefix of the reason in an `Unknown` event for an update with malformed fields."""

@@ -177,7 +177,8 @@ def refusal(error: DragomanError) -> RemoteError:
         case RemoteError():
             return RemoteError(error.code, error.message, error.data)
         case _:
-            wrong = isinstance(error, UsageError)
+            # "Invalid params" means that nothing ran.
+            wrong = isinstance(error, UsageError) and not error.may_have_run
             code = codes.INVALID_PARAMS if wrong else codes.INTERNAL_ERROR
             text = str(error)
             if isinstance(error, ProtocolMismatch) and error.hint:

@@ -198,7 +198,7 @@ class DocumentTurn(ConversationTurn):
         error in the legacy dialects."""
         limited = "rate limit" in error.message.lower() or "quota" in error.message.lower()
         kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.PEER
-        failure = Failure(str(error), kind, error.code, limited, error.data)
+        failure = Failure(str(error), kind, error.code, kind.retryable, error.data)
         outcome = Outcome.QUOTA if limited else Outcome.FAILED
         ended = self._ended(outcome, error.error_class, failure)
         if self._why is None:

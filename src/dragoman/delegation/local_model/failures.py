@@ -59,7 +59,9 @@ def from_status(
     kind = _KINDS.get(status, ErrorKind.INTERNAL if status >= 500 else ErrorKind.INVALID_PARAMS)
     if status == 400 and any(words in text for words in _TOO_LONG):
         kind = ErrorKind.CONTEXT_FULL
-    return RemoteError(status, message, {**data, "kind": kind.value})
+    error = RemoteError(status, message, {**data, "kind": kind.value})
+    error.retryable = kind.retryable
+    return error
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -98,8 +100,7 @@ def judge(error: DragomanError) -> tuple[Outcome, Failure]:
                 ErrorKind.RATE_LIMITED: Outcome.QUOTA,
                 ErrorKind.CONTEXT_FULL: Outcome.TRUNCATED,
             }.get(kind, Outcome.FAILED)
-            passing = kind in (ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK)
-            return outcome, msgspec.structs.replace(failure, kind=kind, retryable=passing)
+            return outcome, msgspec.structs.replace(failure, kind=kind, retryable=kind.retryable)
         case ConnectError():
             return Outcome.FAILED, msgspec.structs.replace(failure, kind=ErrorKind.NETWORK)
         case ConnectionBroken():

@@ -37,9 +37,6 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
     "misalignmentPolicyViolation": Outcome.REFUSED,
     "tooManyDenials": Outcome.DENIED,
 }
-_RETRYABLE: Final = frozenset(
-    {ErrorKind.OVERLOADED, ErrorKind.NETWORK, ErrorKind.RATE_LIMITED, ErrorKind.INTERNAL}
-)
 
 
 def failure_of(error: Any) -> parts.Failure:
@@ -57,7 +54,7 @@ def failure_of(error: Any) -> parts.Failure:
     elif message.startswith("Missing environment variable"):
         # The variable that should hold the provider's key is not set.
         kind = ErrorKind.AUTH_REQUIRED
-    return parts.Failure(message, kind, word or None, kind in _RETRYABLE, info)
+    return parts.Failure(message, kind, word or None, kind.retryable, info)
 
 
 def outcome_of(failure: parts.Failure) -> Outcome:

@@ -337,8 +337,6 @@ UNEXPLAINED: Final = "the agent did not say why"
 _VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
 """Kinds that the error message may still refine."""
 
-_RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK})
-
 
 def failed(
     place: EventEnvelope,
@@ -356,7 +354,7 @@ def failed(
     # The message may say more than the code, as in an example in one of the specifications.
     if kind in _VAGUE and "rate limit" in message.lower():
         kind = ErrorKind.RATE_LIMITED
-    failure = Failure(message, kind, code, kind in _RETRYABLE)
+    failure = Failure(message, kind, code, kind.retryable)
     outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
     return [
         ErrorReported(*place.base(native, raw), "turn", failure),
