@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from dragoman import connect
+from dragoman.client.acp import session as acp_session
 from dragoman.client.budgets import Budgets
 from dragoman.dialects.discovery import MemoryCache
 from dragoman.errors import (
+    BudgetExceeded,
     ConnectError,
     DragomanError,
     HandshakeFailed,
@@ -404,3 +406,46 @@ async def test_the_error_of_a_prompt_says_whether_to_send_it_again(
     assert error is not None and result.failure is not None
     assert (error.retryable, error.may_have_run) == (retryable, may_have_run)
     assert result.failure.retryable is retryable
+
+
+@aio
+async def test_an_agent_that_hangs_does_not_replace_the_error_of_its_turn(tmp_path: Path) -> None:
+    agent = command(
+        Expect("initialize"),
+        Reply({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}}),
+        Expect("session/new"),
+        Reply({"sessionId": "s1"}),
+        Expect("session/prompt"),
+        GoSilent(),
+    )
+    # Only the budget of the first event may run out here, not the one of a request.
+    budgets = Budgets(first_event=0.2, silent_grace=0.1, request=2 * WAIT_TIMEOUT)
+    with pytest.raises(BudgetExceeded):
+        async with (
+            asyncio.timeout(WAIT_TIMEOUT),
+            connect(agent, workspace=tmp_path, budgets=budgets) as peer,
+            peer.session() as session,
+        ):
+            (await session.ask("go")).require_ok()
+
+
+@aio
+async def test_an_agent_that_never_answers_a_close_leaves_the_turn_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = command(
+        Expect("initialize"),
+        Reply({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}}),
+        Expect("session/new"),
+        Reply({"sessionId": "s1"}),
+        Expect("session/prompt"),
+        Reply({"stopReason": "refusal"}),
+    )
+    monkeypatch.setattr(acp_session, "CLOSE_TIMEOUT", 0.1)
+    with pytest.raises(TurnFailed):
+        async with (
+            asyncio.timeout(WAIT_TIMEOUT),
+            connect(agent, workspace=tmp_path) as peer,
+            peer.session() as session,
+        ):
+            (await session.ask("go")).require_ok()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from dragoman.client.inquiries import Inquire
 
 P = ParamSpec("P")
+
+log: Final = logging.getLogger("dragoman.client")
 
 OURS: Final = "dragoman"
 """The key in a session's metadata that dragoman itself uses, for its brokers."""
@@ -244,7 +247,11 @@ class Peer(abc.ABC):
                 await self.on_open(conversation, opening)
             yield conversation
         finally:
-            await conversation.close()
+            try:
+                await conversation.close()
+            except DragomanError as error:
+                # The caller has its result, or an error that says more than this one.
+                log.info("session %s is not closed at the agent: %s", conversation.id, error)
 
     def require(self, able: bool | None, what: str) -> None:
         """Raise `Unsupported` for what the agent cannot do. If that is unknown, it is tried."""

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.client.acp.calls import Calls
@@ -33,7 +33,7 @@ from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionLost, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import Block
 
@@ -49,6 +49,10 @@ _CHUNK: Final = acp.AgentMessageChunk
 
 Prompt: TypeAlias = str | Block | acp.ContentBlock | Sequence[Block | acp.ContentBlock]
 """Text, or blocks in the types of events or of the protocol."""
+
+CLOSE_TIMEOUT: Final = 5.0
+"""Timeout for closing a session at the agent. The request is sent in any case, and the caller
+already has what it wanted."""
 
 KEPT_OUTSIDE: Final = 256
 """Maximum number of updates kept outside turns; older ones are dropped and counted."""
@@ -148,15 +152,25 @@ class Session(AcpSettings, Conversation):
         """End the session at the agent if it supports that, and forget it here."""
         if self.turn is not None:
             self.turn.cancel()
+        client = self.client
         try:
-            # An agent that disconnects has ended the session too.
-            with suppress(ConnectionLost):
-                if self.client.can("sessionCapabilities.close"):
-                    await self.client.ask(
-                        acp.SESSION_CLOSE, acp.CloseSessionRequest(session_id=self.id)
-                    )
+            if client.connection.failure is None and client.can("sessionCapabilities.close"):
+                await self._close_there()
         finally:
             await self.release()
+
+    async def _close_there(self) -> None:
+        request = acp.CloseSessionRequest(session_id=self.id)
+        if self.unusable:
+            # The agent did not answer a cancel, so it may not answer this either.
+            self.client.connection.begin(
+                acp.SESSION_CLOSE.name, request, settle=_ignore, timeout=CLOSE_TIMEOUT
+            )
+            return
+        timeout = min(CLOSE_TIMEOUT, self.client.budgets.request)
+        # An agent that disconnects has ended the session too.
+        with suppress(ConnectionLost):
+            await self.client.ask(acp.SESSION_CLOSE, request, timeout=timeout)
 
     async def release(self) -> None:
         """Forget the session here without notifying the agent."""
@@ -379,6 +393,10 @@ class Session(AcpSettings, Conversation):
     def cancel_questions(self) -> None:
         """Answer every open question with "cancelled"."""
         self.questions.call_off()
+
+
+def _ignore(result: Raw | None, error: DragomanError | None) -> None:
+    """Settles a call whose outcome does not matter."""
 
 
 def _set_mode(session: Session, update: Any) -> None:

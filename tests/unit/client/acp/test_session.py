@@ -358,6 +358,28 @@ async def test_a_session_is_forgotten_even_if_closing_it_fails() -> None:
         await agent.expect("session/close")
 
 
+@aio
+async def test_closing_an_abandoned_session_does_not_wait_for_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "CLOSE_TIMEOUT", 3600.0)
+    options = ClientOptions(budgets=Budgets(request=3600.0))
+    async with opened(options, capabilities=EVERYTHING) as (session, agent):
+        session.unusable = True
+        await soon(session.close())
+        await agent.expect("session/close")
+
+
+@aio
+async def test_closing_after_the_connection_has_ended_only_forgets() -> None:
+    async with opened(capabilities=EVERYTHING) as (session, agent):
+        client = session.client
+        await agent.stream.aclose()
+        await soon(client.connection.wait_ended())
+        await session.close()
+        assert client.sessions == ()
+
+
 def test_an_agent_side_says_what_real_agents_say() -> None:
     # The witness of these tests is checked against the protocol itself.
     permission = AgentSide.permission()
