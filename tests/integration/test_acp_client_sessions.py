@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.client import base
 from dragoman.client.acp import ClientOptions
-from dragoman.client.acp import client as client_module
 from dragoman.client.budgets import Budgets
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -240,8 +240,23 @@ async def test_a_list_that_goes_round_in_a_circle_is_an_invalid_answer() -> None
 
 
 @aio
+async def test_a_list_whose_cursors_alternate_is_an_invalid_answer() -> None:
+    replies: dict[str, Any] = {
+        "session/list": lambda params: {
+            "sessions": [],
+            "nextCursor": "b" if params.get("cursor") == "a" else "a",
+        }
+    }
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        with pytest.raises(InvalidAnswer, match="does not end"):
+            async for _ in client.list_sessions():
+                pass
+        assert len(agent.told("session/list")) == 3
+
+
+@aio
 async def test_a_list_without_end_is_an_invalid_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MAX_PAGES", 20)
+    monkeypatch.setattr(base, "MAX_PAGES", 20)
     replies = {
         "session/list": lambda params: {
             "sessions": [],

@@ -2,8 +2,9 @@
 
 `BaseClient` is a connection with its open sessions, `EventFeed` the numbered events of a
 connection, `EventClient` and `EventConversation` the client and session of dialects whose messages
-all become events, `ClientPeer` the peer above them, and `WorkspaceServices` the files and terminals
-of a session. None of them uses a method of a dialect.
+all become events, `ClientPeer` the peer above them, `WorkspaceServices` the files and terminals of
+a session, and `Cursor` the position in a list that comes in pages. None of them uses a method of a
+dialect.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     FileMissing,
+    InvalidAnswer,
     ProcessExited,
     ProgramNotFound,
     RemoteError,
@@ -100,6 +102,35 @@ async def call_in_order(
     except asyncio.CancelledError:
         call.give_up(ConnectionClosed("the caller was cancelled"))
         raise
+
+
+MAX_PAGES: Final = 10_000
+"""Maximum number of pages of a list, in case an agent sends a new cursor with every page."""
+
+
+class Cursor:
+    """The position in a list that an agent sends in pages.
+
+    Fetch the page at `value` and pass the cursor in it to `advance`, until `over`.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.value: str | None = None
+        """The cursor of the next page; None for the first one."""
+        self.over = False
+        self._what = what
+        self._used: set[str] = set()
+
+    def advance(self, cursor: str | None) -> None:
+        """Go to the next page. Raises `InvalidAnswer` if the list does not end: a cursor comes
+        again, or there are too many pages."""
+        if cursor is None:
+            self.over = True
+        elif cursor in self._used or len(self._used) + 1 >= MAX_PAGES:
+            raise InvalidAnswer(f"the agent's list of {self._what} does not end")
+        else:
+            self._used.add(cursor)
+            self.value = cursor
 
 
 # -- sessions

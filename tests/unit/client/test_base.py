@@ -13,8 +13,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman.client import base
 from dragoman.client.base import (
     ClientPeer,
+    Cursor,
     EventClient,
     EventConversation,
     EventFeed,
@@ -383,3 +385,26 @@ async def test_a_turn_counts_the_answers_of_its_session() -> None:
     assert (result.approvals, [denial.title for denial in result.denials]) == (1, ["Write a file"])
     assert isinstance(result.error, UsageError)
     assert thread.let_go() is None
+
+
+# -- lists in pages
+
+
+def test_a_cursor_goes_from_page_to_page_to_the_end() -> None:
+    cursor = Cursor("things")
+    assert (cursor.value, cursor.over) == (None, False)
+    cursor.advance("2")
+    assert (cursor.value, cursor.over) == ("2", False)
+    cursor.advance(None)
+    assert cursor.over
+
+
+def test_a_cursor_refuses_to_go_back_or_on_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = Cursor("things")
+    for name in ("a", "b"):
+        cursor.advance(name)
+    with pytest.raises(InvalidAnswer, match="the agent's list of things does not end"):
+        cursor.advance("a")
+    monkeypatch.setattr(base, "MAX_PAGES", 3)
+    with pytest.raises(InvalidAnswer, match="does not end"):
+        cursor.advance("c")

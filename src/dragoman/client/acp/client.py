@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -18,7 +18,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.session import Session
-from dragoman.client.base import BaseClient, EventFeed, call_in_order
+from dragoman.client.base import BaseClient, Cursor, EventFeed, call_in_order
 from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-MAX_PAGES: Final = 10_000
-"""Maximum number of pages of a session list, in case an agent repeats a cursor forever."""
 
 
 class AcpClient(BaseClient[Session]):
@@ -276,19 +273,14 @@ class AcpClient(BaseClient[Session]):
         """Yield the agent's sessions, fetched page by page."""
         self.require("sessionCapabilities.list", "list sessions")
         folder = None if cwd is None else str(absolute(cwd))
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
+        cursor = Cursor("sessions")
+        while not cursor.over:
             page = await self.ask(
-                acp.SESSION_LIST, acp.ListSessionsRequest(cwd=folder, cursor=cursor)
+                acp.SESSION_LIST, acp.ListSessionsRequest(cwd=folder, cursor=cursor.value)
             )
             for info in page.sessions:
                 yield info
-            if page.next_cursor is None:
-                return
-            if page.next_cursor == cursor:
-                break
-            cursor = page.next_cursor
-        raise InvalidAnswer("the agent's list of sessions does not end")
+            cursor.advance(page.next_cursor)
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a session from the agent's list."""

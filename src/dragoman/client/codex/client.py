@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.base import EventClient
+from dragoman.client.base import Cursor, EventClient
 from dragoman.client.codex.server_requests import ServerRequests
 from dragoman.client.options import DialectOptions
 from dragoman.dialects import discovery
@@ -209,16 +209,16 @@ class CodexClient(EventClient["CodexConversation"]):
         except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
-    async def models(self, *, timeout: float | None = None) -> list[shapes.Model]:
+    async def models(self) -> list[shapes.Model]:
         """Return the available models if the provider is OpenAI."""
         found: list[shapes.Model] = []
-        params: dict[str, Any] = {}
-        while True:
-            page = await self.ask("model/list", params, shapes.ModelListResponse, timeout=timeout)
+        cursor = Cursor("models")
+        while not cursor.over:
+            params = {} if cursor.value is None else {"cursor": cursor.value}
+            page = await self.ask("model/list", params, shapes.ModelListResponse)
             found += [entry for entry in page.data if not entry.hidden]
-            if page.next_cursor is None or page.next_cursor == params.get("cursor"):
-                return found
-            params["cursor"] = page.next_cursor
+            cursor.advance(page.next_cursor)
+        return found
 
     async def account(self) -> shapes.GetAccountResponse:
         """Return the login state. Never logs in."""

@@ -6,6 +6,7 @@ server remembers. `thread` has the thread itself.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import Any, Final, Self
 
 from msgspec import structs
 
-from dragoman.client.base import ClientPeer, started
+from dragoman.client.base import ClientPeer, Cursor, started
 from dragoman.client.codex.client import ABILITIES, CodexClient, CodexOptions
 from dragoman.client.codex.thread import (
     CLOSE_TIMEOUT,
@@ -37,7 +38,7 @@ from dragoman.transports.base import Stream
 log: Final = logging.getLogger("dragoman.client")
 
 LIST_TIMEOUT: Final = 5.0
-"""Timeout in seconds for the list of models, which the server has in memory or on disk."""
+"""Timeout in seconds for the whole list of models, which the server has in memory or on disk."""
 
 _METHODS: Final = {
     "new": "thread/start",
@@ -140,9 +141,10 @@ class CodexPeer(ClientPeer):
         usable."""
         if self._listed is None:
             try:
-                self._listed = await self.client.models(timeout=LIST_TIMEOUT)
-            except DragomanError as error:
-                log.debug("could not list the models: %s", error)
+                async with asyncio.timeout(LIST_TIMEOUT):
+                    self._listed = await self.client.models()
+            except (DragomanError, TimeoutError) as error:
+                log.debug("could not list the models: %s", str(error) or "no answer in time")
                 return ()
         return self._listed
 
@@ -170,7 +172,10 @@ class CodexPeer(ClientPeer):
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
         params: dict[str, Any] = {} if cwd is None else {"cwd": str(absolute(cwd))}
-        while True:
+        cursor = Cursor("sessions")
+        while not cursor.over:
+            if cursor.value is not None:
+                params["cursor"] = cursor.value
             page = await self.client.ask("thread/list", params, shapes.ThreadListResponse)
             for thread in page.data:
                 title = thread.name or thread.preview or None
@@ -181,9 +186,7 @@ class CodexPeer(ClientPeer):
                     _instant(thread.updated_at),
                     _instant(thread.created_at),
                 )
-            if page.next_cursor is None or page.next_cursor == params.get("cursor"):
-                return
-            params["cursor"] = page.next_cursor
+            cursor.advance(page.next_cursor)
 
     async def read_session(self, session_id: str) -> list[model.Event]:
         """Return the history of a thread as a replay, without opening it."""

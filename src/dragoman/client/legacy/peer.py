@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.client.base import ClientPeer, EventConversation, WorkspaceServices
+from dragoman.client.base import ClientPeer, Cursor, EventConversation, WorkspaceServices
 from dragoman.client.conversation import Opening, SessionSummary, blocks_of
 from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
@@ -217,12 +217,9 @@ class DocumentPeer(ClientPeer):
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
         # No legacy dialect reports the directory of a session, so all are listed.
         self.require(self.capabilities.list, "list its sessions")
-        cursor: str | None = None
-        seen: set[str | None] = set()
-        # A repeated cursor would loop forever.
-        while cursor not in seen:
-            seen.add(cursor)
-            page, cursor = await self._page(cursor)
+        cursor = Cursor("sessions")
+        while not cursor.over:
+            page, following = await self._page(cursor.value)
             for entry in page:
                 yield SessionSummary(
                     entry.id,
@@ -232,8 +229,7 @@ class DocumentPeer(ClientPeer):
                     entry.created_at,
                     entry.status,
                 )
-            if cursor is None:
-                return
+            cursor.advance(following)
 
 
 class KeyedPeer(DocumentPeer):

@@ -138,7 +138,7 @@ async def test_models_come_in_pages_without_the_hidden_ones() -> None:
 
     pages: list[Any] = [
         {"data": [model_of("a"), model_of("h", hidden=True)], "nextCursor": "2"},
-        {"data": [model_of("b")], "nextCursor": "2"},
+        {"data": [model_of("b")], "nextCursor": None},
     ]
     server = Server({"model/list": pages})
     async with connected(server) as peer:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.client.codex import CodexOptions
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported
+from dragoman.errors import InvalidAnswer, ProtocolMismatch, RemoteError, Unsupported
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.words import Outcome
@@ -268,13 +268,26 @@ async def test_threads_are_listed_page_by_page() -> None:
         assert server.sent("thread/list") == [{"cwd": "/w"}, {"cwd": "/w", "cursor": "2"}]
 
 
+def circle(params: Any) -> dict[str, Any]:
+    """A page of a list with two pages, each of which names the other as the next."""
+    return {"data": [], "nextCursor": "b" if (params or {}).get("cursor") == "a" else "a"}
+
+
 @aio
-async def test_a_list_that_repeats_itself_ends() -> None:
-    page = {"data": [], "nextCursor": "same"}
-    server = Server({"thread/list": lambda params: page})
+async def test_a_list_whose_cursors_alternate_is_an_invalid_answer() -> None:
+    server = Server({"thread/list": circle})
     async with connected(server) as peer:
-        assert [s async for s in peer.list_sessions()] == []
-        assert len(server.sent("thread/list")) == 2
+        with pytest.raises(InvalidAnswer, match="list of sessions does not end"):
+            _ = [session async for session in peer.list_sessions()]
+        assert len(server.sent("thread/list")) == 3
+
+
+@aio
+async def test_a_thread_opens_although_the_list_of_models_does_not_end() -> None:
+    server = Server({"model/list": circle})
+    async with connected(server) as peer, peer.session() as session:
+        assert session.id == "t1"
+        assert len(server.sent("model/list")) == 3
 
 
 @aio
