@@ -58,7 +58,6 @@ EXAMPLES: Final = {
     "max_depth": "2",
     "require_card": "true",
     "check": '"pytest -q"',
-    "timeouts.spawn": "30",
     "timeouts.initialize": "60",
     "timeouts.session": "60",
     "timeouts.request": "30",

@@ -35,6 +35,9 @@ DEFAULT_TTL: Final = 30 * 60.0
 DEFAULT_MAX_IDLE: Final = 4
 """Maximum number of idle brokers: a real peer uses 100 to 900 MB."""
 
+START_MARGIN: Final = 10.0
+"""Seconds for starting the program of the peer, in addition to its first response."""
+
 OF_THE_TERMINAL: Final = (
     "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
     "XDG_ACTIVATION_TOKEN", "LANG", "LANGUAGE", "LC_*",

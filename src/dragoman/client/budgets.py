@@ -18,8 +18,6 @@ from dragoman.errors import UsageError
 class Budgets(Struct, frozen=True, kw_only=True):
     """Time limits in seconds; None means no limit."""
 
-    spawn: float = 10.0
-    """Starting the program. Covers only the start itself: a shell script on a slow disk."""
     initialize: float = 30.0
     """The first response. Real agents need up to 12 s when the machine is busy."""
     session: float = 60.0

@@ -33,7 +33,6 @@ from dragoman.client.programs import (
     program_at,
     program_of,
     require_words,
-    start_program,
 )
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import ACP, Program
@@ -101,13 +100,8 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
         raise UsageError("a command line is a list of strings, the program first")
 
     async def start(dialect: str) -> Stream:
-        return await start_program(
-            argv,
-            cwd=workspace,
-            env=options.env,
-            inherit=inherit,
-            timeout=(options.budgets or Budgets()).spawn,
-            on_stderr=options.on_stderr,
+        return await transports.spawn(
+            argv, cwd=workspace, env=options.env, inherit=inherit, on_stderr=options.on_stderr
         )
 
     named = handshake_errors.shown(argv)

@@ -1,4 +1,4 @@
-"""Start the program of an agent, check its command line, and identify it for a cache.
+"""Check the command line of an agent's program, and identify the program for a cache.
 
 A program is identified by the real path of its file, its size and its modification time.
 `dragoman.dialects.discovery` defines the cache.
@@ -6,38 +6,16 @@ A program is identified by the real path of its file, its size and its modificat
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
-from dragoman import transports  # The module: a client of a running agent starts no program.
 from dragoman.dialects.discovery import Program
-from dragoman.errors import SpawnError, UsageError
-from dragoman.transports.base import Stream
+from dragoman.errors import UsageError
 from dragoman.transports.process.environment import which
-
-
-async def start_program(
-    argv: Sequence[str],
-    *,
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str] | None,
-    inherit: Iterable[str],
-    timeout: float,
-    on_stderr: Callable[[bytes], None] | None = None,
-) -> Stream:
-    """Start a program and return its stream."""
-    try:
-        async with asyncio.timeout(timeout):
-            return await transports.spawn(
-                argv, cwd=cwd, env=env, inherit=inherit, on_stderr=on_stderr
-            )
-    except TimeoutError as error:
-        raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
 
 def program_of(argv: Sequence[str]) -> Program | None:

@@ -35,8 +35,6 @@ Fallback: TypeAlias = Literal["all", "peers", "none"]
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Timeouts in seconds. The defaults are those of `dragoman.client.budgets`."""
 
-    spawn: float | None = None
-    """Starting the program."""
     initialize: float | None = None
     """The first response of the agent."""
     session: float | None = None

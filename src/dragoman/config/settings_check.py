@@ -26,6 +26,10 @@ from dragoman.errors import ConfigInvalid, UsageError
 
 def check_table(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Return settings as dotted keys and values. Raises `ConfigInvalid` with all mistakes."""
+    times = table.get("timeouts")
+    if isinstance(times, Mapping) and "spawn" in times:
+        # Version 0.1 had this timeout, without an effect. Its settings files stay valid.
+        table = {**table, "timeouts": {key: times[key] for key in times if key != "spawn"}}
     return with_all_mistakes(lambda left: _checked_once(left, origin), table, origin=origin)
 
 

@@ -125,7 +125,7 @@ def test_a_stopped_watchdog_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> 
     assert watched.clock.due == []
 
 
-@pytest.mark.parametrize("name", ["spawn", "initialize", "silence", "cancel_grace", "replay_quiet"])
+@pytest.mark.parametrize("name", ["initialize", "silence", "cancel_grace", "replay_quiet"])
 def test_a_budget_cannot_be_negative(name: str) -> None:
     with pytest.raises(UsageError, match=name):
         Budgets(**{name: -1.0})

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from dragoman import transports
-from dragoman.client.programs import launch_of, program_at, program_of, start_program
-from dragoman.errors import SpawnError
-from tests.aio import aio
-from tests.unit.rpc.other_side import until
+from dragoman.client.programs import launch_of, program_at, program_of
 
 
 def test_a_program_is_its_file_and_of_an_interpreter_its_script(tmp_path: Path) -> None:
@@ -31,38 +23,6 @@ def test_launches_of_one_program_are_distinguished_and_keep_their_secrets() -> N
     assert launch_of(["x", "-m", "a"]) == launch_of(["/bin/x", "-m", "a"])
     assert "secret" not in launch_of(["x", "--key=secret"])
     assert launch_of([]) == launch_of(["x"])
-
-
-@aio
-async def test_a_program_is_started_with_what_it_is_given(tmp_path: Path) -> None:
-    told: list[bytes] = []
-    (tmp_path / "here").touch()
-    code = "import os, sys; sys.stderr.write(os.environ['WORD'] + repr(os.listdir()))"
-    stream = await start_program(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"WORD": "hello "},
-        inherit=(),
-        timeout=10.0,
-        on_stderr=told.append,
-    )
-    try:
-        await until(lambda: b"['here']" in b"".join(told))
-        assert b"".join(told).startswith(b"hello ")
-    finally:
-        await stream.aclose()
-
-
-@aio
-async def test_a_program_that_does_not_start_in_time_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def stuck(*args: Any, **options: Any) -> Any:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(transports, "spawn", stuck)
-    with pytest.raises(SpawnError, match=r"'x' could not be started within 0\.01 s"):
-        await start_program(["x"], cwd=None, env=None, inherit=(), timeout=0.01)
 
 
 def test_a_script_behind_options_is_known_by_its_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid
 from tests.unit.config.folders import load, paths_in, repository, write
 
@@ -19,7 +20,7 @@ from tests.unit.config.folders import load, paths_in, repository, write
         ('permissions = "approve_all"', "did you mean 'approve-all'?"),
         ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
-        ("[timeouts]\nspawn = -1", "spawn must be a time"),
+        ("[timeouts]\ninitialize = -1", "initialize must be a time"),
         ("max_line_size = 0", "above 0"),
         ("ttl = -1", "ttl: it must be 0 or greater"),
         ("max_idle_brokers = -1", "max_idle_brokers: it must be 0 or greater"),
@@ -53,6 +54,14 @@ def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
     assert str(paths.config_file) in str(caught.value)
     config = load(tmp_path, paths, strict=False)
     assert [str(problem) for problem in config.problems] == [str(caught.value)]
+
+
+def test_a_timeout_of_an_earlier_version_has_no_effect_and_is_no_mistake(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, "[timeouts]\nspawn = 30\ntotal = 5")
+    config = load(tmp_path, paths)
+    assert config.problems == ()
+    assert config.settings.budgets() == Budgets(total=5.0)
 
 
 @pytest.mark.parametrize("name", ["a.b", ""])

@@ -91,7 +91,7 @@ def test_what_only_takes_away_counts_without_trust(
         ('[local_model]\nbase_url = "http://evil.example/v1"', "local_model.base_url"),
         ("[timeouts]\ntotal = 1000", "timeouts.total"),
         ('[timeouts]\ntotal = "never"', "timeouts.total"),
-        ("[timeouts]\nspawn = 1000", "timeouts.spawn"),
+        ("[timeouts]\ninitialize = 1000", "timeouts.initialize"),
         ('[peer.codex]\nenv = ["AWS_SECRET_ACCESS_KEY"]', "peer.codex.env"),
         ('[peer.codex]\nmode = "danger-full-access"', "peer.codex.mode"),
         ('[peer.codex]\nmodel = "dear"', "peer.codex.model"),

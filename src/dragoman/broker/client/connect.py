@@ -23,6 +23,7 @@ from dragoman.broker.protocol import ANSWERED, STDERR, TERMS, TRACE
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,
+    START_MARGIN,
     BrokerSpec,
     folders_of,
     identify_files,
@@ -340,7 +341,7 @@ def _near_options(
             budgets,
             # A caller with a short timeout does not wait for the broker's reason.
             initialize=budgets.initialize
-            + (0 if budgets.initialize < usual.initialize else budgets.spawn + BROKER_MARGIN),
+            + (0 if budgets.initialize < usual.initialize else START_MARGIN + BROKER_MARGIN),
             session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
             cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
             expired_grace=budgets.expired_grace + EXPIRED_MARGIN,

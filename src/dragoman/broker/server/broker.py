@@ -32,7 +32,7 @@ from dragoman.broker.server.sessions import Sessions
 from dragoman.broker.server.state_machine import BrokerEvent, BrokerState, Lifecycle
 from dragoman.broker.server.supervisor import MAX_DELAY, Open, PeerSupervisor
 from dragoman.broker.server.turns import Turns
-from dragoman.broker.spec import PROTOCOL, BrokerSpec
+from dragoman.broker.spec import PROTOCOL, START_MARGIN, BrokerSpec
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     BrokerBusy,
@@ -206,7 +206,7 @@ class Broker:
         future: asyncio.Future[PeerLink] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         self._supervisor.want()
-        timeout = self.budgets.spawn + self.budgets.initialize + MAX_DELAY
+        timeout = START_MARGIN + self.budgets.initialize + MAX_DELAY
         try:
             async with asyncio.timeout(timeout):
                 return await future

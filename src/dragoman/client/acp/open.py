@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+from dragoman import transports  # The module: a client of a running agent starts no program.
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.base import started
-from dragoman.client.budgets import Budgets
 from dragoman.client.not_entered import Entering
 from dragoman.client.permissions import require_permit
-from dragoman.client.programs import require_words, start_program
+from dragoman.client.programs import require_words
 from dragoman.errors import UsageError
 from dragoman.transports.base import Stream
 
@@ -53,8 +53,7 @@ async def _opened(
     inherit: Iterable[str],
     options: ClientOptions,
 ) -> AsyncIterator[AcpClient]:
-    timeout = (options.budgets or Budgets()).spawn
-    stream = await start_program(argv, cwd=cwd, env=env, inherit=inherit, timeout=timeout)
+    stream = await transports.spawn(argv, cwd=cwd, env=env, inherit=inherit)
     async with aclosing(
         await started(stream, lambda: AcpClient(stream, options, launch=argv))
     ) as client:

@@ -16,8 +16,8 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
+from dragoman import transports  # The module: a client of a running agent starts no program.
 from dragoman.client.budgets import Budgets
-from dragoman.client.programs import start_program
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
@@ -66,8 +66,7 @@ class Exchange:
         budgets: Budgets | None = None,
     ) -> Self:
         """Start a program and connect to it."""
-        budgets = budgets or Budgets()
-        stream = await start_program(argv, cwd=cwd, env=env, inherit=inherit, timeout=budgets.spawn)
+        stream = await transports.spawn(argv, cwd=cwd, env=env, inherit=inherit)
         try:
             return cls(stream, budgets=budgets)
         except BaseException:

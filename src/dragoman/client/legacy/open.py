@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from dragoman import transports  # The module: a client of a running agent starts no program.
 from dragoman.client.base import started
-from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import absolute
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions
 from dragoman.client.legacy.method_names import MethodNames
 from dragoman.client.legacy.peer import DocumentPeer, KeyedPeer
-from dragoman.client.programs import launch_of, program_of, start_program
+from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects.discovery import Cache, Program
 from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.dialects.legacy.base import ClientEnd
@@ -123,8 +123,7 @@ async def open_peer(
     """Start an agent's program in the workspace and connect to it until the block ends."""
     options = options or DocumentOptions()
     folder = absolute(workspace or Path.cwd())
-    timeout = (options.budgets or Budgets()).spawn
-    stream = await start_program(argv, cwd=folder, env=env, inherit=inherit, timeout=timeout)
+    stream = await transports.spawn(argv, cwd=folder, env=env, inherit=inherit)
     async with await use_peer(
         dialect,
         stream,

@@ -272,7 +272,7 @@ async def test_a_peer_behind_a_broker_is_a_peer(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = Brokers(monkeypatch, tmp_path, agent)
-    options = ConnectOptions(budgets=Budgets(initialize=3.0, spawn=1.0, request=7.0))
+    options = ConnectOptions(budgets=Budgets(initialize=3.0, request=7.0))
     tool = way(quirks=Quirks(missing_file_is_empty=True))
     async with open_warm(tool, options, workspace=tmp_path, paths=paths) as peer:
         client = peer.client

@@ -5,16 +5,14 @@ With real agents this is in tests/integration/test_acp_processes.py.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from dragoman import transports
 from dragoman.client.acp import ClientOptions, open_agent, use_agent
-from dragoman.client.budgets import Budgets
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ConnectionLost, ProgramNotFound, ProtocolMismatch, SpawnError
+from dragoman.errors import ConnectionLost, ProgramNotFound, ProtocolMismatch
 from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import AgentSide
@@ -115,20 +113,6 @@ async def test_a_client_that_cannot_be_made_ends_the_agent(
             pytest.fail("the client must not be usable")
     await until(lambda: agent.ended is not None)
     await theirs.aclose()
-
-
-@aio
-async def test_a_start_that_takes_too_long_uses_up_its_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def hang(*args: Any, **how: Any) -> Any:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(transports, "spawn", hang)
-    options = ClientOptions(budgets=Budgets(spawn=0.01))
-    with pytest.raises(SpawnError, match="'agent' could not be started within 0.01 s"):
-        async with open_agent(ARGV, options=options):
-            pytest.fail("there is no agent")
 
 
 @aio
