@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, json
 
+from dragoman import connect
+from dragoman.events import model
+from dragoman.events.words import Outcome
 from dragoman.rpc import Connection, End, Router
 from dragoman.testing.faults import FaultyStream, Rechunk
+from dragoman.testing.scripted import Expect, Notify, Reply
 from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
+from tests.integration.acp_programs import TIMEOUT, scripted
 from tests.unit.rpc.other_side import soon, until
 
 
@@ -78,6 +84,42 @@ async def test_every_session_sees_its_updates_in_order_and_its_end_last(seed: in
         counts = {session: chance.randrange(100) for session in sessions}
         await soon(asyncio.gather(*(ask(session, count) for session, count in counts.items())))
     assert seen == {session: [*range(count), "end"] for session, count in counts.items()}
+
+
+@aio
+async def test_a_slow_reader_of_a_turn_gets_every_event_in_order_and_the_end_last(
+    tmp_path: Path,
+) -> None:
+    """The agent is a child process that sends more than may be queued, and its response with it."""
+    count = 8000
+    chance = random.Random(7)
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}
+    agent = scripted(
+        Expect("session/prompt"),
+        Notify("session/update", {"sessionId": "s1", "update": update}, times=count),
+        Reply({"stopReason": "end_turn"}),
+    )
+    numbers: list[int] = []
+    last: model.Event | None = None
+    async with (
+        asyncio.timeout(TIMEOUT),
+        connect(agent, workspace=tmp_path) as peer,
+        peer.session() as session,
+        session.prompt("go") as turn,
+    ):
+        # The reader is so slow that the pipe stops the agent.
+        await until(lambda: peer.client.connection.flow.paused)
+        async for event in turn:
+            assert not isinstance(last, model.TurnEnded)
+            last = event
+            if isinstance(event, model.MessageDelta):
+                assert event.raw is not None
+                numbers.append(json.decode(event.raw)["params"]["n"])
+            for _ in range(chance.randrange(3)):
+                await asyncio.sleep(0)
+    assert numbers == list(range(count))
+    assert isinstance(last, model.TurnEnded)
+    assert (turn.result.outcome, turn.result.text) == (Outcome.OK, "x" * count)
 
 
 @aio
