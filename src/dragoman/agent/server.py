@@ -43,7 +43,7 @@ from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.acp.v1.shape import ours_in
-from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.errors import ConnectionLost, Overflow, RemoteError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
@@ -187,9 +187,18 @@ class Server:
         if self._told is None:
             connection = self.connection
             self._told = HandlerLane(
-                connection.flow, lambda call: run_handler(*call), connection.tasks
+                connection.flow,
+                lambda call: run_handler(*call),
+                connection.tasks,
+                on_cut=self._cut,
             )
         self._told.put((handler, _plain(notification.params)), len(notification.line))
+
+    def _cut(self, why: Overflow) -> None:
+        """Called when a handler of notifications was so slow that some were dropped, and has
+        handled the others. The next ones get a new lane."""
+        log.error("extension notifications of the client are lost: %s", why)
+        self._told = None
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,11 @@ OPTIONS: Final = (
     PermissionOption("reject", "Refuse", PermissionKind.REJECT_ONCE),
 )
 """The options of these questions, since the agent sent none."""
+
+
+MAX_REMEMBERED: Final = 1024
+"""Maximum number of allowed files, and of allowed commands, to remember on a connection. Older ones
+are asked about again."""
 
 
 def reading(session_id: str, path: str) -> Question:
@@ -98,8 +104,9 @@ class Asker:
     def __init__(self, permit: Permit, workspace: Path) -> None:
         self._permit = self.handler = permit
         self._workspace = workspace
-        self._edited: set[str] = set()
-        self._commands: list[object] = []
+        self._edited: dict[str, None] = {}
+        """The files that may be written, the one allowed last at the end."""
+        self._commands: deque[object] = deque(maxlen=MAX_REMEMBERED)
 
     def decide_with(self, permit: Permit) -> None:
         """Use another permit from now on."""
@@ -125,7 +132,11 @@ class Asker:
 
         told = told_of(question.tool_call)
         if question.kind == "edit" or "edit" in told.kinds:
-            self._edited.update(map(self._place, told.paths))
+            for place in map(self._place, told.paths):
+                self._edited.pop(place, None)
+                self._edited[place] = None
+                if len(self._edited) > MAX_REMEMBERED:
+                    del self._edited[next(iter(self._edited))]
         self._commands += told.lines if told.argv is None else [told.argv]
 
     def guard(self, question: Question) -> Awaitable[Decision] | Decision:
@@ -135,7 +146,7 @@ class Asker:
 
         told = told_of(question.tool_call)
         if question.kind == "edit":
-            known = bool(told.paths) and self._edited.issuperset(map(self._place, told.paths))
+            known = bool(told.paths) and self._edited.keys() >= set(map(self._place, told.paths))
         else:
             command = told.argv if told.argv is not None else "".join(told.lines)
             known = command in self._commands and not told.tainted and told.cwd is None

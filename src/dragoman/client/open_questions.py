@@ -1,7 +1,7 @@
 """Questions of an agent that wait for an answer from a person or a policy.
 
-They are answered at once if the turn is cancelled or the agent withdraws them. This module does not
-use the content of questions and answers.
+They are answered at once if the turn is cancelled or the agent withdraws them. `RequestNames` gives
+them ids that do not repeat. This module does not use the content of questions and answers.
 """
 
 from __future__ import annotations
@@ -9,11 +9,40 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Hashable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dragoman.client.turns import BaseTurn
 
 T = TypeVar("T")
+
+MAX_NAMES: Final = 4096
+"""Maximum number of request ids to remember on a connection. An agent that reuses an id has few."""
+
+
+class RequestNames:
+    """Names the requests of one connection in events: an agent may reuse the id of a request that
+    was answered."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        """How often each id was used, the one used last at the end."""
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def new(self, id: str) -> str:
+        """Return the name of a new request with this id."""
+        self._times[id] = self._times.pop(id, 0) + 1
+        if len(self._times) > MAX_NAMES:
+            del self._times[next(iter(self._times))]
+        return self.newest(id)
+
+    def newest(self, id: str) -> str:
+        """Return the name of the newest request with this id."""
+        times = self._times.get(id, 1)
+        return id if times < 2 else f"{id}#{times}"
 
 
 class OpenQuestion:

@@ -11,12 +11,14 @@ import logging
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.agent import Turn, server
 from dragoman.agent.session import Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import AuthRequired, RemoteError
+from dragoman.rpc import Limits
 from dragoman.wire import codes
 from tests.aio import aio
 from tests.unit.agent.client_end import (
@@ -511,6 +513,36 @@ async def test_extensions_are_answered_and_heard() -> None:
         for params in (1, {"a": 2}):
             client.tell("_x/tell", params)
         await until(lambda: heard == [1, {"a": 2}])
+
+
+@aio
+async def test_lost_notifications_are_logged_and_later_ones_are_heard_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = simple_agent()
+    limits = Limits(1000, 2000, stall_interval=0.001, overflow_timeout=0.001)
+    agent._settings = msgspec.structs.replace(agent._settings, limits=limits)
+    heard: list[Any] = []
+    gate = asyncio.Event()
+
+    @agent.extension_notification("_x/tell")
+    async def tell(params: Any) -> None:
+        await gate.wait()
+        heard.append(params)
+
+    async with served(agent) as client:
+        await client.shake_hands()
+        for n in range(10):
+            client.tell("_x/tell", n)
+        await until(lambda: "its lane is cut" in caplog.text)
+        client.tell("_x/tell", "lost")
+        # The answer comes after the notification was read.
+        await client.new_session()
+        gate.set()
+        await until(lambda: "notifications of the client are lost" in caplog.text)
+        client.tell("_x/tell", "heard")
+        await until(lambda: "heard" in heard)
+    assert "lost" not in heard
 
 
 @aio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +102,27 @@ async def test_what_the_permit_allowed_is_not_asked_again_when_it_is_done() -> N
         assert asked == ["Edit", "Run", "Run make x", "Run make x"], "a command counts once"
         await file_guard.decided(guard, file_guard.writing("s", "/w/b"))
         assert asked[-1] == "Write /w/b"
+
+
+@aio
+async def test_only_the_latest_permissions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_guard, "MAX_REMEMBERED", 2)
+    asker = file_guard.Asker(lambda _: Answer.ALLOW_ONCE, Path("/w"))
+    for name in ("a", "b", "a", "c"):
+        call: dict[str, Any] = {"locations": [{"path": name}]}
+        await file_guard.decided(asker.permit, Question("s", "c", "Edit", "edit", (), call))
+        call = {"rawInput": {"command": ["make", name]}}
+        await file_guard.decided(asker.permit, Question("s", "c", "Run", "execute", (), call))
+    asker.decide_with(lambda _: Answer.REJECT_ONCE)
+
+    def allows(question: Question) -> bool:
+        answer = asker.guard(question)
+        assert isinstance(answer, Answer)
+        return answer.allows
+
+    assert [allows(file_guard.writing("s", f"/w/{name}")) for name in "abc"] == [True, False, True]
+    runs = [file_guard.running("s", "make", [name], cwd=None, env=()) for name in "abc"]
+    assert [allows(question) for question in runs] == [True, False, True]
 
 
 @aio

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from dragoman.client.open_questions import OpenQuestions
+from dragoman.client.open_questions import MAX_NAMES, OpenQuestions, RequestNames
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.rpc.other_side import until
@@ -99,3 +99,22 @@ async def test_a_named_question_may_be_withdrawn_before_and_while_it_is_asked() 
     assert await asked == "cancelled"
     assert await ask(questions, None, at_once("yes"), name="q3") == "yes"
     questions.withdraw("unknown")
+
+
+def test_a_request_whose_id_comes_again_has_a_name_of_its_own() -> None:
+    names = RequestNames()
+    assert [names.new("7"), names.newest("7")] == ["7", "7"]
+    assert [names.new("7"), names.newest("7")] == ["7#2", "7#2"]
+    assert [names.new("8"), names.newest("never asked")] == ["8", "never asked"]
+
+
+def test_only_the_latest_ids_are_remembered() -> None:
+    names = RequestNames()
+    for id in range(MAX_NAMES):
+        names.new(str(id))
+    assert names.new("0") == "0#2"
+    for id in range(MAX_NAMES, 2 * MAX_NAMES - 1):
+        names.new(str(id))
+    assert len(names) == MAX_NAMES
+    assert names.new("0") == "0#3"
+    assert names.new("1") == "1"

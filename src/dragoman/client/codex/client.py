@@ -269,7 +269,7 @@ class CodexClient(EventClient["CodexConversation"]):
                 continue
             if isinstance(event, model.InputAnswered):
                 # Request ids may repeat, so events use their own.
-                name = self._questions.name_of(event.request_id)
+                name = self._questions.names.newest(event.request_id)
                 event = msgspec.structs.replace(event, request_id=name)
             self.deliver(event, size)
             if isinstance(event, model.LoginChanged):

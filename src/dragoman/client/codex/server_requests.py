@@ -7,7 +7,6 @@ callbacks in `CodexOptions` decide; `approvals` and `inquiries` convert the mess
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ from dragoman.client.codex import approvals
 from dragoman.client.codex import inquiries as codex_inquiries
 from dragoman.client.file_guard import decided
 from dragoman.client.inquiries import Inquire, Inquiry, Reply
+from dragoman.client.open_questions import RequestNames
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.codex import shapes
 from dragoman.events import model
@@ -38,18 +38,11 @@ class ServerRequests:
 
     def __init__(self, client: CodexClient) -> None:
         self._client = client
-        self._named: Counter[str] = Counter()
-
-    def name_of(self, id: str) -> str:
-        """Return the id that events use for the newest request with this wire id."""
-        times = self._named[id]
-        return id if times < 2 else f"{id}#{times}"
+        self.names = RequestNames()
+        """The names that events use for the requests."""
 
     def _name(self, request: Request) -> str:
-        """Return a unique id for a new request: a wire id may be reused once it is answered."""
-        id = str(request.id)
-        self._named[id] += 1
-        return self.name_of(id)
+        return self.names.new(str(request.id))
 
     def ask(self, request: Request) -> Any:
         """Answer a request, even an unknown one: otherwise the turn would wait forever."""

@@ -7,7 +7,6 @@ The dialect (`dialects.legacy`) is an argument and translates messages to events
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from dragoman.client.base import EventClient, call_in_order
 from dragoman.client.legacy import inbound
 from dragoman.client.legacy.method_names import MethodNames, none_known, proves_nothing_ran
+from dragoman.client.open_questions import RequestNames
 from dragoman.client.options import DialectOptions
 from dragoman.client.results import explain
 from dragoman.dialects import discovery
@@ -73,8 +73,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         """The conversation of the running turn, for dialects whose messages do not name one."""
         self.secrets: list[bytes] = []
         """Secrets sent to log in, as encoded on the wire: the response may repeat them."""
-        self.permissions: Counter[str] = Counter()
-        """Number of permission requests per id of the agent."""
+        self.names = RequestNames()
+        """The names that events use for permission requests."""
         self.hello: Raw | None = None
         """The response to the handshake."""
         self.answer: bytes | None = None

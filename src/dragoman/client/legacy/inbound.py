@@ -54,10 +54,9 @@ def _permission(
     request: Request,
 ) -> Coroutine[Any, Any, shapes.Decision]:
     # An agent may reuse an id, so events use their own.
-    client.permissions[params.permission_id] += 1
-    times = client.permissions[params.permission_id]
-    if times > 1:
-        params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
+    name = client.names.new(params.permission_id)
+    if name != params.permission_id:
+        params = msgspec.structs.replace(params, permission_id=name)
     # Not in the coroutine: it would start after everything that arrived in the same read.
     for event in translate.of_permission(params, conversation.place, request.line):
         client.deliver(event, len(request.line))
