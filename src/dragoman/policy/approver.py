@@ -278,8 +278,9 @@ class Approver(Struct):
         task = asyncio.current_task()
         assert task is not None
         asked = self._asked[question.tool_call_id] = _Asked(task)
+        scope = asyncio.timeout(self.answer_timeout)
         try:
-            async with asyncio.timeout(self.answer_timeout):
+            async with scope:
                 if inbox is not None:
                     return await inbox(question, caller, asked.settle)
                 assert caller is not None
@@ -290,6 +291,9 @@ class Approver(Struct):
                 raise
             return asked.answer
         except TimeoutError:
+            if not scope.expired():
+                # It is the caller's own error, such as that of a connection to a person.
+                raise
             log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
         except DragomanError as error:
             # The caller is gone, and the agent still needs an answer.

@@ -183,6 +183,18 @@ async def test_a_caller_that_has_gone_or_is_silent_refuses() -> None:
 
 
 @aio
+async def test_a_time_limit_of_the_caller_itself_is_its_error_and_no_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def unreachable(question: Question) -> Decision:
+        raise TimeoutError("the chat server did not answer")
+
+    with pytest.raises(TimeoutError, match="the chat server"):
+        await desk(ASK, unreachable, answer_timeout=3600.0)(edit("a"))
+    assert "no answer about" not in caplog.text
+
+
+@aio
 async def test_a_caller_may_take_its_time() -> None:
     async def later(question: Question) -> Decision:
         await asyncio.sleep(0)
