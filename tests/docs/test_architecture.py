@@ -40,6 +40,7 @@ BROAD = {
     "client/acp/inbound.py",
     "client/acp/session.py",
     "client/base.py",
+    "client/sync.py",
     "fleet/connection.py",
     "rpc/calls.py",
     "rpc/connection.py",
