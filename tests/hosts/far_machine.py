@@ -131,11 +131,13 @@ class FarMachine:
 
     # -- the remote side
 
-    def as_far(self, *words: str, stdin: str = "", check: bool = True) -> Done:
-        """Run a program as the far user, in the workspace, without ssh."""
+    def as_far(
+        self, *words: str, stdin: str = "", check: bool = True, cwd: Path | None = None
+    ) -> Done:
+        """Run a program as the far user, in the workspace or another directory, without ssh."""
         done = subprocess.run(
             words,
-            cwd=self.work,
+            cwd=cwd or self.work,
             env=self.far_env,
             input=stdin,
             capture_output=True,

@@ -105,19 +105,6 @@ def test_a_second_bootstrap_switches_and_keeps_the_previous_version(empty: FarMa
     assert left == set(seen[1:])
 
 
-def test_a_directory_without_the_wheels_for_that_machine_names_the_missing_ones(
-    empty: FarMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "none-1.0-py3-none-any.whl").touch()
-    # A different machine, which no installed package with compiled code fits.
-    monkeypatch.setattr("dragoman.setup.host_wheels.Target.abi", property(lambda _: "cp399"))
-    monkeypatch.setattr("dragoman.setup.host_wheels.LINUX_TAG", __import__("re").compile("never"))
-    done = empty.cli("hosts", "bootstrap", "box", "--wheels", str(tmp_path))
-    assert done.code == 2
-    assert "has no wheel of msgspec" in done.err and "pip download --dest DIR" in done.err
-    assert not any(empty.home.iterdir())
-
-
 def test_a_directory_without_any_wheel_is_rejected(empty: FarMachine, tmp_path: Path) -> None:
     done = empty.cli("hosts", "bootstrap", "box", "--wheels", str(tmp_path))
     assert done.code == 2 and "no .whl files in" in done.err

@@ -15,11 +15,12 @@ from tests.hosts.far_machine import FarMachine
 from tests.hosts.test_hosts_command import INSTALLED
 from tests.hosts.test_hosts_command import empty as empty
 from tests.hosts.test_hosts_files import repo as repo
+from tests.hosts.test_hosts_wheels import prepared as prepared
 from tests.unit.delegation.worktree.repositories import git
 
 PAGE = ROOT / "docs" / "how-to" / "work-on-another-machine.md"
 
-SKIPPED = ("--destination", "--ssh-option=-p", "--wheels")
+SKIPPED = ("--destination", "--ssh-option=-p")
 """Options in lines that do not apply to the test machine."""
 
 STOP = ("broker", "stop", "--all")
@@ -37,15 +38,18 @@ def lines() -> list[list[str]]:
 
 
 @pytest.mark.timeout(300)
-def test_every_command_on_the_page_works_in_order(empty: FarMachine, repo: Path) -> None:
+def test_every_command_on_the_page_works_in_order(
+    empty: FarMachine, repo: Path, prepared: Path
+) -> None:
     far = empty
     project = far.home / "project"
+    places = {"/home/me/project": str(project), ".": str(prepared)}
     far.write(project / "main.py", "def main():\n    pass\n")
     far.write(far.work / "empty", "")
     done: list[str] = []
     try:
         for words in lines():
-            words = [str(project) if word == "/home/me/project" else word for word in words]
+            words = [places.get(word, word) for word in words]
             _follow(far, repo, words, done)
             done.append(" ".join(words[:4]))
     finally:

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -29,6 +30,9 @@ from dragoman.version import __version__
 
 DOWNLOAD_TIMEOUT: Final = 600.0
 """Seconds for pip to download a dozen wheels over a slow connection."""
+
+UNREACHABLE: Final = "after connection broken by"
+"""What pip says when it cannot reach an index. At the end it says only that nothing was found."""
 
 REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 WHEEL_NAME: Final = re.compile(
@@ -165,9 +169,12 @@ async def collect(target: Target, *, wheels: Path | None, scratch: Path) -> list
     if not missing:
         return chosen
     if wheels is not None:
+        unfit = [path.name for path in _wheels_of(wheels, missing)]
+        others = f"; made for another Python or platform: {', '.join(unfit)}" if unfit else ""
         raise UsageError(
-            f"{wheels} has no wheel of {', '.join(missing)} for {target}; download it on a "
-            f"machine with internet access: {_by_hand(target, missing)}"
+            f"{wheels} has no wheel of {', '.join(missing)} for {target}{others}",
+            remedy="download what is missing on a machine with internet access: "
+            + _by_hand(target, missing),
         )
     return chosen + await _download(target, missing, scratch)
 
@@ -210,17 +217,47 @@ def normal(name: str) -> str:
 
 
 def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
-    """Return the best wheel in a directory: of the version installed here, or the newest one."""
+    """Return the best wheel in a directory: of the version installed here, or the newest one.
+    Raises `UsageError` if it is damaged."""
     if folder is None:
         return None
     here = _installed_version(name)
     found = []
-    for path in folder.glob("*.whl"):
-        matched = WHEEL_NAME.fullmatch(path.name)
-        if matched and normal(matched["name"]) == name and (rank := target.rank(path.name)):
-            numbers = [int(each) for each in re.findall(r"\d+", matched["version"])]
-            found.append((matched["version"] == here, numbers, rank, path))
-    return max(found)[3] if found else None
+    for path in _wheels_of(folder, [name]):
+        if rank := target.rank(path.name):
+            version = path.name.split("-")[1]
+            numbers = [int(each) for each in re.findall(r"\d+", version)]
+            found.append((version == here, numbers, rank, path))
+    if not found:
+        return None
+    best = max(found)[3]
+    if problem := _damage(best):
+        raise UsageError(
+            f"{best}: {problem}",
+            # pip does not replace a file that exists.
+            remedy="remove it, and download it again on a machine with internet access: "
+            + _by_hand(target, [name]),
+        )
+    return best
+
+
+def _wheels_of(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Return the wheels of these packages in a directory, for any machine."""
+    matched = [(WHEEL_NAME.fullmatch(path.name), path) for path in sorted(folder.glob("*.whl"))]
+    return [path for found, path in matched if found and normal(found["name"]) in names]
+
+
+def _damage(wheel: Path) -> str:
+    """Return what is wrong with a file, which may be the beginning of a download; empty if it can
+    be unpacked."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            bad = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return f"the wheel is damaged: {error}"
+    except OSError as error:
+        return f"the wheel cannot be read: {error.strerror}"
+    return f"the wheel is damaged: {bad} in it has a wrong checksum" if bad else ""
 
 
 def _installed_version(name: str) -> str | None:
@@ -326,9 +363,8 @@ def _pinned(names: Sequence[str]) -> list[str]:
 
 
 def _by_hand(target: Target, names: Sequence[str]) -> str:
-    options = [each for each in _pip_options(target) if not each.startswith("--platform")]
-    options += [f"--platform={tag}" for tag in target.platforms()[-1:]]
-    return " ".join(["pip download --dest DIR", *options, *_pinned(names)])
+    """Return the command that downloads wheels on any machine with internet access."""
+    return " ".join(["pip download --dest DIR", *_pip_options(target), *_pinned(names)])
 
 
 async def _download(target: Target, names: Sequence[str], scratch: Path) -> list[Path]:
@@ -351,18 +387,21 @@ async def _download(target: Target, names: Sequence[str], scratch: Path) -> list
         found = [_from_folder(folder, name, target) for name in names]
         if done.ok and None not in found:
             return [path for path in found if path is not None]
-        if "No matching distribution" not in done.errors:
+        if "No matching distribution" not in done.errors or UNREACHABLE in done.errors:
             break
     if "No module named pip" in done.errors:
         problem = "pip is not installed for this Python"
+    elif UNREACHABLE in done.errors:
+        problem = "pip cannot reach the package index"
     elif done.cut:
         problem = f"pip did not finish within {DOWNLOAD_TIMEOUT:g} s"
     else:
         lines = [line for line in done.errors.splitlines() if line.startswith("ERROR: ")]
         problem = lines[-1].removeprefix("ERROR: ") if lines else "pip could not download them"
     raise UsageError(
-        f"no wheels of {', '.join(names)} for {target}: {problem}. Download them elsewhere and "
-        f"name their directory with --wheels DIR: {_by_hand(target, names)}"
+        f"no wheels of {', '.join(names)} for {target}: {problem}",
+        remedy="download them on a machine with internet access, and name their directory with "
+        f"--wheels DIR: {_by_hand(target, names)}",
     )
 
 

@@ -23,6 +23,12 @@ MAC = Target((3, 13), "darwin", "arm64", "", (14, 2))
 THREADS = Target((3, 14), "linux", "x86_64", "glibc", (2, 39), free_threaded=True)
 
 
+def make_wheel(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.py", "a = 1\n")
+    return path
+
+
 def here() -> Target:
     return Target.from_report({"python": python(), "platform": machine()})
 
@@ -101,9 +107,9 @@ async def test_a_wheels_directory_is_preferred_and_in_it_the_installed_version(
     folder.mkdir()
     version = metadata.version("tomlkit")
     for number in (version, "99.0"):
-        (folder / f"tomlkit-{number}-py3-none-any.whl").touch()
-    (folder / "wcwidth-9.1-py3-none-any.whl").touch()
-    (folder / "wcwidth-10.0-py3-none-any.whl").touch()
+        make_wheel(folder / f"tomlkit-{number}-py3-none-any.whl")
+    make_wheel(folder / "wcwidth-9.1-py3-none-any.whl")
+    make_wheel(folder / "wcwidth-10.0-py3-none-any.whl")
     chosen = await collect(here(), wheels=folder, scratch=tmp_path)
     assert folder / f"tomlkit-{version}-py3-none-any.whl" in chosen
     assert folder / "wcwidth-10.0-py3-none-any.whl" in chosen
@@ -113,10 +119,43 @@ async def test_a_wheels_directory_is_preferred_and_in_it_the_installed_version(
 async def test_missing_wheels_are_named_with_the_download_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no wheel of msgspec") as caught:
         await collect(MUSL, wheels=tmp_path, scratch=tmp_path)
-    assert "--platform=musllinux_1_2_aarch64" in str(caught.value)
-    assert f"msgspec=={metadata.version('msgspec')}" in str(caught.value)
+    assert "--platform=musllinux_1_2_aarch64" in caught.value.remedy
+    assert f"msgspec=={metadata.version('msgspec')}" in caught.value.remedy
     # Needed only on other systems, so it is not requested.
-    assert "colorama" not in str(caught.value)
+    assert "colorama" not in caught.value.remedy
+
+
+@aio
+async def test_the_download_command_has_every_platform_tag_that_fits(tmp_path: Path) -> None:
+    for target in (GLIBC, MUSL, MAC):
+        with pytest.raises(UsageError) as caught:
+            await collect(target, wheels=tmp_path, scratch=tmp_path)
+        words = caught.value.remedy.split()
+        assert [f"--platform={tag}" for tag in target.platforms()] == [
+            word for word in words if word.startswith("--platform")
+        ]
+
+
+@aio
+async def test_wheels_for_another_machine_are_named(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "msgspec-0.20.0-cp310-cp310-musllinux_1_2_aarch64.whl")
+    with pytest.raises(UsageError, match="made for another Python or platform: msgspec-0.20.0"):
+        await collect(MUSL, wheels=tmp_path, scratch=tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed"])
+@aio
+async def test_a_damaged_wheel_is_named_with_the_download_command(
+    tmp_path: Path, damage: str
+) -> None:
+    wheel = make_wheel(tmp_path / "msgspec-0.20.0-cp312-cp312-musllinux_1_2_aarch64.whl")
+    data = wheel.read_bytes()
+    changed = data.replace(b"a = 1", b"a = 2")
+    wheel.write_bytes({"empty": b"", "cut": data[:-20], "changed": changed}[damage])
+    with pytest.raises(UsageError, match="the wheel is damaged") as caught:
+        await collect(MUSL, wheels=tmp_path, scratch=tmp_path)
+    assert str(wheel) in str(caught.value)
+    assert "pip download" in caught.value.remedy and "msgspec==" in caught.value.remedy
 
 
 @aio
@@ -131,7 +170,7 @@ async def test_pip_downloads_the_wheels_that_do_not_fit(
             name, pinned, version = word.partition("==")
             if pinned:
                 file = f"{name.replace('-', '_')}-{version}-cp312-cp312-musllinux_1_2_aarch64.whl"
-                (tmp_path / "downloaded" / file).touch()
+                make_wheel(tmp_path / "downloaded" / file)
         return ProgramOutput(0, b"", "")
 
     monkeypatch.setattr(host_wheels, "run_program", pip)
@@ -148,6 +187,15 @@ async def test_pip_downloads_the_wheels_that_do_not_fit(
         (ProgramOutput(1, b"", "/usr/bin/python3: No module named pip"), "pip is not installed"),
         (ProgramOutput(1, b"", "ERROR: No matching distribution found for msgspec"), "No matching"),
         (ProgramOutput(None, b"", "", cut=True), "did not finish within"),
+        (
+            ProgramOutput(
+                1,
+                b"",
+                "WARNING: Retrying after connection broken by 'NameResolutionError'\n"
+                "ERROR: No matching distribution found for msgspec",
+            ),
+            "pip cannot reach the package index",
+        ),
     ],
 )
 @aio
@@ -160,7 +208,7 @@ async def test_a_failed_download_has_a_reason_and_a_remedy(
     monkeypatch.setattr(host_wheels, "run_program", pip)
     with pytest.raises(UsageError, match=words) as caught:
         await collect(MUSL, wheels=None, scratch=tmp_path)
-    assert "--wheels DIR" in str(caught.value)
+    assert "--wheels DIR" in caught.value.remedy
 
 
 @aio
@@ -177,7 +225,7 @@ async def test_a_version_without_a_matching_wheel_is_replaced_by_an_allowed_one(
             if not word.startswith("-") and ">=" in word or "==" in word:
                 name = word.partition(">")[0].partition("=")[0].replace("-", "_")
                 file = f"{name}-99.0-cp312-cp312-musllinux_1_2_aarch64.whl"
-                (tmp_path / "downloaded" / file).touch()
+                make_wheel(tmp_path / "downloaded" / file)
         return ProgramOutput(0, b"", "")
 
     monkeypatch.setattr(host_wheels, "run_program", pip)
