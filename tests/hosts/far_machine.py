@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import random
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +26,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 import dragoman
 from tests.integration.cli_shell import Cli, Done
@@ -282,21 +285,66 @@ class FarMachine:
         self.sshd = None
 
     @contextmanager
-    def talkative_shell(self, script: str) -> Iterator[None]:
-        """Let the login shell run a script before each command."""
-        shell, config = self.folder / "talkative", self.folder / "sshd_config"
-        shell.write_text(f'#!/bin/sh\n{script}\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
-        shell.chmod(0o755)
-        before = config.read_text()
+    def other_sshd(self, *, added: str = "", within: tuple[str, ...] = ()) -> Iterator[None]:
+        """Run sshd with an added line of configuration, or within another command."""
+        config, before = self.folder / "sshd_config", (self.within, self.sshd_config)
         self.stop_sshd()
-        config.write_text(f"{before}\nForceCommand {shell}\n")
+        config.write_text(f"{before[1]}\n{added}\n")
+        self.within = (*before[0], *within)
         try:
             self.start_sshd()
             yield
         finally:
             self.stop_sshd()
-            config.write_text(before)
+            self.within, text = before
+            config.write_text(text)
             self.start_sshd()
+
+    @property
+    def sshd_config(self) -> str:
+        return (self.folder / "sshd_config").read_text()
+
+    @contextmanager
+    def talkative_shell(self, script: str, *, at_exit: str = "") -> Iterator[None]:
+        """Let the login shell run a script before each command, and another one after it."""
+        shell = self.folder / "talkative"
+        command = 'sh -c "$SSH_ORIGINAL_COMMAND"'
+        rest = f"{command}\ncode=$?\n{at_exit}\nexit $code" if at_exit else f"exec {command}"
+        shell.write_text(f"#!/bin/sh\n{script}\n{rest}\n")
+        shell.chmod(0o755)
+        with self.other_sshd(added=f"ForceCommand {shell}"):
+            yield
+
+    @contextmanager
+    def only_programs(self, *names: str) -> Iterator[None]:
+        """Let the far machine have no programs but these: its logins see the directories of
+        programs with nothing else in them. Skips the test where nothing can be mounted."""
+        if reason := no_mounts():
+            pytest.skip(reason)
+        programs, mount = self.folder / "programs", self.folder / "mount"
+        programs.mkdir()
+        for name in names:
+            found = shutil.which(name, path=f"{Path(self.python).parent}:{os.defpath}:/usr/bin")
+            assert found, name
+            shutil.copy(os.path.realpath(found), programs / os.path.basename(found))
+        # It is not among the programs after the first directory was replaced.
+        shutil.copy(shutil.which("mount") or "", mount)
+        usual = ("/bin", "/usr/bin", "/usr/local/bin", os.path.dirname(self.base_python))
+        folders = {os.path.realpath(each) for each in usual if os.path.isdir(each)}
+        binds = [f"{mount} --bind {programs} {shlex.quote(each)}" for each in folders]
+        script = " && ".join([*binds, 'exec "$@"'])
+        within = ("unshare", "--mount", "sh", "-c", script, "sh")
+        try:
+            with self.other_sshd(within=within):
+                yield
+        finally:
+            shutil.rmtree(programs)
+            mount.unlink()
+
+    @property
+    def base_python(self) -> str:
+        """The program behind the Python of the far machine."""
+        return os.path.realpath(self.python)
 
     def write_configs(self, name: str = "box") -> None:
         values = {
@@ -324,6 +372,29 @@ class FarMachine:
         config = self.cli.home / "config_home"
         config.mkdir(exist_ok=True)
         (config / "config.toml").write_text("\n".join([f"[hosts.{name}]", *lines, ""]))
+
+
+def no_mounts() -> str:
+    """Return why nothing can be mounted here; empty if it can."""
+    if os.getuid() != 0 or shutil.which("mount") is None or shutil.which("unshare") is None:
+        return "file systems can only be mounted by root"
+    words = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
+    return f"mount is not allowed here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+@contextmanager
+def mounted(at: Path, *words: str) -> Iterator[None]:
+    """Mount a file system with these options of `mount`. Skips the test where that is not
+    allowed."""
+    if reason := no_mounts():
+        pytest.skip(reason)
+    subprocess.run(["mount", *words, str(at)], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        # Without waiting for processes that still have a file open.
+        subprocess.run(["umount", "--lazy", str(at)], check=True, capture_output=True)
 
 
 def below(pid: int) -> list[int]:
@@ -461,7 +532,7 @@ def _furnish(far: FarMachine) -> None:
         os.chown(made, far.uid, far.gid)
     # Not with an environment variable: brokers and agents inherit few of them.
     venv = far.home / "venv"
-    base = os.path.realpath(far.python)
+    base = far.base_python
     far.write(venv / "pyvenv.cfg", f"home = {Path(base).parent}\n")
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     libraries = venv / "lib" / version / "site-packages" / "far.pth"

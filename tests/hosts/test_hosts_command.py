@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.host_protocol import PROTOCOL
 from dragoman.version import __version__
-from tests.hosts.far_machine import FarMachine
+from tests.hosts.far_machine import FarMachine, mounted
 from tests.integration.cli_shell import Done
 
 INSTALLED = ".local/share/dragoman/installed"
@@ -48,6 +49,11 @@ def checked(far: FarMachine, *words: str) -> tuple[Done, dict[str, Any]]:
     done = far.cli("hosts", "check", "box", "--format", "json", *words)
     assert done.out, done.err
     return done, json.loads(done.out)
+
+
+def files(folder: Path) -> set[Path]:
+    """Everything in a directory, except compiled modules."""
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
 def states(found: dict[str, Any]) -> dict[str, str]:
@@ -87,8 +93,10 @@ def test_bootstrap_installs_this_version_into_an_empty_home_without_internet(
         **empty.as_user,
     )
     assert asked.returncode == 0, asked
+    before = files(empty.home)
     _, found = checked(empty)
     assert found["ok"] and found["version"] == __version__
+    assert files(empty.home) == before
     assert "scout" in [agent["name"] for agent in found["agents"] if agent["installed"]]
 
 
@@ -162,7 +170,9 @@ def test_a_host_that_asks_for_a_password_is_an_error_with_a_remedy(
 
 
 def test_another_version_on_the_host_is_reported(empty: FarMachine) -> None:
-    other = empty.write(empty.home / "dragoman", "#!/bin/sh\necho dragoman 0.0.1\n", mode=0o755)
+    greeting = json.dumps({"id": 1, "result": {"protocol": PROTOCOL, "version": "0.0.1"}})
+    script = f"[ $1 = broker ] || exec echo dragoman 0.0.1\nread hello; echo '{greeting}'"
+    other = empty.write(empty.home / "dragoman", f"#!/bin/sh\n{script}\n", mode=0o755)
     empty.cli("hosts", "add", "box", "--dragoman", str(other))
     done, found = checked(empty)
     assert done.code == 0 and found["version"] == "0.0.1"
@@ -174,20 +184,9 @@ def test_another_version_on_the_host_is_reported(empty: FarMachine) -> None:
 def test_a_full_disk_is_reported_and_leaves_no_new_version(empty: FarMachine) -> None:
     place = empty.home / ".local"
     place.mkdir()
-    if os.getuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("a small file system can only be mounted by root")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size=1m,uid={empty.uid}", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode != 0:
-        pytest.skip(f"mount is not allowed here: {made.stderr.decode().strip()}")
-    try:
-        done = empty.cli("hosts", "bootstrap", "box", "--python", empty.python)
+    with mounted(place, "-t", "tmpfs", "-o", f"size=1m,uid={empty.uid}", "tmpfs"):
+        done = empty.cli.child("hosts", "bootstrap", "box", "--python", empty.python)
         left = list((empty.home / INSTALLED / "versions").iterdir())
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
     assert done.code != 0
     assert "the disk there is full" in done.err and "free about" in done.err
     assert left == []

@@ -22,7 +22,7 @@ from dragoman.broker.error_codec import revive
 from dragoman.delegation.worktree.bundle import Bundle, pack, project_of
 from dragoman.delegation.worktree.received_patch import MAX_PATCH_SIZE
 from dragoman.delegation.worktree.sent_tree import TREE_ID
-from dragoman.errors import HostUnavailable, UsageError
+from dragoman.errors import HostUnavailable, SpawnError, UsageError
 from dragoman.wire.messages import UNDECODABLE
 
 MARK: Final = b"dragoman-transfer: "
@@ -160,6 +160,13 @@ async def _exchange(
         told = revive(head.error)
         if told is None:
             raise HostUnavailable(host.name, "the host reported an unknown error")
+        if isinstance(told, SpawnError):
+            # A transfer there runs no other program.
+            raise HostUnavailable(
+                host.name,
+                f"git cannot be used there: {told}",
+                remedy="install git there, on the PATH of a remote command",
+            )
         raise explain_remote(host, told)
     if len(patch) < head.size:
         raise failure(host, done, timeout=timeout, limit_size=limit_size)

@@ -58,10 +58,11 @@ first."""
 
 SCRIPT: Final = (
     "trap : INT TERM; out=$1 err=$2 code=$3 in=$4; shift 4; "
-    '"$@" <"$in" >"$out" 2>"$err"; echo $? >"$code.new"; mv "$code.new" "$code"'
+    '"$@" <"$in" >"$out" 2>"$err"; echo $? >"$code"'
 )
-"""Runs a command and stores its exit code. `interrupt` signals the whole process group, and the
-shell has to survive that, or the exit code would be lost."""
+"""Runs a command and stores its exit code, with one write. `interrupt` signals the whole process
+group, and the shell has to survive that, or the exit code would be lost. No other program is
+needed: what is on the PATH of a remote command is not known."""
 
 Put = Callable[[int, str, bool], Awaitable[None] | None]
 

@@ -29,7 +29,8 @@ MAX_SHOWN = 12
 def probe(wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the complete report.
 
-    `wanted` has the path of dragoman, and the programs and variables to look for.
+    `wanted` has the path of dragoman, the message to greet it with, and the programs and variables
+    to look for.
     """
     home = os.path.expanduser("~")
     candidates = [
@@ -45,7 +46,7 @@ def probe(wanted: dict[str, Any]) -> dict[str, Any]:
         "home_writable": os.access(home, os.W_OK),
         "free_size": free_size(home),
         "path": os.environ.get("PATH", ""),
-        "dragoman": find_dragoman(candidates),
+        "dragoman": find_dragoman(candidates, hello=wanted.get("hello", "")),
         "dragoman_on_path": shutil.which("dragoman"),
         "programs": {name: shutil.which(name) for name in wanted.get("programs", ())},
         "variables": sorted(name for name in wanted.get("variables", ()) if os.environ.get(name)),
@@ -108,26 +109,30 @@ def musl_loaders() -> list[str]:
     return [f"/lib/{name}" for name in names if name.startswith("ld-musl-")]
 
 
-def answer(argv: list[str]) -> tuple[int | None, str, str]:
-    """Return the exit code, stdout and stderr of a program. The exit code is None if the program
-    cannot be run or does not end in time."""
+def answer(
+    argv: list[str], text: str = "", env: dict[str, str] | None = None
+) -> tuple[int | None, str, str]:
+    """Return the exit code, stdout and stderr of a program that gets a text on its stdin. The exit
+    code is None if the program cannot be run or does not end in time."""
     try:
         done = subprocess.run(
             argv,
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             timeout=TIMEOUT,
             check=False,
             text=True,
             errors="replace",
+            env=env,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return None, "", str(error)
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
-def find_dragoman(candidates: list[str | None]) -> dict[str, Any] | None:
-    """Return the first dragoman that works, or the first broken one if none works."""
+def find_dragoman(candidates: list[str | None], hello: str = "") -> dict[str, Any] | None:
+    """Return the first dragoman that works, or the first broken one if none works. With `hello`,
+    ask it for its protocol."""
     broken = None
     for path in dict.fromkeys(each for each in candidates if each):
         if not os.path.exists(path):
@@ -135,10 +140,24 @@ def find_dragoman(candidates: list[str | None]) -> dict[str, Any] | None:
         code, said, errors = answer([path, "--version"])
         # "dragoman 0.2.0" is the first line.
         if code == 0 and said.startswith("dragoman "):
-            return {"path": path, "version": said.split()[1], "problem": "", **peers(path)}
+            found = {"path": path, "version": said.split()[1], "problem": "", **peers(path)}
+            return {**found, "protocol": protocol(path, hello)} if hello else found
         problem = (errors or said or f"exit code {code}").splitlines()[-1]
         broken = broken or {"path": path, "version": "", "problem": problem, "peers": None}
     return broken
+
+
+def protocol(path: str, hello: str) -> int | None:
+    """Return the number of the protocol that this dragoman speaks with other machines, or None if
+    it does not answer such a machine: it is too old."""
+    # With this variable, it creates no directory for sockets.
+    env = {**os.environ, "DRAGOMAN_RUNTIME_DIR": os.devnull}
+    for line in answer([path, "broker", "stdio"], text=f"{hello}\n", env=env)[1].splitlines():
+        try:
+            return int(json.loads(line)["result"]["protocol"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None
 
 
 def peers(path: str) -> dict[str, Any]:

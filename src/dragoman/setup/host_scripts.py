@@ -35,15 +35,17 @@ OUTPUT_SIZE: Final = 4 * 1024 * 1024
 some text."""
 
 FIND_PYTHON: Final = (
-    'for p in "$@"; do if command -v "$p" >/dev/null 2>&1 && "$p" -c '
+    'for p in "$@"; do p=$(PATH="$PATH:$HOME/.local/bin"; command -v "$p" 2>/dev/null) '
+    """|| continue; if "$p" -c """
     f"'import sys; sys.exit(sys.version_info < {OLDEST_PYTHON})' </dev/null >/dev/null 2>&1; "
-    'then exec "$p" -I -c "$0"; fi; done; for p in "$@"; do '
+    'then exec "$p" -I -c "$0"; fi; '
     """v=$("$p" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' """
     "</dev/null 2>/dev/null) "
     f'&& old="$old $p $v;"; done; printf "\\n{NO_PYTHON}%s\\n" "$old"'
 )
 """Script for the remote shell. Its arguments are the Pythons to try; $0 is the code to run. It is
-one line: some login shells, such as csh, do not take a line break in quotes."""
+one line: some login shells, such as csh, do not take a line break in quotes. uv installs Pythons in
+~/.local/bin, which is often not on the PATH of a remote command."""
 
 LOADER: Final = (
     # If the link dies now, the process ends by itself.
@@ -107,7 +109,11 @@ def _input(
 def no_python(host: Host, old: str, tried: Sequence[str]) -> HostUnavailable:
     """Return the error for a machine without a Python that is new enough."""
     oldest = ".".join(map(str, OLDEST_PYTHON))
-    problem = f"Python there is too old ({old})" if old else f"Python was not found ({tried[0]})"
+    if old:
+        found = dict.fromkeys(each.strip() for each in old.split(";"))
+        problem = f"Python there is too old ({', '.join(found)})"
+    else:
+        problem = f"Python was not found ({', '.join(dict.fromkeys(tried))})"
     return HostUnavailable(
         host.name,
         f"{problem}; dragoman needs Python {oldest} or newer",

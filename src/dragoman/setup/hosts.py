@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.broker.client.ssh_command import Host
+from dragoman.broker.host_protocol import HELLO, PROTOCOL, HostHello
 from dragoman.catalogue.descriptor import Descriptor
 from dragoman.catalogue.host_checks import Finding, HostAgent, HostCheck, store_check
 from dragoman.catalogue.load import built_in
@@ -58,8 +59,11 @@ def _wanted(host: Host) -> dict[str, Any]:
             if launch.command:
                 programs[launch.command[0]] = None
         variables |= dict.fromkeys(peer.credentials.env)
+    hello = HostHello(protocol=PROTOCOL, version=__version__)
+    request = {"jsonrpc": "2.0", "id": 1, "method": HELLO, "params": hello}
     return {
         "dragoman": host.settings.dragoman,
+        "hello": msgspec.json.encode(request).decode(),
         "programs": list(programs),
         "variables": list(variables),
     }
@@ -141,6 +145,11 @@ def _dragoman(host: Host, there: Mapping[str, Any] | None, on_path: str | None) 
     if not configured and on_path != there["path"]:
         text = f"{text}, is not on the PATH of a remote command, and your settings do not name it"
         return Finding("dragoman", "missing", text, named)
+    if there.get("protocol", PROTOCOL) != PROTOCOL:
+        number = there["protocol"]
+        speaks = "is too old for `--host`" if number is None else f"speaks protocol {number}"
+        text += f", {speaks}; version {__version__} on this machine speaks protocol {PROTOCOL}"
+        return Finding("dragoman", "missing", text, bootstrap)
     if there["version"] != __version__:
         text += f"; this machine has {__version__}"
         return Finding("dragoman", "warning", text, bootstrap)
@@ -306,7 +315,7 @@ def _install_error(host: Host, said: Mapping[str, Any]) -> HostUnavailable:
     return HostUnavailable(
         host.name,
         f"could not install dragoman: {problem}",
-        remedy=remedies.get(kind, "check the permissions of ~/.local/share there"),
+        remedy=remedies.get(kind, "make ~/.local/share there writable for your user"),
     )
 
 

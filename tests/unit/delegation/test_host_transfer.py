@@ -61,6 +61,16 @@ async def test_uncommitted_changes_are_sent_and_the_result_is_fetched(
         await fetch_result(host, id=sent.id)
 
 
+@aio
+async def test_a_host_without_git_is_named(tmp_path: Path, host: Host) -> None:
+    program = tmp_path / "dragoman"
+    folder = make(tmp_path / "repo")
+    program.write_text(program.read_text().replace("exec ", f"PATH={tmp_path} exec "))
+    with pytest.raises(HostUnavailable, match="box: git cannot be used there") as caught:
+        await send_workspace(host, folder)
+    assert "install git there" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -64,6 +64,34 @@ def test_a_working_dragoman_is_preferred_to_a_broken_one(tmp_path: Path) -> None
     assert find_dragoman([missing]) is None
 
 
+HELLO = json.dumps({"result": {"protocol": 7}})
+"""A message that is also a response: a program that sends it back has this protocol."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ('echo Welcome; echo "[]"; read hello; echo "$hello"', 7),
+        ("exit 2", None),
+        ("read hello; echo '{\"result\": {}}'", None),
+    ],
+)
+def test_dragoman_is_asked_for_its_protocol(
+    tmp_path: Path, answer: str, number: int | None
+) -> None:
+    path = program(tmp_path / "dragoman", f'[ "$1" = broker ] || exec echo dragoman 1.0\n{answer}')
+    found = find_dragoman([path], HELLO)
+    assert found is not None and found["protocol"] == number
+
+
+def test_a_program_that_never_answers_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_probe, "TIMEOUT", 0.2)
+    assert host_probe.protocol(program(tmp_path / "dragoman", "exec sleep 60"), HELLO) is None
+    assert host_probe.protocol(str(tmp_path / "missing"), HELLO) is None
+
+
 def test_a_program_with_other_output_is_not_dragoman(tmp_path: Path) -> None:
     found = find_dragoman([program(tmp_path / "other", "echo hello")])
     assert found is not None and found["problem"] == "hello"

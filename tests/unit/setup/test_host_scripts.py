@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -56,6 +57,39 @@ async def test_a_python_that_does_not_exist_is_reported(
     fake_ssh(tmp_path, monkeypatch)
     with pytest.raises(HostUnavailable, match="Python was not found"):
         await run_script(HOST, host_probe, {}, timeout=30, python="/no such/'python'")
+
+
+@aio
+async def test_a_python_in_the_users_own_bin_directory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    python = tmp_path / ".local" / "bin" / "python9.99"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    path = os.environ["PATH"]
+    report = await run_script(HOST, host_probe, {}, timeout=60, python="python9.99")
+    assert report["python"]["executable"] == str(python)
+    # Agents are looked up in the PATH as it is.
+    assert report["path"] == path
+
+
+@aio
+async def test_all_pythons_that_were_looked_for_or_are_too_old_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch)
+    old = tmp_path / "old"
+    old.write_text('#!/bin/sh\ncase "$2" in *exit*) exit 1;; *) echo 3.6.9;; esac\n')
+    old.chmod(0o755)
+    monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/a", "/nowhere/b"))
+    with pytest.raises(HostUnavailable, match=r"not found \(/nowhere/a, /nowhere/b\)"):
+        await run_script(HOST, host_probe, {}, timeout=30)
+    monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/a", str(old), str(old)))
+    with pytest.raises(HostUnavailable) as caught:
+        await run_script(HOST, host_probe, {}, timeout=30)
+    assert f"too old ({old} 3.6.9)" in str(caught.value)
 
 
 @aio

@@ -66,6 +66,20 @@ def test_a_complete_machine_is_ok() -> None:
             "version 0.0.1",
             "hosts bootstrap box",
         ),
+        (
+            "dragoman",
+            {"dragoman": {"path": "/opt/dragoman", "version": "0.0.1", "protocol": 0}},
+            "missing",
+            f"version 0.0.1, speaks protocol 0; version {__version__} on this machine speaks",
+            "hosts bootstrap box",
+        ),
+        (
+            "dragoman",
+            {"dragoman": {"path": "/opt/dragoman", "version": "0.0.1", "protocol": None}},
+            "missing",
+            "version 0.0.1, is too old for `--host`",
+            "hosts bootstrap box",
+        ),
         ("git", {"git": ""}, "warning", "not installed", "install git"),
         ("disk", {"free_size": 5_000_000}, "warning", "4 MiB free", "free some space"),
         ("disk", {"home_writable": False}, "missing", "not writable", "writable"),
@@ -147,7 +161,7 @@ def test_an_invalid_report_is_an_error(wrong: dict[str, Any]) -> None:
         ({"error": "full", "problem": "x"}, "disk there is full", "free about"),
         ({"error": "damaged", "problem": "x"}, "could not install dragoman: x", "try again"),
         ({"error": "broken", "problem": "x"}, "could not install dragoman: x", "python3-full"),
-        ({"error": "system", "problem": "x"}, "could not install dragoman: x", "permissions"),
+        ({"error": "system", "problem": "x"}, "could not install dragoman: x", "writable"),
     ],
 )
 @aio

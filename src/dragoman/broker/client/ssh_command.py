@@ -115,9 +115,9 @@ def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
     check = f"see what is installed there with `dragoman hosts check {name}`"
     by_hand = f"try it manually: {by_hand_command(host)}"
     said = error.stderr_tail
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
     code = error.exit_code
     if code == 255:
+        last = reason(said)
         for text, problem, remedy, passing in _SSH_FAILURES:
             if text in said:
                 remedy = remedy.format(
@@ -132,26 +132,42 @@ def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
             name, last or "ssh exited without a message", remedy=by_hand, passing=True
         )
     if code in (126, 127) or "No module named" in said:
-        if "python" in last.lower() and program not in last:
+        last = reason(said, program, "No module named", "not found", "No such file")
+        if "No module named" in last:
+            problem = f"{program} is incomplete there: {last}"
+        elif "python" in last.replace(program, "").lower():
             problem = f"the Python of {program} was not found there: {last}"
+            bootstrap = f"install Python there if it has none, and then {bootstrap}"
         elif code == 126:
             problem = f"{program} cannot be run there: {last}"
         else:
             problem = f"{program} or its Python was not found there: {last}"
         return HostUnavailable(name, problem, remedy=f"{bootstrap}; {check}")
     if "No such command" in said or "no such option" in said.lower():
+        last = reason(said, "No such command", "no such option", "No such option")
         return HostUnavailable(
             name, f"dragoman there is too old for `--host`: {last}", remedy=bootstrap
         )
     if any(text in said for text in FULL):
-        return _full(host, last)
+        return _full(host, reason(said, *FULL))
     how = f"signal {error.signal}" if error.signal else f"exit code {code}"
+    last = reason(said, OWN_ERROR).removeprefix(OWN_ERROR)
     return HostUnavailable(
         name,
         f"{program} exited before its greeting ({how})" + (f": {last}" if last else ""),
         remedy=check,
         passing=error.signal is not None,
     )
+
+
+def reason(said: str, *signs: str) -> str:
+    """Return the line of stderr that says why a command failed: the last one with one of `signs`,
+    or else the last one. The remote shell may print other lines, even when it ends."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if any(sign in line for sign in signs):
+            return line
+    return lines[-1] if lines else ""
 
 
 def explain_remote(host: Host, error: DragomanError) -> DragomanError:
@@ -162,12 +178,16 @@ def explain_remote(host: Host, error: DragomanError) -> DragomanError:
         return AuthRequired(error.message, hint=hint, data=error.data)
     if isinstance(error, StoreFull) or any(text in str(error) for text in FULL):
         return _full(host, str(error))
-    if isinstance(error, FileFailed | StoreRefused):
-        return HostUnavailable(
-            host.name,
-            f"a file there cannot be used: {error}",
-            remedy="check its permissions and those of its directory there",
-        )
+    if isinstance(error, FileFailed | StoreRefused) or READ_ONLY in str(error):
+        remedy = "check its permissions and those of its directory there"
+        if READ_ONLY in str(error):
+            remedy = (
+                "have it mounted writable, or set DRAGOMAN_STATE_HOME there to another directory"
+            )
+        return HostUnavailable(host.name, f"a file there cannot be used: {error}", remedy=remedy)
+    if isinstance(error, SpawnError):
+        # Without the name, the program would seem to be missing on this machine.
+        error.args = (f"{host.name}: {error}",)
     return error
 
 
@@ -185,8 +205,14 @@ def by_hand_command(host: Host) -> str:
     return shlex.join(words)
 
 
+OWN_ERROR: Final = "dragoman: "
+"""The beginning of the line in which dragoman says why it failed."""
+
 FULL: Final = ("No space left on device", "Disk quota exceeded")
 """Messages of the system for a full disk."""
+
+READ_ONLY: Final = "Read-only file system"
+"""Message of the system for a disk that is mounted read-only."""
 
 _SSH_FAILURES: Final = (
     (

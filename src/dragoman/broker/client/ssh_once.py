@@ -10,10 +10,12 @@ import os
 from collections.abc import Iterable, Sequence
 
 from dragoman.broker.client.ssh_command import (
+    OWN_ERROR,
     QUIET_REMEDY,
     Host,
     explain_exit,
     explain_spawn,
+    reason,
     ssh_command,
 )
 from dragoman.errors import HostUnavailable, ProcessExited, SpawnError
@@ -64,10 +66,10 @@ def failure(host: Host, done: ProgramOutput, *, timeout: float, limit_size: int)
         )
     if done.exit_code in (SSH_FAILED, 126, 127):
         return explain_exit(host, ProcessExited(exit_code=done.exit_code, stderr_tail=done.errors))
-    lines = done.errors.splitlines() or done.output.decode("utf-8", "replace").splitlines()
-    said = [line.strip() for line in lines if line.strip()]
+    said = done.errors if done.errors.strip() else done.output.decode("utf-8", "replace")
+    last = reason(said, OWN_ERROR, "Error: ").removeprefix(OWN_ERROR)
     return HostUnavailable(
         host.name,
-        f"the command failed there: {said[-1] if said else f'exit code {done.exit_code}'}",
+        f"the command failed there: {last or f'exit code {done.exit_code}'}",
         remedy=f"see what is installed there with `dragoman hosts check {host.name}`",
     )

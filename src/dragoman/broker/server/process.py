@@ -270,6 +270,12 @@ def main(make: Make | None = None) -> int:
         log.error("%s", error)
         word.say({"failed": describe(error)})
         return 1
+    except OSError as error:
+        # For example a full disk, on which the log cannot be written either.
+        log.exception("the broker failed")
+        failed = BrokerUnavailable(f"the broker for {spec.peer} cannot start: {error}")
+        word.say({"failed": describe(failed)})
+        return 1
     except Exception:
         # Top of the process: an exception not caught here would be lost.
         log.exception("the broker failed")

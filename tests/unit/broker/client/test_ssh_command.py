@@ -26,6 +26,7 @@ from dragoman.errors import (
     HostUnavailable,
     IsolationFailed,
     ProcessExited,
+    ProgramNotFound,
     RemoteError,
     StoreFull,
     StoreRefused,
@@ -130,6 +131,35 @@ def test_a_host_is_found_only_by_its_exact_name() -> None:
         (2, "Error: No such command 'x'.", "too old", "bootstrap", False),
         (1, "OSError: No space left on device", "disk there is full", "free some space", False),
         (3, "strange", "exit code 3): strange", "hosts check", False),
+        (
+            127,
+            "Welcome\nsh: 1: /opt/my tools/dragoman: not found\nGoodbye",
+            "was not found there: sh: 1: /opt/my tools/dragoman: not found",
+            "bootstrap",
+            False,
+        ),
+        (
+            127,
+            "/opt/my tools/dragoman: 2: exec: /gone/python: not found\nGoodbye",
+            "the Python of /opt/my tools/dragoman was not found there",
+            "install Python there",
+            False,
+        ),
+        (
+            1,
+            "/usr/bin/python3: No module named dragoman",
+            "is incomplete there: /usr/bin/python3",
+            "bootstrap",
+            False,
+        ),
+        (
+            1,
+            "dragoman: the socket cannot be created\n  what next:   x\n  whose fault: y\nGoodbye",
+            "(exit code 1): the socket cannot be created",
+            "hosts check",
+            False,
+        ),
+        (2, "Error: No such command 'x'.\nGoodbye", "`--host`: Error: No such", "bootstrap", False),
     ],
 )
 def test_exit_codes_of_ssh_are_explained(
@@ -149,7 +179,9 @@ def test_the_command_to_try_manually_is_quoted() -> None:
         (FileFailed("/home/x", "No space left on device", 28), "disk there is full", "free some"),
         (IsolationFailed("unpacking", "Disk quota exceeded"), "disk there is full", "free some"),
         (StoreFull("/home/x", "it is full"), "disk there is full", "free some"),
-        (FileFailed("/home/x", "Read-only file system"), "cannot be used", "permissions"),
+        (FileFailed("/home/x", "Read-only file system"), "cannot be used", "mounted writable"),
+        (IsolationFailed("x", "Read-only file system"), "cannot be used", "mounted writable"),
+        (FileFailed("/home/x", "Permission denied"), "cannot be used", "permissions"),
         (StoreRefused("/home/x", "denied"), "cannot be used", "permissions"),
     ],
 )
@@ -165,6 +197,12 @@ def test_a_missing_login_there_names_the_host_and_was_not_a_prompt() -> None:
     told = explain_remote(HOST, RemoteError(-32000, "log in first"))
     assert isinstance(told, AuthRequired) and not told.may_have_run
     assert "on box: `ssh -p 2222 -- me@box`" in str(told)
+
+
+def test_a_program_that_is_missing_there_is_named_with_the_host() -> None:
+    told = explain_remote(HOST, ProgramNotFound("codex"))
+    assert isinstance(told, ProgramNotFound)
+    assert str(told) == "box: the program 'codex' was not found"
 
 
 def test_another_error_of_the_host_stays_as_it_is() -> None:

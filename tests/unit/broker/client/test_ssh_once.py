@@ -38,6 +38,11 @@ async def test_words_are_passed_unchanged_and_bytes_go_both_ways(
             "bootstrap",
         ),
         ("echo strange; exit 1", "the command failed there: strange", "hosts check box"),
+        (
+            "echo 'dragoman: no room' >&2; echo Goodbye >&2; exit 1",
+            "the command failed there: no room",
+            "hosts check box",
+        ),
         ("yes", "prints too much", "startup files"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -265,6 +266,17 @@ def test_what_is_wrong_is_said_to_whoever_started_it(folder: Path) -> None:
     assert program.code == 1
     told = json.loads(program.word)["failed"]["dragoman"]
     assert (told["kind"], told["details"]["remedy"]) == ("NotInstalled", "get one")
+
+
+def test_an_error_of_the_system_is_reported_to_the_starting_process(folder: Path) -> None:
+    def fail(spec: BrokerSpec, host: BrokerProcess) -> Fake:
+        raise OSError(errno.ENOSPC, "No space left on device", "/state")
+
+    program = Program(spec_in(folder).encode(), make=fail)
+    assert program.code == 1
+    told = json.loads(program.word)["failed"]["dragoman"]
+    assert told["kind"] == "BrokerUnavailable"
+    assert "cannot start: [Errno 28] No space left on device: '/state'" in told["message"]
 
 
 def test_a_defect_is_in_the_log_without_secrets(folder: Path) -> None:
