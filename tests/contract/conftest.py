@@ -25,6 +25,7 @@ from dragoman.transports.base import Receiver, Stream
 from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.listener import listen_unix
 from dragoman.transports.memory import MemoryStream, memory_pair
+from dragoman.transports.pipes import KeepAlive
 from dragoman.transports.process import stream as process_stream
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.stream import ProcessStream, spawn
@@ -316,7 +317,9 @@ async def own_stdio_link(folder: Path) -> AsyncIterator[Link]:
 
 
 @contextlib.asynccontextmanager
-async def child_link(how: str, times: ShutdownTimes) -> AsyncIterator[Link]:
+async def child_link(
+    how: str, times: ShutdownTimes, keep_alive: KeepAlive | None = None
+) -> AsyncIterator[Link]:
     link = ProcessLink()
     link.ours = await spawn(
         [sys.executable, "-m", "tests.contract.far", how],
@@ -324,6 +327,7 @@ async def child_link(how: str, times: ShutdownTimes) -> AsyncIterator[Link]:
         env={"PYTHONPATH": str(ROOT / "src")},
         on_stderr=link.heard_on_stderr,
         times=times,
+        keep_alive=keep_alive,
     )
     async with closing(link):
         await reached(link)
@@ -342,6 +346,9 @@ def open_link(kind: str, folder: Path, times: ShutdownTimes) -> AbstractAsyncCon
             return memory_link(folder)
         case "child process":
             return child_link("plain", times)
+        case "child kept alive":
+            # Written by a thread. The time of the first extra line never comes.
+            return child_link("plain", times, KeepAlive(60.0, b"\n"))
         case "child on stdio":
             return child_link("stdio", times)
         case "own stdio":
@@ -365,6 +372,7 @@ WINDOWS_ONLY = pytest.mark.skipif(
 KINDS = [
     pytest.param("memory"),
     pytest.param("child process", marks=UNIX_ONLY),
+    pytest.param("child kept alive", marks=UNIX_ONLY),
     pytest.param("child on stdio", marks=UNIX_ONLY),
     pytest.param("own stdio", marks=UNIX_ONLY),
     pytest.param("unix socket", marks=UNIX_ONLY),

@@ -99,11 +99,13 @@ class HostServer(Ignore):
                 await self._tasks.aclose()
 
     async def _end_if_silent(self) -> None:
-        connection = self._connection
+        connection, loop = self._connection, asyncio.get_running_loop()
+        received, since = connection.received, loop.time()
         while connection.failure is None:
-            received = connection.received
-            await asyncio.sleep(protocol.SILENCE_TIMEOUT)
-            if connection.received == received:
+            await asyncio.sleep(min(protocol.PING_INTERVAL, protocol.SILENCE_TIMEOUT))
+            if connection.received != received:
+                received, since = connection.received, loop.time()
+            elif loop.time() - since >= protocol.SILENCE_TIMEOUT:
                 connection.fail(ConnectionLost("no message from the other side"))
 
     async def _finish_submissions(self) -> None:

@@ -6,17 +6,16 @@ session and their store stay on the host, and the agent works with the host's fi
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from msgspec import structs
 
 from dragoman.broker import host_protocol
-from dragoman.broker.client.attach import PING_INTERVAL, PINGED
+from dragoman.broker.client import attach
 from dragoman.broker.client.ssh import ShellOutput, TooNoisy, explain
 from dragoman.broker.client.ssh_command import (
     Host,
@@ -35,7 +34,6 @@ from dragoman.config import load_config
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     CallTimeout,
-    ConnectionLost,
     DragomanError,
     HostUnavailable,
     LineTooLong,
@@ -44,7 +42,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.paths import find_paths
-from dragoman.rpc import Connection
+from dragoman.transports.pipes import KeepAlive
 from dragoman.transports.process.stream import ProcessStream, spawn
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.peer import Noise, Stray
@@ -74,7 +72,11 @@ async def open_on_host(
     words = [*STARTED, *_variables(), there.program, "broker", "attach", peer, "--cwd", folder]
     try:
         stream = await spawn(
-            ssh_command(there, words), inherit=tuple(os.environ), on_stderr=options.on_stderr
+            ssh_command(there, words),
+            inherit=tuple(os.environ),
+            on_stderr=options.on_stderr,
+            # Empty lines are not messages, and are skipped.
+            keep_alive=KeepAlive(attach.PING_INTERVAL, b"\n"),
         )
     except SpawnError as error:
         raise explain_spawn(there, error) from error
@@ -86,17 +88,7 @@ async def open_on_host(
         raise _explained(there, TooNoisy() if login.is_noisy else error) from error
     login.is_over = True
     async with opened:
-        connection = opened.client.connection
-        connection.tasks.start(_ping(connection), "ping the host")
         yield opened
-
-
-async def _ping(connection: Connection) -> None:
-    while connection.failure is None:
-        await asyncio.sleep(PING_INTERVAL)
-        with suppress(ConnectionLost):
-            # Empty lines are not messages, and are skipped.
-            connection.pass_on(b"\n")
 
 
 class _Login:
@@ -116,9 +108,9 @@ class _Login:
 
 def _variables() -> list[str]:
     """Return the variables of the command: the limits of nested delegation, which bind the remote
-    side too, and that this side pings."""
+    side too, and when the connection counts as dead."""
     limits = [f"{name}={os.environ[name]}" for name in host_protocol.LIMITS if name in os.environ]
-    return [*limits, f"{PINGED}=1"]
+    return [*limits, f"{attach.SILENCE}={attach.SILENCE_TIMEOUT:g}"]
 
 
 def _options(options: ConnectOptions) -> ClientOptions:

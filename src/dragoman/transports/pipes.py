@@ -20,6 +20,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,6 +58,15 @@ because an unprivileged user has 64 MiB for all pipes together, and most pipes n
 OnData = Callable[[bytes], None]
 OnEnd = Callable[[OSError | None], None]
 OnBroken = Callable[[OSError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """Bytes to write whenever nothing was written for a time. A thread writes them, so that they
+    are sent even while the event loop is blocked."""
+
+    interval: float
+    data: bytes
 
 
 class _Polled:
@@ -417,12 +427,19 @@ def open_read_pipe(
     return ReadPipe(fd, on_data, on_end)
 
 
-def open_write_pipe(fd: int, on_broken: OnBroken, *, threaded: bool | None = None) -> AnyWritePipe:
-    """Return a writer for a descriptor; `threaded` forces or forbids the thread."""
-    if needs_thread(fd) if threaded is None else threaded:
+def open_write_pipe(
+    fd: int,
+    on_broken: OnBroken,
+    *,
+    threaded: bool | None = None,
+    keep_alive: KeepAlive | None = None,
+) -> AnyWritePipe:
+    """Return a writer for a descriptor; `threaded` forces or forbids the thread. `keep_alive` needs
+    it."""
+    if keep_alive is not None or (needs_thread(fd) if threaded is None else threaded):
         from dragoman.transports.threaded_pipes import ThreadedWritePipe
 
-        return ThreadedWritePipe(fd, on_broken)
+        return ThreadedWritePipe(fd, on_broken, keep_alive=keep_alive)
     return WritePipe(fd, on_broken)
 
 

@@ -1,7 +1,7 @@
 """Reads and writes on a file descriptor that cannot be polled, with a thread for each direction.
 
-Used for regular files on any system, and for pipes on Windows. The interface is that of `pipes`,
-which chooses.
+Used for regular files on any system, for pipes on Windows, and to send a `KeepAlive`. The interface
+is that of `pipes`, which chooses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 
 from dragoman.errors import ConnectionBroken, ConnectionClosed
 from dragoman.transports.base import READ_SIZE
-from dragoman.transports.pipes import Inbound, OnBroken, OnData, OnEnd, Outbound
+from dragoman.transports.pipes import Inbound, KeepAlive, OnBroken, OnData, OnEnd, Outbound
 
 THREAD_CHUNKS = 4
 """Number of chunks a reader thread may be ahead of the event loop: enough to overlap, little to
@@ -99,11 +99,16 @@ class ThreadedWritePipe(Outbound):
     """`WritePipe` for a descriptor that cannot be polled: a daemon thread does blocking writes.
 
     As with reading, the thread closes the descriptor, and a write that never returns keeps both
-    until the process ends.
+    until the process ends. A `KeepAlive` is written from the first `write` on, and never within the
+    data of one `write`.
     """
 
-    def __init__(self, fd: int, on_broken: OnBroken) -> None:
+    def __init__(
+        self, fd: int, on_broken: OnBroken, *, keep_alive: KeepAlive | None = None
+    ) -> None:
         super().__init__()
+        self._interval = None if keep_alive is None else keep_alive.interval
+        self._idle_data = b"" if keep_alive is None else keep_alive.data
         self._fd = fd
         self._on_broken = on_broken
         self._buffers: deque[bytes] = deque()
@@ -157,14 +162,17 @@ class ThreadedWritePipe(Outbound):
                 while True:
                     with self._changed:
                         while not self._buffers and not self._closed:
-                            self._changed.wait()
+                            if not self._changed.wait(self._interval):
+                                break
                         if self._closed:
                             break
-                        data = self._buffers.popleft()
-                    rest = memoryview(data)
+                        data = self._buffers.popleft() if self._buffers else None
+                    # Not while the lock is held: a write may block.
+                    rest = memoryview(self._idle_data if data is None else data)
                     while rest and not self._closed:
                         rest = rest[os.write(self._fd, rest) :]
-                    self._loop.call_soon_threadsafe(self._sent, len(data))
+                    if data is not None:
+                        self._loop.call_soon_threadsafe(self._sent, len(data))
             except OSError as error:
                 self._loop.call_soon_threadsafe(self._broke, error)
                 with self._changed:

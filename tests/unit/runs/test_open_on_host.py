@@ -105,7 +105,7 @@ async def test_the_limits_of_nested_delegation_are_passed_with_the_command(
             pass
     words = shlex.split((tmp_path / "command").read_text())
     assert words[:3] == ["sh", "-c", 'echo; exec env "$@"']
-    assert words[4:6] == ["DRAGOMAN_DEPTH=2", "DRAGOMAN_HOST_PINGS=1"]
+    assert words[4:6] == ["DRAGOMAN_DEPTH=2", "DRAGOMAN_HOST_SILENCE=180"]
     assert words[6:] == ["/opt/dragoman", "broker", "attach", "codex", "--cwd", "/srv"]
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from dragoman.transports.base import READ_SIZE
-from dragoman.transports.pipes import open_read_pipe, open_write_pipe
+from dragoman.transports.pipes import KeepAlive, open_read_pipe, open_write_pipe
 from dragoman.transports.threaded_pipes import ThreadedReadPipe, ThreadedWritePipe
 from tests.aio import aio
 from tests.unit.transports.test_pipes import TIMEOUT, Reading, ignore, nothing_left, turns
@@ -76,3 +76,30 @@ async def test_a_regular_file_is_written_behind_a_thread(tmp_path: Path) -> None
     async with asyncio.timeout(TIMEOUT):
         await pipe.aclose(TIMEOUT)
     assert (tmp_path / "file").read_bytes() == b"one two"
+
+
+@aio
+async def test_a_keep_alive_is_written_even_while_the_loop_is_blocked() -> None:
+    reader, writer = os.pipe()
+    pipe = open_write_pipe(writer, ignore, keep_alive=KeepAlive(0.01, b"\n"))
+    assert isinstance(pipe, ThreadedWritePipe)
+    pipe.write(b"message\n")
+    # A blocking read: the loop does nothing meanwhile.
+    with os.fdopen(reader, "rb", buffering=0) as file:
+        assert [file.readline() for _ in range(4)] == [b"message\n", b"\n", b"\n", b"\n"]
+    await pipe.aclose(TIMEOUT)
+
+
+@aio
+async def test_a_keep_alive_is_never_within_a_message() -> None:
+    reader, writer = os.pipe()
+    pipe = open_write_pipe(writer, ignore, keep_alive=KeepAlive(0.001, b"\n"))
+    # Longer than what fits into the pipe, so that each write blocks for a while.
+    messages = [bytes([number]) * 300_000 + b"\n" for number in (1, 2, 3)]
+    with os.fdopen(reader, "rb") as file:
+        for message in messages:
+            pipe.write(message)
+            while (line := await asyncio.to_thread(file.readline)) == b"\n":
+                pass
+            assert line == message
+    await pipe.aclose(TIMEOUT)

@@ -29,15 +29,18 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.base import HIGH_WATER_SIZE, Stream
 from dragoman.transports.stdio import open_stdio
 
-PINGED: Final = "DRAGOMAN_HOST_PINGS"
-"""The variable by which the other side says that it sends empty lines as a sign of life."""
+SILENCE: Final = "DRAGOMAN_HOST_SILENCE"
+"""The variable with which the other side of an ssh connection says after how many seconds without
+input the connection is dead. It sends empty lines more often."""
 
 PING_INTERVAL: Final = 10.0
 """Seconds between two of these lines."""
 
-SILENCE_TIMEOUT: Final = 600.0
-"""Seconds without any of them after which stdin counts as dead: the link is down, and sshd may not
-notice for hours. A program that connects from Python may block its event loop for a while."""
+SILENCE_TIMEOUT: Final = 180.0
+"""The value of the variable: sshd may not notice a dead link for hours, and a permission request
+must not wait for a program that is gone. A laptop that sleeps, or a program that a debugger has
+stopped, may be back by then; a blocked event loop does not matter, because a thread sends the
+lines."""
 
 
 async def attach(
@@ -81,13 +84,16 @@ async def attach(
         tasks = TaskOwner("broker attach")
         opened.push_async_callback(tasks.aclose)
         tasks.start(close_if_hung(), "watch the broker")
-        await join(await open_stdio(), stream, silence=SILENCE_TIMEOUT if _is_pinged() else None)
+        await join(await open_stdio(), stream, silence=_silence())
     if hung:
         raise BrokerError(hello.unanswered(endpoint.name, hello.PROBE_TIMEOUT))
 
 
-def _is_pinged() -> bool:
-    return bool(os.environ.get(PINGED))
+def _silence() -> float | None:
+    try:
+        return float(os.environ[SILENCE])
+    except (KeyError, ValueError):
+        return None
 
 
 async def join(near: Stream, far: Stream, *, silence: float | None = None) -> None:
@@ -123,18 +129,20 @@ class _Copy:
         self._tasks = tasks
         self._over = over
         self._waiting = False
-        self._received = 0
+        self._loop = asyncio.get_running_loop()
+        self._read_at = self._loop.time()
 
     async def end_if_silent(self, seconds: float) -> None:
         while True:
-            received = self._received
-            await asyncio.sleep(seconds)
             # Nothing arrives while nothing is read.
-            if self._received == received and not self._waiting:
+            left = seconds if self._waiting else self._read_at + seconds - self._loop.time()
+            if left <= 0:
                 self._over.set()
+                return
+            await asyncio.sleep(left)
 
     def data_received(self, data: bytes) -> None:
-        self._received += 1
+        self._read_at = self._loop.time()
         try:
             self._target.write(data)
         except ConnectionLost:
@@ -153,4 +161,5 @@ class _Copy:
         with suppress(ConnectionLost):
             await self._target.drain()
         self._waiting = False
+        self._read_at = self._loop.time()
         self._source.resume_reading()

@@ -27,7 +27,13 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.transports.base import Receiver, Stream
-from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
+from dragoman.transports.pipes import (
+    AnyReadPipe,
+    AnyWritePipe,
+    KeepAlive,
+    open_read_pipe,
+    open_write_pipe,
+)
 from dragoman.transports.process.child import (
     HURRIED_TIMES,
     ChildProcess,
@@ -78,6 +84,7 @@ async def spawn(
     on_stderr: Callable[[bytes], None] | None = None,
     times: ShutdownTimes = DEFAULT_TIMES,
     platform: str = sys.platform,
+    keep_alive: KeepAlive | None = None,
 ) -> ProcessStream:
     """Start a program and return the stream to it.
 
@@ -86,7 +93,14 @@ async def spawn(
     """
     tail = StderrTail(stderr_tail_size, on_stderr)
     return start_stream(
-        argv, tail=tail, cwd=cwd, env=env, inherit=inherit, times=times, platform=platform
+        argv,
+        tail=tail,
+        cwd=cwd,
+        env=env,
+        inherit=inherit,
+        times=times,
+        platform=platform,
+        keep_alive=keep_alive,
     )[0]
 
 
@@ -99,6 +113,7 @@ def start_stream(
     inherit: Iterable[str] = (),
     times: ShutdownTimes = DEFAULT_TIMES,
     platform: str = sys.platform,
+    keep_alive: KeepAlive | None = None,
 ) -> tuple[ProcessStream, ChildProcess]:
     """Start a program and return the stream and the process, for callers that need both."""
     with spawn_ends() as ends:
@@ -118,7 +133,10 @@ def start_stream(
     stdin, stdout, stderr = ends[1], ends[2], ends[4]
     for fd in (ends[0], ends[3], ends[5]):
         os.close(fd)
-    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail), child
+    stream = ProcessStream(
+        child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail, keep_alive=keep_alive
+    )
+    return stream, child
 
 
 @contextlib.contextmanager
@@ -328,7 +346,14 @@ class ProcessStream(Stream):
     """
 
     def __init__(
-        self, child: ChildProcess, *, stdin: int, stdout: int, stderr: int, tail: StderrTail
+        self,
+        child: ChildProcess,
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        tail: StderrTail,
+        keep_alive: KeepAlive | None = None,
     ) -> None:
         self._child = child
         self._loop = asyncio.get_running_loop()
@@ -338,7 +363,9 @@ class ProcessStream(Stream):
         self._concluding = False
         self._timer: asyncio.TimerHandle | None = None
         self._tail = tail
-        self._stdin: AnyWritePipe = open_write_pipe(stdin, self._input_broken)
+        self._stdin: AnyWritePipe = open_write_pipe(
+            stdin, self._input_broken, keep_alive=keep_alive
+        )
         self._stdout: AnyReadPipe = open_read_pipe(stdout, _discard, self._output_ended)
         self._stderr: AnyReadPipe = open_read_pipe(stderr, tail.add, _ignore_end)
         self._stderr.start()

@@ -228,6 +228,14 @@ async def test_an_end_that_is_silent_for_too_long_counts_as_dead() -> None:
         await join(stdin, broker, silence=0.01)
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("180", 180.0), ("", None), ("soon", None)])
+def test_the_other_side_says_how_long_it_may_be_silent(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float | None
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOST_SILENCE", text)
+    assert attach._silence() == seconds
+
+
 @aio
 async def test_an_end_that_pings_is_alive() -> None:
     near, stdin = memory_pair()
