@@ -124,13 +124,16 @@ class HostLink:
         """Return the open connection, or a new one. Raises `HostUnavailable`, also after
         `aclose`."""
         async with self._lock:
-            if self._closed:
-                raise HostUnavailable(self.host.name, "the connection was closed here")
+            self._require_open()
             if self._open is not None:
                 if self._open.connection.failure is None:
                     return self._open
                 await self._drop()
             self._open = await open_host(self.host, on_stderr=self._on_stderr, limits=self._limits)
+            if self._closed:
+                # `aclose` did not wait for it, and nothing else would close it.
+                await self._drop()
+                self._require_open()
             self._opened_at = time.monotonic()
             version = self._open.greeting.version
             if version != __version__ and not self._told_version:
@@ -143,6 +146,10 @@ class HostLink:
                 self._told_lost = False
                 self.notice(f"reconnected to {self.host.name}")
             return self._open
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise HostUnavailable(self.host.name, "the connection was closed here")
 
     async def _drop(self) -> None:
         opened, self._open = self._open, None

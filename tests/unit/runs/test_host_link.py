@@ -182,6 +182,23 @@ async def test_a_link_that_was_closed_does_not_connect_again(
 
 
 @aio
+async def test_a_connection_that_opens_while_its_link_is_closed_is_closed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link, _ = link_with(monkeypatch)
+    opened = Opened()
+
+    async def open_host(host: Host, **options: Any) -> Any:
+        await link.aclose()
+        return opened
+
+    monkeypatch.setattr(host_link, "open_host", open_host)
+    with pytest.raises(HostUnavailable, match="was closed here"):
+        await link.connection()
+    assert opened.closed
+
+
+@aio
 async def test_a_host_that_drops_each_connection_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
