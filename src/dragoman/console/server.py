@@ -88,7 +88,7 @@ async def serve_console(
     guard = ConsoleGuard(app.asgi, access=access, read_only=options.read_only)
     server = HttpServer(guard, websockets=True, tls=options.tls)
     try:
-        port = await server.listen(options.host, options.port)
+        port = await server.bind(options.host, options.port)
         await state.start()
         await peers.start()
         await fleet.start()
@@ -102,6 +102,8 @@ async def serve_console(
         url = f"{scheme}://{own[0]}:{port}/"
         access.set_url(url)
         state.on_state_file(lambda name: _keep_url(access, url, name))
+        # Not earlier: a page that reconnects to a restarted console would be refused, and logged.
+        await server.start()
         on_listening(url, new_link(access, "read" if options.read_only else "act"))
         await stop.wait()
     finally:

@@ -46,12 +46,14 @@ async def serve_http(
     guard = HttpGuard(manager.handle_request, token=token, **limits)
     tasks = TaskOwner("the HTTP server")
     server = HttpServer(guard, terms)
-    number = await server.listen(LOOPBACK, port)
+    number = await server.bind(LOOPBACK, port)
     try:
         guard.hosts = frozenset(f"{name}:{number}".encode() for name in LOOPBACK_NAMES)
         running = asyncio.Event()
         serving = tasks.start(_run(manager, running, stop), "sessions")
         await running.wait()
+        # Not earlier: without a running manager, a request is an internal error.
+        await server.start()
         on_listening(f"http://{LOOPBACK}:{number}{PATH}")
         await serving
     finally:

@@ -16,8 +16,6 @@ server
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -75,7 +73,8 @@ class ConnectionTerms:
 
 
 class HttpServer:
-    """Serves an ASGI application on one port; with `websockets` also WebSockets."""
+    """Serves an ASGI application on one port; with `websockets` also WebSockets. Call `bind`, then
+    `start`, and always `aclose`."""
 
     def __init__(
         self,
@@ -91,17 +90,36 @@ class HttpServer:
         self._state = ServerState()
         self._listening: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listen on an address; 0 takes a free port. Returns the port. Raises `AddressInUse`."""
+    async def bind(self, host: str, port: int) -> int:
+        """Take an address; 0 takes a free port. Returns the port. Raises `AddressInUse`.
+
+        Connections are refused until `start`, so that the application can prepare itself for a port
+        that it has just learned.
+        """
         limits = ConnectionLimits(self._terms)
 
         def connected() -> LimitedConnection:
             return LimitedConnection(self._config, self._state, limits, self._terms)
 
         context = None if self._tls is None else self._tls.context()
-        self._listening = await _listen(connected, host, port, context)
+        try:
+            self._listening = await asyncio.get_running_loop().create_server(
+                connected, host, port, ssl=context, start_serving=False
+            )
+        except OSError as error:
+            raise _in_use(host, port, error) from error
         number: int = self._listening.sockets[0].getsockname()[1]
         return number
+
+    async def start(self) -> None:
+        """Accept connections. Raises `AddressInUse`: another process may have bound the same
+        address, and started first."""
+        assert self._listening is not None
+        host, port = self._listening.sockets[0].getsockname()[:2]
+        try:
+            await self._listening.start_serving()
+        except OSError as error:
+            raise _in_use(host, port, error) from error
 
     def stop_listening(self) -> None:
         """Stop accepting connections; open ones stay."""
@@ -145,16 +163,8 @@ def http_config(app: ASGIApp, *, websockets: bool = False) -> Config:
     return config
 
 
-async def _listen(
-    connected: Callable[[], LimitedConnection],
-    host: str,
-    port: int,
-    context: ssl.SSLContext | None,
-) -> asyncio.Server:
-    try:
-        return await asyncio.get_running_loop().create_server(connected, host, port, ssl=context)
-    except OSError as error:
-        raise AddressInUse(f"port {port} of {host} cannot be used: {error.strerror}") from error
+def _in_use(host: str, port: int, error: OSError) -> AddressInUse:
+    return AddressInUse(f"port {port} of {host} cannot be used: {error.strerror}")
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from dragoman.console.live_state import LiveState
 from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
 from dragoman.errors import AddressInUse, UsageError
 from dragoman.paths import Paths
@@ -82,6 +83,28 @@ async def test_a_login_survives_a_restart_of_the_server(paths: Paths) -> None:
         cookies = dict(client.cookies)
     async with console(paths) as place, place.client(cookies=cookies) as client:
         assert (await client.get("/api/v1/me")).status_code == 200
+
+
+@aio
+async def test_a_page_that_reconnects_while_the_console_starts_is_not_refused_as_a_stranger(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with console(paths) as place, place.browser() as client:
+        cookies = dict(client.cookies)
+    start = LiveState.start
+    answers: list[int] = []
+
+    async def reconnecting(state: LiveState) -> None:
+        async with place.client(cookies=cookies) as client:
+            with pytest.raises(httpx2.ConnectError):
+                answers.append((await client.get("/api/v1/me")).status_code)
+        await start(state)
+
+    monkeypatch.setattr(LiveState, "start", reconnecting)
+    async with console(paths, port=place.port), place.client(cookies=cookies) as client:
+        answers.append((await client.get("/api/v1/me")).status_code)
+    assert answers == [200]
+    assert "refused" not in caplog.text
 
 
 @aio

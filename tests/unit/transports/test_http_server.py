@@ -41,6 +41,12 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "websocket.send", "text": message["text"].upper()})
 
 
+async def listening(server: HttpServer) -> int:
+    port = await server.bind(LOOPBACK, 0)
+    await server.start()
+    return port
+
+
 async def get(port: int, **options: Any) -> bytes:
     reader, writer = await asyncio.open_connection(LOOPBACK, port, **options)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -53,7 +59,7 @@ async def get(port: int, **options: Any) -> bytes:
 @aio
 async def test_an_application_is_served_until_the_server_is_closed() -> None:
     server = HttpServer(app)
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     assert (await get(port)).endswith(b"here")
     await server.aclose()
     with pytest.raises(OSError):
@@ -63,10 +69,27 @@ async def test_an_application_is_served_until_the_server_is_closed() -> None:
 @aio
 async def test_a_port_that_is_taken_is_named() -> None:
     server, second = HttpServer(app), HttpServer(app)
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     with pytest.raises(AddressInUse, match=str(port)):
-        await second.listen(LOOPBACK, port)
+        await second.bind(LOOPBACK, port)
     await second.aclose()
+    await server.aclose()
+
+
+@aio
+async def test_connections_are_refused_until_the_server_is_started() -> None:
+    server, second = HttpServer(app), HttpServer(app)
+    port = await server.bind(LOOPBACK, 0)
+    with pytest.raises(ConnectionRefusedError):
+        await get(port)
+    # Another server can bind the same port as long as none is started.
+    assert await second.bind(LOOPBACK, port) == port
+    await server.start()
+    assert (await get(port)).endswith(b"here")
+    with pytest.raises(AddressInUse, match=str(port)):
+        await second.start()
+    await second.aclose()
+    assert (await get(port)).endswith(b"here")
     await server.aclose()
 
 
@@ -74,7 +97,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 async def test_a_web_socket_outlives_the_timeouts_for_requests() -> None:
     terms = ConnectionTerms(head_timeout=0.5, max_strangers=1)
     server = HttpServer(app, terms, websockets=True)
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     async with connect(f"ws://{LOOPBACK}:{port}/", ping_interval=None) as socket:
         # Both would end a connection without a request: the next stranger, and then the time, which
         # ends this stranger too.
@@ -91,7 +114,7 @@ async def test_a_web_socket_outlives_the_timeouts_for_requests() -> None:
 async def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     server = HttpServer(app, tls=TlsFiles(certificate=certificate, key=key))
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     trusted = ssl.create_default_context(cafile=str(certificate))
     answer = await get(port, ssl=trusted, server_hostname="localhost")
     assert answer.endswith(b"here")
@@ -143,7 +166,7 @@ async def test_a_websocket_whose_client_does_not_read_is_aborted_at_its_end(
         await send({"type": "websocket.send", "bytes": bytes(20_000_000)})
 
     server = HttpServer(flood, websockets=True)
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     try:
         reader, writer = await asyncio.open_connection(LOOPBACK, port, limit=1)
         head = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -173,7 +196,7 @@ async def test_open_websockets_are_not_closed_to_make_room_for_connections() -> 
         await app(scope, receive, send)
 
     server = HttpServer(admitted, ConnectionTerms(max_connections=1), websockets=True)
-    port = await server.listen(LOOPBACK, 0)
+    port = await listening(server)
     url = f"ws://{LOOPBACK}:{port}/"
     try:
         async with asyncio.timeout(10), AsyncExitStack() as opened:
