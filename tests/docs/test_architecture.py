@@ -112,6 +112,15 @@ UNDECODABLE = {
     },
 }
 
+ANALYSERS = {
+    # What makes msgspec analyse a type. The decoders of `stdio_entry` are created once, when it is
+    # loaded, for types that only it has.
+    r"msgspec\.convert\(|json\.Decoder\((?!str\b)|decode\([^)]*type=(?!str\b|list\[str\]|dict\[)": {
+        "mcp_server/stdio_entry.py",
+        "wire/decoding.py",
+    },
+}
+
 DOCUMENT = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "dragoman"
 
@@ -227,6 +236,10 @@ def test_folders_and_files_are_made_in_one_place() -> None:
 
 def test_what_the_decoder_raises_is_listed_in_one_place() -> None:
     assert users_of(UNDECODABLE) == UNDECODABLE
+
+
+def test_types_are_analysed_in_one_place() -> None:
+    assert users_of(ANALYSERS) == ANALYSERS
 
 
 def test_a_module_of_some_length_says_what_it_leaves_to_others() -> None:

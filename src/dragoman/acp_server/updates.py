@@ -28,6 +28,7 @@ from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.session import GatewaySession
 from dragoman.wire import messages
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Params(Struct):
     meta: Raw | UnsetType = field(default=UNSET, name="_meta")
 
 
-_decode = msgspec.json.Decoder(_Params).decode
+_decode = typed_decoder(_Params)
 
 
 class UpdateSender:

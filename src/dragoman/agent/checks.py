@@ -19,6 +19,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import convert
 from dragoman.dialects.acp.v1.shape import EXTRA, Unknown
 from dragoman.errors import UsageError
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 _UPDATES: Final[tuple[type, ...]] = get_args(acp.SessionUpdate)
@@ -227,7 +228,7 @@ def _require(value: Any) -> None:
     decode = _decoders.get(kind)
     if decode is None:
         # A decoder for each type in use: one for all types takes tens of milliseconds to build.
-        decode = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_read).decode
+        decode = _decoders[kind] = typed_decoder(kind, dec_hook=_read)
     try:
         data = _encode(value)
         if EXTRA.encode() not in data:

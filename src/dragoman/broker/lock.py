@@ -20,6 +20,7 @@ import msgspec
 
 from dragoman.transports.file_lock import take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _is_file(fd: int, path: Path) -> bool:
 def holder_of(text: bytes) -> ProcessIdentity | None:
     """Return the process that wrote its identity into a lock."""
     try:
-        return msgspec.json.decode(text, type=ProcessIdentity)
+        return decode_typed(text, ProcessIdentity)
     except UNDECODABLE:
         return None
 

@@ -15,6 +15,7 @@ from dragoman.dialects.acp.v1 import shape
 from dragoman.errors import ConfigInvalid, InvalidAnswer, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
+from dragoman.wire.decoding import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 T = TypeVar("T")
@@ -280,7 +281,7 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
 def added_to(meta: Mapping[str, Any] | None) -> Added:
     """Return what a broker added to the response with this `_meta`; empty without a broker."""
     try:
-        return msgspec.convert((meta or {}).get(META, {}), Added)
+        return convert_typed((meta or {}).get(META, {}), Added)
     except msgspec.ValidationError:
         return Added()
 
@@ -303,7 +304,7 @@ def _check(policy: PolicyTerms | None) -> None:
 def read(params: Raw, shape: type[T]) -> T:
     """Decode parameters into a schema of this module. Raises an invalid-params error."""
     try:
-        return msgspec.json.decode(params if memoryview(params).nbytes else b"{}", type=shape)
+        return decode_typed(params if memoryview(params).nbytes else b"{}", shape)
     except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
 
@@ -312,7 +313,7 @@ def decode_as(body: Raw, shape: type[T], what: str) -> T:
     """Decode what the other side sent; `what` names it, like "response to _dragoman/watch". Raises
     `InvalidAnswer`: a request may have run."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return decode_typed(body, shape)
     except UNDECODABLE as error:
         raise InvalidAnswer(f"invalid {what}: {error}") from error
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from dragoman.broker.endpoint import RECORD
 from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SIZE: Final = 256 * 1024
@@ -95,7 +96,7 @@ def read_record(path: Path) -> BrokerRecord | None:
     """Return a record, or None if the file is missing or invalid."""
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_SIZE), type=BrokerRecord)
+            return decode_typed(file.read(MAX_SIZE), BrokerRecord)
     except (OSError, *UNDECODABLE):
         return None
 

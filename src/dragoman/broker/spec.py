@@ -22,6 +22,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.options import PlainOptions
 from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
+from dragoman.wire.decoding import decode_typed
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
@@ -136,7 +137,7 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
 
 def decode(text: bytes) -> BrokerSpec:
     """Decode a spec from JSON. Raises `msgspec.MsgspecError` if it is invalid."""
-    return msgspec.json.decode(text, type=BrokerSpec)
+    return decode_typed(text, BrokerSpec)
 
 
 def endpoint_name(spec: BrokerSpec) -> str:

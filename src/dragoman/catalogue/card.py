@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CARD_FORMAT = 2
@@ -262,12 +263,12 @@ class CardStore:
             if info.st_size > MAX_SIZE:
                 raise ValueError("it is too large to be a card")
             text = path.read_bytes()
-            form = msgspec.json.decode(text, type=_Form).format
+            form = decode_typed(text, _Form).format
             if form != CARD_FORMAT:
                 raise ValueError(
                     f"it has format {form}, and this version reads format {CARD_FORMAT}"
                 )
-            card = msgspec.json.decode(text, type=Card)
+            card = decode_typed(text, Card)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, *UNDECODABLE) as error:

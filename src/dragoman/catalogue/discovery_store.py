@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.dialects.discovery import Program
+from dragoman.wire.decoding import decode_typed
 
 FOLDER: Final = "discovery"
 """Name of the directory, below dragoman's cache."""
@@ -118,7 +119,7 @@ def _decode(path: Path) -> _Known | None:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_SIZE + 1)
-        known = msgspec.json.decode(text, type=_Known)
+        known = decode_typed(text, _Known)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.paths import Paths
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CHECKS: Final = "hosts"
@@ -79,7 +80,7 @@ def store_check(paths: Paths, found: HostCheck) -> None:
 def last_check(paths: Paths, host: str) -> HostCheck | None:
     """Return the last check, or None if there is none that can be read."""
     try:
-        return msgspec.json.decode(_file(paths, host).read_bytes(), type=HostCheck)
+        return decode_typed(_file(paths, host).read_bytes(), HostCheck)
     except (OSError, *UNDECODABLE):
         return None
 

@@ -33,6 +33,7 @@ from dragoman.errors.connections import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.wire import codes
+from dragoman.wire.decoding import convert_typed
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -178,7 +179,7 @@ def peer_end(error: DragomanError) -> PeerEnd | None:
     if told is None:
         return None
     try:
-        end = msgspec.convert(told, PeerEnd)
+        end = convert_typed(told, PeerEnd)
     except msgspec.ValidationError:
         return None
     # An error is never a successful end, whatever it claims.

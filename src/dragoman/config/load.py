@@ -43,6 +43,7 @@ from dragoman.config.schema import (
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
 from dragoman.paths import VARIABLES, Paths
+from dragoman.wire.decoding import convert_typed
 
 ENABLED: Final = "enabled_peers"
 
@@ -203,7 +204,7 @@ class MergedValues:
         if not self.origins:
             # Nothing is set, and processing the types takes longer than reading all files.
             return Settings()
-        return msgspec.convert(nest(self.values), Settings)
+        return convert_typed(nest(self.values), Settings)
 
 
 Layer = tuple[dict[str, Any], dict[str, str]]

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 TRUST_FORMAT: Final = 1
@@ -64,7 +65,7 @@ class Trust:
         if data is None:
             return TrustRecord()
         try:
-            record = msgspec.json.decode(data, type=TrustRecord)
+            record = decode_typed(data, TrustRecord)
         except UNDECODABLE as error:
             raise ConfigInvalid(
                 str(self._file), f"the record of trusted projects is damaged: {error}; remove it"

@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
+from dragoman.wire.decoding import convert_typed
 
 if TYPE_CHECKING:
     from msgspec import inspect
@@ -51,7 +52,7 @@ attack."""
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
     """Convert `data` to a `kind`. `base` is its key in the file."""
     try:
-        return msgspec.convert(data, kind)
+        return convert_typed(data, kind)
     except msgspec.ValidationError as error:
         # Only now, because inspecting the types costs ten times as much as the conversion.
         unknown_keys(data, kind, origin=origin, base=base)

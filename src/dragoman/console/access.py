@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class ConsoleAccess:
         if data is None:
             return None
         try:
-            return msgspec.json.decode(data, type=AccessRecord)
+            return decode_typed(data, AccessRecord)
         except UNDECODABLE as error:
             raise ConfigInvalid(
                 str(self.path),

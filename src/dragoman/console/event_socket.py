@@ -21,6 +21,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.job_events import EventCursor
 from dragoman.version import __version__
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class EventSocket:
                 return
             sent = message.get("text") or message.get("bytes") or b""
             try:
-                self._obey(msgspec.json.decode(sent, type=_Command))
+                self._obey(decode_typed(sent, _Command))
             except (*UNDECODABLE, UsageError) as error:
                 self._put({"type": "error", "message": str(error)})
 

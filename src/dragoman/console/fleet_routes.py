@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from starlette.routing import Route
 
 from dragoman.console.json_routes import MAX_ID, json_route
 from dragoman.console.session_feed import as_json
 from dragoman.errors import UnknownJob
 from dragoman.events import model
+from dragoman.wire.decoding import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _notice(title: str, *, severity: str, mark: str) -> dict[str, Any]:
 def _event_as_json(event: FleetEvent) -> dict[str, Any]:
     try:
         # Workers do not send the raw message of an event.
-        told = as_json(msgspec.convert({"raw": None} | event.event, model.Event))
+        told = as_json(convert_typed({"raw": None} | event.event, model.Event))
     except UNDECODABLE:
         # A worker may send anything, and a newer one may send unknown kinds of events.
         told = {"type": "Unknown"}

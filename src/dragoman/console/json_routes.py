@@ -22,6 +22,7 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
+from dragoman.wire.decoding import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class InvalidRequest(Exception):
 async def body_of(request: Request, shape: type[T]) -> T:
     """Return the body of a request. Raises `InvalidRequest`."""
     try:
-        return msgspec.json.decode(await request.body(), type=shape)
+        return decode_typed(await request.body(), shape)
     except UNDECODABLE as error:
         raise InvalidRequest(str(error)) from error
 
@@ -66,7 +67,7 @@ async def body_of(request: Request, shape: type[T]) -> T:
 def query_of(request: Request, shape: type[T]) -> T:
     """Return the query of a request's address. Raises `InvalidRequest`."""
     try:
-        return msgspec.convert(dict(request.query_params), shape, strict=False)
+        return convert_typed(dict(request.query_params), shape, strict=False)
     except UNDECODABLE as error:
         raise InvalidRequest(str(error)) from error
 

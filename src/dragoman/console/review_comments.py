@@ -17,6 +17,7 @@ from msgspec import Struct
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
 from dragoman.errors import PatchChanged, UsageError
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class ReviewComments:
     def _read(self) -> dict[str, list[DraftComment]]:
         """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
         data = read_file(self._path, max_size=READ_SIZE)
-        return {} if data is None else msgspec.json.decode(data, type=dict[str, list[DraftComment]])
+        return {} if data is None else decode_typed(data, dict[str, list[DraftComment]])
 
     def _keep_damaged(self, error: BaseException) -> None:
         """Move a damaged file aside instead of overwriting it: it may contain the user's text."""

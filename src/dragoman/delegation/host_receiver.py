@@ -42,6 +42,7 @@ from dragoman.errors import DragomanError, FileFailed, IsolationFailed, UsageErr
 from dragoman.paths import Paths
 from dragoman.runs import git
 from dragoman.runs.jobs import find_job, job_id_of
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 READ_TIMEOUT: Final = 120.0
@@ -99,7 +100,7 @@ def _read_request(source: BinaryIO) -> TransferRequest:
     with _limit(READ_TIMEOUT):
         line = source.readline(HEAD_SIZE)
     try:
-        return msgspec.json.decode(line, type=TransferRequest)
+        return decode_typed(line, TransferRequest)
     except UNDECODABLE as error:
         raise UsageError(f"invalid transfer request: {error}") from error
 

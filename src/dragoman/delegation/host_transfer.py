@@ -23,6 +23,7 @@ from dragoman.delegation.worktree.bundle import Bundle, pack, project_of
 from dragoman.delegation.worktree.received_patch import MAX_PATCH_SIZE
 from dragoman.delegation.worktree.sent_tree import TREE_ID
 from dragoman.errors import HostUnavailable, SpawnError, UsageError
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MARK: Final = b"dragoman-transfer: "
@@ -181,7 +182,7 @@ def _divide(output: bytes) -> tuple[TransferResponse | None, bytes]:
         at_line_start = start == 0 or output[start - 1 : start] == b"\n"
         if newline and at_line_start:
             try:
-                return msgspec.json.decode(line, type=TransferResponse), rest
+                return decode_typed(line, TransferResponse), rest
             except UNDECODABLE:
                 pass
         start += len(MARK)

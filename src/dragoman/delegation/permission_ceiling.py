@@ -19,6 +19,7 @@ from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.runs.lineage import Lineage, ancestors
 from dragoman.transports.process.identity import PROC
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 VARIABLE: Final = "DRAGOMAN_CEILING"
@@ -50,7 +51,7 @@ def inherited_ceilings(
 
 def _read(text: str) -> Policy:
     try:
-        return msgspec.json.decode(text, type=Policy)
+        return decode_typed(text, Policy)
     except UNDECODABLE as error:
         raise ConfigInvalid(VARIABLE, f"not written by dragoman: {error}; unset it") from error
 

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
 from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
+from dragoman.wire.decoding import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MILLION: Final = 1_000_000
@@ -51,7 +52,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 def listed_prices() -> Mapping[str, Price]:
     """Return the prices that come with dragoman."""
     text = resources.files("dragoman.delegation").joinpath(FILE_NAME).read_bytes()
-    return msgspec.toml.decode(text, type=_File).models
+    return convert_typed(msgspec.toml.decode(text), _File).models
 
 
 def read_prices(config: Path) -> Mapping[str, Price]:
@@ -62,7 +63,7 @@ def read_prices(config: Path) -> Mapping[str, Price]:
     """
     file = config / FILE_NAME
     try:
-        return msgspec.toml.decode(file.read_bytes(), type=_File).models
+        return convert_typed(msgspec.toml.decode(file.read_bytes()), _File).models
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -24,6 +24,7 @@ from dragoman.fleet.nkeys import KeyPair, new_key, read_seed
 from dragoman.fleet.subjects import MemberKind
 from dragoman.fleet.tokens import read_token
 from dragoman.paths import Paths
+from dragoman.wire.decoding import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CODE_PREFIX: Final = "dragoman-join-"
@@ -100,7 +101,7 @@ def decode_code(text: str) -> JoinCode:
         data = unpacker.decompress(packed, MAX_CODE_SIZE)
         if not unpacker.eof:
             raise UsageError("the join code is incomplete: copy all of it")
-        return msgspec.msgpack.decode(data, type=JoinCode)
+        return convert_typed(msgspec.msgpack.decode(data), JoinCode)
     except (binascii.Error, ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise UsageError("the join code is damaged: copy all of it, or create a new one") from error
 
@@ -142,7 +143,7 @@ def read_credential(path: Path) -> MemberCredential:
             remedy=f"run chmod 600 {path}, and join again if others may have read it",
         )
     try:
-        return msgspec.json.decode(data, type=MemberCredential)
+        return decode_typed(data, MemberCredential)
     except UNDECODABLE as error:
         raise _invalid(str(path), str(error)) from error
 

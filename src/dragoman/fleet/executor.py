@@ -36,6 +36,7 @@ from dragoman.fleet.submitter import (
 )
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.wire.decoding import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CANCEL_TIMEOUT: Final = 45.0
@@ -231,10 +232,10 @@ class _Follower:
         try:
             kind = told.get("type")
             if kind == DECIDED:
-                self._listener.decided(msgspec.convert(told, Decision))
+                self._listener.decided(convert_typed(told, Decision))
             elif kind == ATTEMPT_BEGUN:
-                begun = msgspec.convert(told, _Begun)
-                self._listener.attempt(begun.number, msgspec.convert(told, Candidate), begun.reason)
+                begun = convert_typed(told, _Begun)
+                self._listener.attempt(begun.number, convert_typed(told, Candidate), begun.reason)
             else:
                 self._listener.event(event_of(told))
         except UNDECODABLE:
@@ -250,7 +251,7 @@ class _Begun(msgspec.Struct):
 def event_of(told: dict[str, Any]) -> Event:
     """Decode a published event. Its raw message stays on the worker. Raises one of the errors in
     `UNDECODABLE`."""
-    event: Event = msgspec.convert({**told, "raw": None}, Event)
+    event: Event = convert_typed({**told, "raw": None}, Event)
     source = event.source
     # `native` must not name a message, because there is no `raw` here to go with it.
     return msgspec.structs.replace(event, source=Source(source.dialect, source.connection, DIALECT))

@@ -42,6 +42,7 @@ from dragoman.transports.process.identity import (
     own_identity,
     state_of,
 )
+from dragoman.wire.decoding import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.fleet")
@@ -186,7 +187,7 @@ def job_folder(state: Path, job: str, attempt: int) -> Path:
 async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
     """Check out the repository of a job, without hooks, filters or submodules."""
     try:
-        bundle = msgspec.convert(spec.packed, Bundle)
+        bundle = convert_typed(spec.packed, Bundle)
     except UNDECODABLE as error:
         raise UsageError(f"invalid description of the job's repository: {error}") from error
     make_private(folder)
@@ -255,7 +256,7 @@ async def remove_leftovers(state: Path, *, now: float) -> None:
 
 def _in_use(folder: Path) -> bool:
     try:
-        owner = msgspec.json.decode((folder / OWNER).read_bytes(), type=ProcessIdentity)
+        owner = decode_typed((folder / OWNER).read_bytes(), ProcessIdentity)
     except (OSError, *UNDECODABLE):
         return False
     return state_of(owner) is ProcessState.ALIVE

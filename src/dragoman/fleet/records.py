@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dragoman.config.schema import Fallback, Permissions
 from dragoman.errors import FleetError
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 JobState: TypeAlias = Literal["queued", "running", "done"]
@@ -312,6 +313,6 @@ def decode(data: bytes, kind: type[S]) -> S:
     """Decode a value. Raises `FleetError` if it is not of this type, such as one that another
     version or program wrote."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_typed(data, kind)
     except UNDECODABLE as error:
         raise FleetError(f"invalid {kind.__name__.lstrip('_')}: {error}") from error

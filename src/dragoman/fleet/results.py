@@ -30,6 +30,7 @@ from dragoman.fleet.records import LOST, FleetJob, ObjectRef, new_job_id
 from dragoman.fleet.submitter import pack_workspace, read_job, spec_of, submit
 from dragoman.runs.context import RunContext
 from dragoman.runs.lineage import inherited
+from dragoman.wire.decoding import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PENDING: Final = "fleet-jobs"
@@ -97,7 +98,7 @@ async def _read(connection: FleetConnection, ref: ObjectRef) -> Delegation:
         raise FleetError("the job's result is too large to read")
     data = await get_object(connection, ref)
     try:
-        return msgspec.convert(msgspec.json.decode(data), Delegation)
+        return convert_typed(msgspec.json.decode(data), Delegation)
     except UNDECODABLE as error:
         raise FleetError(f"cannot decode the job's result: {error}") from error
 

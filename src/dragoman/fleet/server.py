@@ -17,7 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
-import msgspec
 from msgspec import Struct, structs
 
 from dragoman.broker.lock import HeldLock, try_lock
@@ -41,6 +40,7 @@ from dragoman.transports.addresses import bracketed, is_loopback, parse_address
 from dragoman.transports.process.environment import which
 from dragoman.transports.process.query import ask_program
 from dragoman.transports.process.stream import ProcessStream, spawn
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PROGRAM: Final = "nats-server"
@@ -403,7 +403,7 @@ def _told_port(ports: Path) -> int:
     """Read the port from the file that the server writes; 0 if it is not there yet."""
     for file in ports.glob("*.ports"):
         try:
-            told = msgspec.json.decode(read_file(file) or b"", type=_Ports)
+            told = decode_typed(read_file(file) or b"", _Ports)
         except UNDECODABLE:
             continue  # The server is still writing it.
         if told.nats:

@@ -30,6 +30,7 @@ from dragoman.fleet.tokens import (
     operator_token,
     user_token,
 )
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FILE: Final = "fleet.json"
@@ -220,7 +221,7 @@ class FleetFolder:
                 f"{self.file} is readable by other users", remedy=f"run chmod 600 {self.file}"
             )
         try:
-            return msgspec.json.decode(data, type=FleetKeys)
+            return decode_typed(data, FleetKeys)
         except UNDECODABLE as error:
             raise _invalid(str(self.file), str(error)) from error
 

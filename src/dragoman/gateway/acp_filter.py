@@ -23,6 +23,7 @@ from dragoman.dialects.acp.v1.methods import Gate
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
 from dragoman.gateway.events_to_acp import AcpTranslator
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"
@@ -57,8 +58,8 @@ class _Question(Struct):
     options: list[_Option] = []
 
 
-_kind: Final = msgspec.json.Decoder(_Update).decode
-_question: Final = msgspec.json.Decoder(_Question).decode
+_kind: Final = typed_decoder(_Update)
+_question: Final = typed_decoder(_Question)
 
 
 def can(client: acp.ClientCapabilities, capability: str) -> bool:

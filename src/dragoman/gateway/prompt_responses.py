@@ -29,6 +29,7 @@ from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
 from dragoman.wire import codes, messages
+from dragoman.wire.decoding import typed_decoder
 
 _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.OK: acp.StopReason.END_TURN,
@@ -51,7 +52,7 @@ class _Ended(Struct):
     stopReason: str
 
 
-_ended: Final = msgspec.json.Decoder(_Ended).decode
+_ended: Final = typed_decoder(_Ended)
 
 
 def response(

@@ -23,6 +23,7 @@ from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
 from dragoman.rpc.calls import Settle
 from dragoman.wire import codes
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Event, Noise, Stray
 
@@ -46,7 +47,7 @@ class SessionRef(Struct):
     sessionId: str | None = None
 
 
-_about: Final = msgspec.json.Decoder(SessionRef).decode
+_about: Final = typed_decoder(SessionRef)
 
 
 def session_of(params: Raw) -> str | None:

@@ -39,6 +39,7 @@ from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
 from dragoman.transports.process.identity import variables_of
 from dragoman.version import __version__
+from dragoman.wire.decoding import convert_typed
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -101,7 +102,7 @@ class ToolHandlers:
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
         try:
-            arguments = msgspec.convert(params.arguments or {}, tool.arguments)
+            arguments = convert_typed(params.arguments or {}, tool.arguments)
         except msgspec.ValidationError as error:
             return _result(tool_results.of_wrong_arguments(tool.name, str(error)))
         try:

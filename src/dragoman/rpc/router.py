@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.errors import Overflow, UsageError
 from dragoman.rpc import boundary
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.lanes import HandlerLane
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
@@ -162,7 +162,7 @@ class Router:
 def _decoder(params: type[T] | None) -> Callable[[Raw], Any]:
     if params is None:
         return lambda raw: raw
-    decode = msgspec.json.Decoder(params).decode
+    decode = typed_decoder(params)
 
     def read(raw: Raw) -> Any:
         # Params may be omitted; a type whose fields are all optional accepts that.

@@ -36,6 +36,7 @@ from dragoman.store.open import open_store
 from dragoman.store.recorder import STORED_TIMEOUT, JobAnswer, StoreRecorder, permission_note
 from dragoman.store.records import JobRecord, SessionRecord, counted, new_session_key, root_of
 from dragoman.transports.process.identity import own_identity
+from dragoman.wire.decoding import decode_typed
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
@@ -299,7 +300,7 @@ class DirectRecorder:
             if raw is None or raw is self._raw or not event.native.startswith(UPDATE):
                 return []
             self._raw = raw
-            return [bytes(msgspec.json.decode(raw, type=_Message).params)]
+            return [bytes(decode_typed(raw, _Message).params)]
         return [
             codec.encode(updates.SessionNotification(session_id=session_id, update=update))
             for update in self._translator.updates(event)

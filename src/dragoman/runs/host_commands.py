@@ -36,6 +36,7 @@ from dragoman.transports.process.identity import (
     state_of,
 )
 from dragoman.transports.process.stream import start_child, start_detached
+from dragoman.wire.decoding import decode_typed
 
 FOLDER: Final = "host-commands"
 FIRST_INTERVAL: Final = 0.005
@@ -179,7 +180,7 @@ class RunningCommand:
             raise self._failed(error) from error
         with suppress(OSError, msgspec.MsgspecError):
             found = self._file("json").read_bytes()
-            self._identity = msgspec.json.decode(found, type=ProcessIdentity)
+            self._identity = decode_typed(found, ProcessIdentity)
         if self._interrupted and not self._signalled:
             # Interrupted while it was started.
             self._signal(signal.SIGINT)

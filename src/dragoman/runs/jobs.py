@@ -33,6 +33,7 @@ from dragoman.runs.sessions import LAST
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill
+from dragoman.wire.decoding import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.store import Store
@@ -200,7 +201,7 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
     else:
         # A command that runs nothing else treats this as Ctrl-C, and shows the result so far.
         with suppress(msgspec.ValidationError):
-            if kill(msgspec.convert(job.runner, ProcessIdentity), signal.SIGINT):
+            if kill(convert_typed(job.runner, ProcessIdentity), signal.SIGINT):
                 return True
     if _stored(job.id, paths).state == "ended":
         return False

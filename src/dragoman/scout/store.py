@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SESSIONS: Final = 200
@@ -171,7 +172,7 @@ class SessionFiles:
             return None
         first, *rest = data.split(b"\n")
         try:
-            head = msgspec.json.decode(first, type=Head)
+            head = decode_typed(first, Head)
         except UNDECODABLE:
             return None
         if head.id != path.stem:
@@ -179,7 +180,7 @@ class SessionFiles:
         entries: list[RememberedTurn] = []
         for line in rest:
             with contextlib.suppress(*UNDECODABLE):
-                entries.append(msgspec.json.decode(line, type=RememberedTurn))
+                entries.append(decode_typed(line, RememberedTurn))
         title = title_of(entries[0].question) if entries else None
         return Remembered(head.id, head.cwd, title, updated_at, entries)
 

@@ -18,6 +18,7 @@ from dragoman.errors import UnknownSession
 from dragoman.store.database import Database
 from dragoman.store.records import GAP, Gap, Note
 from dragoman.store.sessions import missing
+from dragoman.wire.decoding import decode_typed
 
 ROW_SIZE: Final = 256 * 1024
 """Approximate number of bytes of lines per row: a reader loads one row at a time."""
@@ -77,7 +78,7 @@ class EventTable(Database):
                 " ORDER BY at_event, number",
                 (key, GAP),
             ).fetchall()
-        return [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+        return [decode_typed(data, Gap) for (data,) in rows]
 
     def lines(
         self, key: str, start: int = 0, stop: int | None = None

@@ -29,6 +29,7 @@ from dragoman.store.records import (
 )
 from dragoman.store.sessions import SessionTable, missing
 from dragoman.store.stream_redaction import LineRedactor
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FORMAT: Final = 1
@@ -175,6 +176,6 @@ class Portable(SessionTable, JobTable, EventTable):
 
 def _decoded(text: bytes, kind: Any, number: int) -> Any:
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_typed(text, kind)
     except UNDECODABLE as error:
         raise UsageError(f"line {number} is not a line of an exported session: {error}") from error

@@ -22,6 +22,7 @@ from dragoman.events.words import ErrorKind, Outcome
 from dragoman.store.records import Gap, JobRecord, counted, delegated_job
 from dragoman.store.sessions import missing
 from dragoman.store.store import Store
+from dragoman.wire.decoding import convert_typed
 
 CONNECTION: Final = "stored"
 """The connection id in the source of events that come from the store."""
@@ -209,6 +210,6 @@ def _usage(usage: dict[str, Any] | None) -> parts.Usage | None:
         return None
     told = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in usage.items()}
     try:
-        return msgspec.convert(told, parts.Usage)
+        return convert_typed(told, parts.Usage)
     except msgspec.ValidationError:
         return None

@@ -20,6 +20,7 @@ from dragoman.store.database import Database, equal
 from dragoman.store.records import GAP, Gap, JobRecord, JobState
 from dragoman.store.sessions import MANY
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
+from dragoman.wire.decoding import convert_typed, decode_typed
 
 PROMPT_SIZE: Final = 64 * 1024
 """Maximum number of characters of a prompt to keep. A longer one is usually a pasted file."""
@@ -140,7 +141,7 @@ class JobTable(Database):
                     "SELECT data FROM notes WHERE session_key = ? AND kind = ?", (key, GAP)
                 ).fetchall()
                 if rows:
-                    gaps[key] = [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+                    gaps[key] = [decode_typed(data, Gap) for (data,) in rows]
         if not gaps:
             return jobs
         return [
@@ -225,7 +226,7 @@ def is_alive(runner: dict[str, Any]) -> bool:
     """Return whether the process that runs a job may still be alive. If that is unknown, it counts
     as alive: a job is never ended on a guess."""
     try:
-        identity = msgspec.convert(runner, ProcessIdentity)
+        identity = convert_typed(runner, ProcessIdentity)
     except msgspec.ValidationError:
         return True
     return state_of(identity) is not ProcessState.DEAD

@@ -25,6 +25,7 @@ from dragoman.store.records import JobRecord, Note, SessionRecord
 from dragoman.store.store import Store
 from dragoman.store.stream_redaction import LineForm, LineRedactor
 from dragoman.store.writer import StoreWriter
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.store")
@@ -69,7 +70,7 @@ class _Params(Struct):
     update: _Update
 
 
-_decode_chunks: Final = msgspec.json.Decoder(list[_Params]).decode
+_decode_chunks: Final = typed_decoder(list[_Params])
 _string: Final = msgspec.json.Decoder(str).decode
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, Final
 
-import msgspec
 from msgspec import structs
 
 from dragoman.errors import UnknownSession
 from dragoman.store.database import Database, equal
 from dragoman.store.records import SessionRecord
+from dragoman.wire.decoding import convert_typed
 
 MANY: Final = 1000
 """Default maximum number of rows in a list."""
@@ -121,7 +121,7 @@ class SessionTable(Database):
 
 
 def _record(row: tuple[Any, ...]) -> SessionRecord:
-    return msgspec.convert(dict(zip(_ENCODED, row, strict=True)), SessionRecord)
+    return convert_typed(dict(zip(_ENCODED, row, strict=True)), SessionRecord)
 
 
 _ENCODED: Final = SessionRecord.__struct_encode_fields__

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dragoman.redaction.messages import MessageRedactor, NotJson
 from dragoman.redaction.redactor import REACH, Redactor, decode, last_word
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
@@ -54,7 +55,7 @@ class _Params(Struct):
 _MARKS: Final = (b'"text":"', b'"text": "')
 """What precedes the text in a line, as almost every agent writes it."""
 
-_params = msgspec.json.Decoder(_Params).decode
+_params = typed_decoder(_Params)
 _string = msgspec.json.Decoder(str).decode
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-import msgspec
-
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.methods import Method
@@ -24,6 +22,7 @@ from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source
 from dragoman.events.parts import Block
 from dragoman.events.words import Role
 from dragoman.rpc import boundary
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class DocumentSpeech:
         shape, handler = known
         raw = request.params
         try:
-            params = msgspec.json.decode(b"{}" if raw is NO_PARAMS else raw, type=shape)
+            params = decode_typed(b"{}" if raw is NO_PARAMS else raw, shape)
         except UNDECODABLE as error:
             raise boundary.invalid_params(error) from error
         return self.handle(request.method, handler, params)

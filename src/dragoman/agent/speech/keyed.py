@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-import msgspec
-
 from dragoman.agent.speech.base import DocumentSpeech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate as acp_meaning
@@ -21,6 +19,7 @@ from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.dialects.legacy.keyed import translate as keyed_translate
 from dragoman.errors import InvalidAnswer
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class KeyedSpeech(DocumentSpeech):
         # The specification does not say whether a cancel is a request, so both forms are accepted.
         if notification.method == shapes.CANCEL:
             try:
-                params = msgspec.json.decode(notification.params, type=shapes.Cancel)
+                params = decode_typed(notification.params, shapes.Cancel)
             except UNDECODABLE as error:
                 log.warning("a %s could not be decoded: %s", shapes.CANCEL, error)
                 return
@@ -169,7 +168,7 @@ class KeyedSpeech(DocumentSpeech):
         if result is None:
             return None
         try:
-            return msgspec.json.decode(raw, type=result)
+            return decode_typed(raw, result)
         except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 

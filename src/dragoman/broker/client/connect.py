@@ -57,6 +57,7 @@ from dragoman.rpc import Connection
 from dragoman.rpc.connection import trace_of_environment
 from dragoman.store.records import root_of
 from dragoman.transports.process.environment import build_environment
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class WarmClient(AcpClient):
         """Handle traffic between the broker and the agent: stderr and trace lines."""
         if method == TRACE and self._trace is not None:
             try:
-                traced = msgspec.json.decode(params, type=_Traced)
+                traced = decode_typed(params, _Traced)
             except UNDECODABLE as error:
                 log.debug("invalid trace line from the broker: %s", error)
             else:
@@ -151,7 +152,7 @@ class WarmClient(AcpClient):
         if method != STDERR or self._on_stderr is None:
             return False
         try:
-            self._on_stderr(msgspec.json.decode(params, type=_Stderr).text.encode())
+            self._on_stderr(decode_typed(params, _Stderr).text.encode())
         except UNDECODABLE as error:
             log.debug("invalid stderr notification from the broker: %s", error)
         return True
@@ -164,7 +165,7 @@ class WarmClient(AcpClient):
 
         permit = self.options.permit
         try:
-            told = msgspec.json.decode(params, type=AnsweredElsewhere)
+            told = decode_typed(params, AnsweredElsewhere)
             answer = Answer(told.kind)
         except (*UNDECODABLE, ValueError) as error:
             log.debug("invalid notification of an answer: %s", error)

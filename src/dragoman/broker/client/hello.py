@@ -33,6 +33,7 @@ from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
 from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
+from dragoman.wire.decoding import convert_typed
 from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0
@@ -131,7 +132,7 @@ async def say_hello(
         params["ttl"] = ttl
     answer = await ask(connection, HELLO, params, timeout=timeout)
     try:
-        return msgspec.convert(answer, BrokerHello)
+        return convert_typed(answer, BrokerHello)
     except msgspec.ValidationError as error:
         raise InvalidAnswer(f"invalid greeting from the broker: {error}") from error
 

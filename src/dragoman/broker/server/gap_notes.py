@@ -20,6 +20,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.store.store import Store
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -61,7 +62,7 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
         for path in sorted((runtime / FOLDER).glob("*.json")):
             try:
                 with path.open("rb") as file:
-                    gap = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
+                    gap = decode_typed(file.read(MAX_SIZE), UnstoredNote)
             except (OSError, *UNDECODABLE) as error:
                 log.warning("%s: cannot read the note of lost events: %s", path, error)
                 continue

@@ -40,6 +40,7 @@ from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.store.recorder import permission_note
 from dragoman.wire import codes
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class _Decided(Struct):
     outcome: _Outcome
 
 
-_decode_asked: Final = msgspec.json.Decoder(_Asked).decode
-_decode_decided: Final = msgspec.json.Decoder(_Decided).decode
+_decode_asked: Final = typed_decoder(_Asked)
+_decode_decided: Final = typed_decoder(_Decided)
 
 TOLD_TIMEOUT: Final = 10.0
 """Seconds that a question waits until the caller has received the events before it. A caller that

@@ -31,6 +31,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.rpc import boundary
 from dragoman.wire import codes
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def _chosen_kind(params: Raw, result: Raw) -> str:
     """Return the kind of the option that an answer chooses. Raises `RemoteError` if it chooses none
     that was shown."""
     try:
-        chosen = msgspec.json.decode(result, type=_Permission).outcome
+        chosen = decode_typed(result, _Permission).outcome
     except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
     options = acp.SESSION_REQUEST_PERMISSION.decode_params(params).options

@@ -37,6 +37,7 @@ from dragoman.errors import DragomanError, RemoteError, ServiceError, SpawnError
 from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
@@ -475,7 +476,7 @@ class _About(msgspec.Struct):
     sessionId: str = ""
 
 
-_about: Final = msgspec.json.Decoder(_About).decode
+_about: Final = typed_decoder(_About)
 
 
 def _session_of(params: Raw) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
 from msgspec import Raw
 
 from dragoman.client.permissions import Decision, Question, settled
@@ -18,6 +17,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import FileChange, PermissionOption
 from dragoman.events.words import FileOp, PermissionKind, ToolKind
+from dragoman.wire.decoding import decode_typed
 
 UNNAMED: Final = "Run a command"
 """The title of a command that the server does not name."""
@@ -102,7 +102,7 @@ def _decisions(
 
 def command(raw: Raw) -> Approval:
     """Convert `item/commandExecution/requestApproval`."""
-    request = msgspec.json.decode(raw, type=shapes.CommandApproval)
+    request = decode_typed(raw, shapes.CommandApproval)
     options, replies = _decisions(request.available_decisions)
     return Approval(
         request.thread_id,
@@ -121,7 +121,7 @@ def command(raw: Raw) -> Approval:
 
 def file_change(raw: Raw) -> Approval:
     """Convert `item/fileChange/requestApproval`."""
-    request = msgspec.json.decode(raw, type=shapes.FileChangeApproval)
+    request = decode_typed(raw, shapes.FileChangeApproval)
     options, replies = _decisions(None)
     title = f"Write below {request.grant_root}" if request.grant_root else "Change files"
     return Approval(
@@ -140,7 +140,7 @@ def file_change(raw: Raw) -> Approval:
 
 def permissions(raw: Raw) -> Approval:
     """Convert `item/permissions/requestApproval`, which is granted completely or not at all."""
-    request = msgspec.json.decode(raw, type=shapes.PermissionsApproval)
+    request = decode_typed(raw, shapes.PermissionsApproval)
     granted = request.permissions
     return Approval(
         request.thread_id,
@@ -190,7 +190,7 @@ def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
 
 def legacy(raw: Raw) -> Approval:
     """Convert the older `execCommandApproval` and `applyPatchApproval`."""
-    request = msgspec.json.decode(raw, type=shapes.LegacyApproval)
+    request = decode_typed(raw, shapes.LegacyApproval)
     words = request.command if isinstance(request.command, list) else []
     runs = bool(words)
     return Approval(

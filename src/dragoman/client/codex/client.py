@@ -32,6 +32,7 @@ from dragoman.events.parts import Capabilities, Limit
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 
@@ -175,7 +176,7 @@ class CodexClient(EventClient["CodexConversation"]):
         }
         raw = await self._call("initialize", params, self.budgets.initialize)
         try:
-            self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
+            self.server = decode_typed(raw, shapes.InitializeResponse)
         except UNDECODABLE as error:
             raise ProtocolMismatch(
                 f"not a Codex app-server: {error}", dialect=discovery.of_text(raw)
@@ -205,7 +206,7 @@ class CodexClient(EventClient["CodexConversation"]):
 
     def decode(self, method: str, raw: Raw, result: type[T]) -> T:
         try:
-            return msgspec.json.decode(raw, type=result)
+            return decode_typed(raw, result)
         except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 

@@ -11,8 +11,6 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from dragoman.client import inquiries
 from dragoman.client.base import fail_turn
 from dragoman.client.codex import approvals
@@ -25,6 +23,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ class ServerRequests:
             if approval is not None:
                 return self._approve(approval(request.params), request)
             if request.method == "item/tool/requestUserInput":
-                asked = msgspec.json.decode(request.params, type=shapes.UserInputRequest)
+                asked = decode_typed(request.params, shapes.UserInputRequest)
                 return self._answer_questions(asked, request)
             if request.method == "mcpServer/elicitation/request":
-                wanted = msgspec.json.decode(request.params, type=shapes.ElicitationRequest)
+                wanted = decode_typed(request.params, shapes.ElicitationRequest)
                 call = approvals.tool_call(wanted)
                 if call is not None:
                     return self._approve(call, request)

@@ -21,6 +21,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
@@ -120,7 +121,7 @@ class Exchange:
             call.give_up(ConnectionClosed("the caller was cancelled"))
             raise
         try:
-            return msgspec.json.decode(raw, type=result)
+            return decode_typed(raw, result)
         except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 

@@ -20,6 +20,7 @@ from dragoman.errors import RemoteError, ServiceError, SpawnError
 from dragoman.events import model
 from dragoman.rpc import boundary
 from dragoman.wire import codes
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def answer(client: DocumentClient, request: Request) -> Any:
         raise boundary.method_not_found(request.method)
     shape, serve, _ = known
     try:
-        params = msgspec.json.decode(request.params, type=shape)
+        params = decode_typed(request.params, shape)
     except UNDECODABLE as error:
         raise boundary.invalid_params(error) from error
     conversation = client.conversations.get(params.session_id)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.errors import FileFailed
 from dragoman.store.records import REPORT
+from dragoman.wire.decoding import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.delegation.attempt_report import AttemptReport
@@ -92,7 +93,7 @@ def latest_report(notes: list[Note]) -> KeptReport | None:
     for note in reversed(notes):
         if note.kind == REPORT:
             try:
-                return msgspec.convert(note.data, KeptReport)
+                return convert_typed(note.data, KeptReport)
             except msgspec.ValidationError:
                 return None
     return None

@@ -35,6 +35,7 @@ from dragoman.rpc.tasks import in_thread
 from dragoman.runs.context import load_context
 from dragoman.store.open import open_store
 from dragoman.store.records import APPLIED, CHECK, REPORT
+from dragoman.wire.decoding import convert_typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -301,7 +302,7 @@ def _check(report: KeptReport | None, notes: Sequence[Note]) -> ReviewCheck | No
         where: Literal["worktree", "workspace"] = "workspace"
         try:
             if note.kind == CHECK:
-                result = msgspec.convert(note.data, KeptCheck).result
+                result = convert_typed(note.data, KeptCheck).result
             elif note.kind == REPORT and report is not None:
                 if report.check is None:
                     continue

@@ -24,6 +24,7 @@ from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
 from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.process.identity import ProcessIdentity
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def read_records(folder: Path) -> Iterator[tuple[Path, WorktreeRecord | None]]:
 def _read_record(path: Path) -> WorktreeRecord | None:
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_SIZE), type=WorktreeRecord)
+            return decode_typed(file.read(MAX_SIZE), WorktreeRecord)
     except (OSError, *UNDECODABLE):
         return None
 

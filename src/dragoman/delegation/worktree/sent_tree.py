@@ -38,6 +38,7 @@ from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT
 from dragoman.transports.process.identity import own_identity
+from dragoman.wire.decoding import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 NEUTRAL: Final = {
@@ -214,7 +215,7 @@ def _exists(sent: SentTree) -> bool:
 
 def _read(file: Path) -> SentTree | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=SentTree)
+        return decode_typed(file.read_bytes(), SentTree)
     except (OSError, *UNDECODABLE):
         return None
 

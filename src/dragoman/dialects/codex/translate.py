@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Raw
 
 from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Outcome, Role
+from dragoman.wire.decoding import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "codex"
@@ -47,7 +47,7 @@ def named(user_agent: str) -> parts.PeerInfo:
 def peer_info(result: Raw) -> parts.PeerInfo:
     """Return the name and version of the server, from its response to the handshake."""
     try:
-        return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)
+        return named(decode_typed(result, shapes.InitializeResponse).user_agent)
     except UNDECODABLE:
         return parts.PeerInfo()
 
@@ -88,7 +88,7 @@ def _unknown(
     It still belongs to the thread that it names.
     """
     try:
-        scope = msgspec.json.decode(params, type=shapes.Scope)
+        scope = decode_typed(params, shapes.Scope)
     except UNDECODABLE:
         scope = shapes.Scope()
     base = _at(place, scope.thread_id, scope.turn_id).base(method, raw)
@@ -395,7 +395,7 @@ def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, 
 
 
 def _reads(shape: type[T]) -> Callable[[Raw], T]:
-    return msgspec.json.Decoder(shape).decode
+    return typed_decoder(shape)
 
 
 _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.events import words
@@ -38,6 +37,7 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Loss, Outcome, Part, Role, ToolStatus
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]
@@ -132,10 +132,7 @@ def meanings(
     table: Mapping[str, tuple[Any, Meaning]],
 ) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
     """Prepare a table of notifications, each with its shape and its translation, for use."""
-    return {
-        method: (msgspec.json.Decoder(shape).decode, meaning)
-        for method, (shape, meaning) in table.items()
-    }
+    return {method: (typed_decoder(shape), meaning) for method, (shape, meaning) in table.items()}
 
 
 class ClientEnd:
@@ -308,7 +305,7 @@ def stopped(result: Raw, place: EventEnvelope, method: str) -> list[Event]:
     return [ended(place, method, bytes(result), _decode_stop(result).stop_reason)]
 
 
-_decode_stop = msgspec.json.Decoder(StopAnswer).decode
+_decode_stop = typed_decoder(StopAnswer)
 
 
 def ended(

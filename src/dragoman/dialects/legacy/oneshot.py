@@ -20,6 +20,7 @@ from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Loss, Part, Role, ToolStatus
+from dragoman.wire.decoding import decode_typed
 
 DIALECT: Final = "oneshot"
 VERSION: Final = "2025-06-18"
@@ -131,7 +132,7 @@ class ClientEnd(base.ClientEnd):
         return INITIALIZE, Initialize(self._ours)
 
     def greeted(self, result: Raw) -> None:
-        answer = msgspec.json.decode(result, type=Initialized)
+        answer = decode_typed(result, Initialized)
         if not self._any_version:
             require_version(answer, self._ours)
         self.version = answer.protocol_version
@@ -140,7 +141,7 @@ class ClientEnd(base.ClientEnd):
         return ((PROMPT, Prompt(base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        answer = msgspec.json.decode(result, type=Answer)
+        answer = decode_typed(result, Answer)
         usage = base.usage_of(answer.usage)
         stop, text = answer.finish_reason, answer.content
         return [

@@ -19,6 +19,7 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import Loss, Outcome, Part, PlanStatus, Role, ToolStatus
+from dragoman.wire.decoding import decode_typed
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
@@ -206,7 +207,7 @@ class ClientEnd(base.ClientEnd):
         return [(INITIALIZE, Initialize(version, self._client)) for version in self._versions]
 
     def greeted(self, result: Raw) -> None:
-        answer = msgspec.json.decode(result, type=Initialized)
+        answer = decode_typed(result, Initialized)
         can = answer.capabilities.prompt_capabilities
         self.version = answer.protocol_version
         self.info = parts.PeerInfo(answer.agent_info.name, None, answer.agent_info.version or None)
@@ -221,7 +222,7 @@ class ClientEnd(base.ClientEnd):
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         assert result is not None
-        return msgspec.json.decode(result, type=SessionAnswer).session.id, []
+        return decode_typed(result, SessionAnswer).session.id, []
 
     def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
         first = blocks[0] if blocks else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.dialects.legacy import base
@@ -18,6 +17,7 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ErrorKind, Loss, Part, Role
+from dragoman.wire.decoding import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"
@@ -212,7 +212,7 @@ class ClientEnd(base.ClientEnd):
             return thread_id, []
         if session_id is None:
             return _decode_thread(result).thread_id, []
-        state = msgspec.json.decode(result, type=State)
+        state = decode_typed(result, State)
         if how != "load":
             return state.thread_id, []
         return state.thread_id, history(state, place_of(state.thread_id))
@@ -221,7 +221,7 @@ class ClientEnd(base.ClientEnd):
         return ((TURN, Turn(session_id, base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        answer = msgspec.json.decode(result, type=Result)
+        answer = decode_typed(result, Result)
         place.turn = answer.turn_id or place.turn
         said, self._said = self._said, ""
         rest = base.unsaid(said, answer.content)
@@ -245,8 +245,8 @@ class ClientEnd(base.ClientEnd):
         return []
 
 
-_decode_notification = msgspec.json.Decoder(Notification).decode
-_decode_thread = msgspec.json.Decoder(Thread).decode
+_decode_notification = typed_decoder(Notification)
+_decode_thread = typed_decoder(Thread)
 
 
 def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[Event]:

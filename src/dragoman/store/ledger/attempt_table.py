@@ -19,6 +19,7 @@ from dragoman.events.words import Outcome
 from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
 from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
 from dragoman.store.values import Charge
+from dragoman.wire.decoding import convert_typed
 
 PAGE: Final = 1000
 """Number of rows to read at a time, so that a long export blocks no writer."""
@@ -282,11 +283,11 @@ def _record(row: tuple[Any, ...]) -> AttemptRecord:
         "provenance": fields.pop("cost_provenance"),
     }
     fields["runner"] = msgspec.json.decode(fields["runner"])
-    return msgspec.convert(
+    return convert_typed(
         {
             **fields,
-            "tokens": msgspec.convert(tokens, Tokens),
-            "cost": msgspec.convert(cost, Charge),
+            "tokens": convert_typed(tokens, Tokens),
+            "cost": convert_typed(cost, Charge),
         },
         AttemptRecord,
     )

@@ -17,6 +17,7 @@ from msgspec import structs
 from dragoman.store.database import Database, Form
 from dragoman.store.ledger.schema import FORM
 from dragoman.store.values import Arm, Health, Posterior
+from dragoman.wire.decoding import convert_typed, decode_typed
 
 Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
 """An arm, and the update of its posterior; the input is None for an arm that was never tried."""
@@ -46,7 +47,7 @@ class PosteriorTable(Database):
             rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM posteriors").fetchall()
         size = len(_ARM)
         return {
-            msgspec.convert(dict(zip(_ARM, row[:size], strict=True)), Arm): msgspec.convert(
+            convert_typed(dict(zip(_ARM, row[:size], strict=True)), Arm): convert_typed(
                 dict(zip(_POSTERIOR, row[size:], strict=True)), Posterior
             )
             for row in rows
@@ -62,7 +63,7 @@ class PosteriorTable(Database):
             ).fetchone()
         if row is None:
             return None
-        return msgspec.convert(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
+        return convert_typed(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
 
     def save_posterior(self, arm: Arm, posterior: Posterior) -> None:
         """Overwrite the posterior of an arm."""
@@ -77,13 +78,13 @@ class PosteriorTable(Database):
         """Return the health of a peer; empty if it was never tried."""
         with self._reading() as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
-            return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
+            return Health(peer=peer) if row is None else decode_typed(row[0], Health)
 
     def healths(self) -> dict[str, Health]:
         """Return the health of every peer that was ever tried."""
         with self._reading() as connection:
             rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
-            return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
+            return {peer: decode_typed(data, Health) for peer, data in rows}
 
     def change_health(self, peer: str, change: HealthChange) -> Health:
         """Update the health of a peer, and return it."""

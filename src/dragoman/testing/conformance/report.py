@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman.wire.decoding import decode_typed
+
 EVIDENCE_SIZE = 300
 """Maximum length of an offending message in a report, in characters: enough to recognise it."""
 
@@ -113,7 +115,7 @@ class Report:
 
 def from_json(text: str | bytes) -> Report:
     """Decode a report that `Report.to_json` wrote."""
-    return msgspec.json.decode(text, type=Report)
+    return decode_typed(text, Report)
 
 
 def shortened(value: bytes | str | object) -> str:

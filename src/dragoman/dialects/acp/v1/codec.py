@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
+from dragoman.wire.decoding import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Reserved, mend
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class _Decoders(dict[Any, Any]):
     milliseconds, and most programs use few."""
 
     def __missing__(self, hint: Any) -> Any:
-        decode = msgspec.json.Decoder(hint, dec_hook=_hook).decode
+        decode = typed_decoder(hint, dec_hook=_hook)
         self[hint] = decode
         return decode
 

@@ -24,6 +24,7 @@ from dragoman.dialects.acp.v1.shape import KIND, OUTCOME, STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Loss, Part, Role
+from dragoman.wire.decoding import convert_typed
 
 DIALECT: Final = "acp"
 
@@ -476,7 +477,7 @@ def _tokens(told: Any) -> parts.Usage | None:
     if told is None:
         return None
     try:
-        usage = msgspec.convert(told, _PromptUsage)
+        usage = convert_typed(told, _PromptUsage)
     except msgspec.ValidationError:
         return None
     return parts.Usage(
