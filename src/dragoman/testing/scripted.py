@@ -270,14 +270,20 @@ def _stay() -> NoReturn:
 
 
 def _leave_grandchild(*, new_session: bool) -> int:
+    ready, done = os.pipe()
     pid = os.fork()
     if pid == 0:
         # Alarms are not inherited.
         _limit_life()
         if new_session:
             os.setsid()
-        os.close(0)
+        for fd in (0, ready, done):
+            os.close(fd)
         _stay()
+    os.close(done)
+    # Its pid is reported when it has its session, and not before.
+    os.read(ready, 1)
+    os.close(ready)
     return pid
 
 
