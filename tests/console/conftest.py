@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,9 +25,35 @@ import pytest
 
 from tests.integration.cli_shell import Cli, cli_in
 
-AGENT = Path(__file__).with_name("page_agent.py")
-TIMEOUT = 20.0
+HERE = Path(__file__).parent
+AGENT = HERE / "page_agent.py"
+TIMEOUT = 45.0
 """Seconds to wait for anything to appear; the machine may be busy."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Raise the timeout: a test starts up to ten programs, and each takes longer on a busy
+    machine."""
+    for item in items:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))
+
+
+def expect(found: Any) -> Any:
+    """Playwright's assertions about a page or a locator, which wait until they hold. What the page
+    shows follows its cause after a while, so a value that is read only once may be too old."""
+    sync_api: Any = pytest.importorskip("playwright.sync_api")
+    sync_api.expect.set_options(timeout=TIMEOUT * 1000)
+    return sync_api.expect(found)
+
+
+def wait_until(holds: Callable[[], bool], why: Callable[[], object] = lambda: "") -> None:
+    """Wait for something outside the page: a file, a process, a line of a log."""
+    give_up_at = time.monotonic() + TIMEOUT
+    pause = threading.Event()
+    while not holds():
+        assert time.monotonic() < give_up_at, why()
+        pause.wait(0.02)
 
 
 def chromium() -> str | None:
@@ -105,6 +132,8 @@ def cli() -> Iterator[Cli]:
     with tempfile.TemporaryDirectory(prefix="dgm") as name:
         cli = cli_in(Path(name).resolve())
         cli.extra["DRAGOMAN_WARM"] = "1"
+        # The log of a console that crashes says where.
+        cli.extra["PYTHONFAULTHANDLER"] = "1"
         peers = cli.home / "config_home" / "peers"
         peers.mkdir(parents=True)
         command = [sys.executable, str(AGENT), str(cli.home)]
@@ -128,7 +157,7 @@ def cli() -> Iterator[Cli]:
             # In a child process: Playwright has an event loop running in this thread.
             stopped = cli.child("broker", "stop", "--all")
         assert stopped.code == 0, stopped.err
-        assert cli.agents_left() == []
+        cli.wait_for_agents()
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
 """The agent of the console tests, as a separate program. The first word of the prompt selects what
-it does. `GO` in the workspace is a pipe that a test writes to when the agent may continue."""
+it does. `GO` in the workspace is a pipe that a test writes to when the agent may continue. `HOLD`
+in the directory of the first argument is one for a test that cannot choose the prompt."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +18,8 @@ from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import RemoteError
 
 agent = Agent("page", title="Page agent")
+
+HOLD = "HOLD"
 
 HOSTILE = (
     "<img src=x onerror=\"window.hacked='img'\"><script>window.hacked='script'</script>\n\n"
@@ -102,6 +107,9 @@ async def ask(turn: Turn, number: int, call: dict[str, Any]) -> None:
 async def answer(turn: Turn) -> None:
     word, _, rest = turn.text.partition(" ")
     cwd = turn.session.cwd
+    hold = Path(sys.argv[1]) / HOLD
+    if hold.exists():
+        await asyncio.to_thread(hold.read_text)
     match word:
         case "stream":
             await turn.plan(["Look around", "Write it down"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.console.conftest import Served, Tabs, release, serving
+from tests.console.conftest import Served, Tabs, expect, release, serving
 from tests.integration.cli_shell import Cli
 
 
@@ -33,8 +33,8 @@ def test_reloading_and_reconnecting_in_mid_turn_loses_nothing(console: Served, t
     page.get_by_text("and the end.").wait_for()
     assert len(sockets) == 3
     page.get_by_text("Turn ended: ok").wait_for()
-    assert page.get_by_text("First bold words").count() == 1
-    assert page.get_by_label("You").count() == 1
+    expect(page.get_by_text("First bold words")).to_have_count(1)
+    expect(page.get_by_label("You")).to_have_count(1)
 
 
 def test_a_connection_that_is_silent_after_a_sleep_is_replaced(console: Served, tabs: Tabs) -> None:
@@ -79,7 +79,7 @@ def test_restarting_the_console_loses_nothing(browser: Any, cli: Cli) -> None:
     (cli.cwd / "GO").write_text("go\n")
     with serving(cli, listen=f"127.0.0.1:{port}") as second:
         page.get_by_text("Turn ended: ok").wait_for()
-        assert page.get_by_text("First bold words").count() == 1
+        expect(page.get_by_text("First bold words")).to_have_count(1)
         # The question is still open.
         page.goto(f"{second.url}#/session/{asked}")
         page.locator("[data-kind=allow_once]").click()

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.fleet.credentials import credential_path, save_credential
 from dragoman.paths import find_paths
-from tests.console.conftest import Served, Shot, Tabs, request
+from tests.console.conftest import Served, Shot, Tabs, expect, request
 from tests.fleet.conftest import rig
 from tests.fleet.rig import Rig
 from tests.integration.cli_shell import Cli
@@ -110,7 +110,7 @@ def test_workers_and_jobs_are_followed_and_a_job_is_opened_and_cancelled(
     page.get_by_text("say 9").first.wait_for()
     result.get_by_role("heading", name="Result: ok").wait_for()
     result.get_by_text("by scripted on build-1").wait_for()
-    assert page.get_by_text("attempt 1 on build-1").count() == 1
+    expect(page.get_by_text("attempt 1 on build-1")).to_have_count(1)
     shot(page, "fleet-job")
 
 
@@ -149,7 +149,7 @@ def test_a_read_only_browser_cannot_cancel_and_ids_with_wildcards_are_unknown(
     page = tabs.browser().new_page()
     page.goto(console.new_link("--read-only"))
     open_fleet(page).locator(".row", has_text="say 1 kept").get_by_role("link").click()
-    assert page.get_by_role("button", name="Cancel").is_disabled()
+    expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
     tabs.expected += ["403", "404"]
     team = "team.alice"
     assert request(page, "POST", f"fleet/{team}/jobs/{job}/cancel")[0] == 403

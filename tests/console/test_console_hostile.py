@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.values import Charge, Provenance
 from tests.conformance import codex, codex_server
-from tests.console.conftest import Served, Shot, Tabs
+from tests.console.conftest import Served, Shot, Tabs, expect
 from tests.console.page_agent import HOSTILE, HOSTILE_MARKDOWN, HOSTILE_NAME, PILE
 from tests.integration.cli_shell import Cli
 from tests.unit.delegation.worktree.repositories import commit_all, git
@@ -209,7 +209,7 @@ def test_pathological_markdown_renders_without_delay(console: Served, page: Any)
     key = console.submit("hostile-markdown")
     page.goto(f"{console.url}#/session/{key}")
     page.get_by_text("Turn ended: ok").wait_for()
-    assert page.get_by_label("Agent").count() == len(HOSTILE_MARKDOWN)
+    expect(page.get_by_label("Agent")).to_have_count(len(HOSTILE_MARKDOWN))
     page.get_by_text("the last of them").wait_for()
     assert page.get_by_text("This cannot be shown").count() == 0
     _go(page, "Work")
@@ -323,8 +323,9 @@ def test_peer_descriptors_and_errors_stay_text(console: Served, tabs: Tabs) -> N
     card.get_by_role("heading", name="Facts").wait_for()
     harmless(page)
     card.get_by_role("button", name="Verify").click()
-    card.get_by_role("button", name="Stop verifying").wait_for(state="detached")
     card.get_by_role("row", name="handshake").first.wait_for()
+    # Only now: before the first step the button may not be there yet.
+    card.get_by_role("button", name="Stop verifying").wait_for(state="detached")
     harmless(page)
     # The reason for parking a peer also comes from the agent.
     assert console.cli.child("delegate", "review", "hostile-quota", "--no-fallback").code != 0
@@ -358,7 +359,7 @@ def test_costs_that_are_hardly_numbers_leave_the_ledger_readable(
     for by in ("day", "role", "peer"):
         page.get_by_role("combobox", name="By").select_option(by)
         page.get_by_role("region", name=f"Numbers by {by}").get_by_text("constructor").wait_for()
-        assert page.get_by_role("region", name="Spend in").count() == 4
+        expect(page.get_by_role("region", name="Spend in")).to_have_count(4)
         page.get_by_text("2 other units are in the table only.").first.wait_for()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.values import Charge, Provenance
-from tests.console.conftest import Served, Shot, Tabs
+from tests.console.conftest import Served, Shot, Tabs, expect
 
 DAY = 86_400.0
 
@@ -70,7 +70,7 @@ def test_the_ledger_shows_spend_outcomes_and_time_and_never_zero_for_unknown_cos
     assert cells[:6] == ["3", "2", "1", "0", "0.25 USD", "2 of 3"]
     spend = page.get_by_role("img", name="Spend").get_attribute("aria-label")
     assert spend == "Spend. page: 0.25, unknown for 2"
-    assert page.get_by_role("region", name="Spend").locator(".question").count() == 1
+    expect(page.get_by_role("region", name="Spend").locator(".question")).to_have_count(1)
     page.get_by_role("combobox", name="By").select_option("role")
     page.get_by_role("row", name="review").wait_for()
 
@@ -79,7 +79,7 @@ def test_no_text_of_a_chart_is_cut_off(console: Served, tabs: Tabs, shot: Shot) 
     fill(console)
     page = tabs.open("#/ledger", viewport={"width": 1280, "height": 1000})
     page.get_by_role("img", name="Spend").wait_for()
-    assert page.locator(".chart svg[role=img]").count() == 3
+    expect(page.locator(".chart svg[role=img]")).to_have_count(3)
     shot(page, "ledger")
     for by in ("role", "peer"):
         page.get_by_role("combobox", name="By").select_option(by)
