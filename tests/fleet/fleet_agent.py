@@ -13,6 +13,12 @@ from dragoman.agent import Agent, Turn
 agent = Agent("scripted", title="Scripted agent")
 RUNS = Path(sys.argv[1])
 
+HOLD = RUNS.with_name("hold")
+"""If this pipe exists, a command is run only after a test has written to it."""
+
+COMMAND_TIME = 100.0
+"""Seconds that a command takes, unless its worker is killed first."""
+
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
@@ -29,8 +35,10 @@ async def answer(turn: Turn) -> None:
         # Larger than a message to the server may be.
         await turn.say("large " * 400_000)
     if word == "command":
+        if HOLD.exists():
+            await asyncio.to_thread(HOLD.read_text)
         async with turn.tool("make install", kind="execute"):
-            await asyncio.sleep(float(seconds))
+            await asyncio.sleep(COMMAND_TIME)
     if word == "files":
         names = sorted(
             str(one.relative_to(turn.session.cwd)) for one in turn.session.cwd.rglob("*")

@@ -81,6 +81,8 @@ class Rig:
         self.server_program = server
         self.runs = root / "runs"
         self.runs.touch()
+        self.hold = root / "hold"
+        """A pipe that holds back the commands of agents, if a test creates it."""
         self.repository = root / "repository"
         self.folder = FleetFolder(root / "server")
         self.processes: dict[str, Process] = {}
@@ -164,6 +166,18 @@ class Rig:
         process = self.start("server", "server-home", *words, *options)
         self.wait(lambda: "server listening" in self._since("server", before), process)
         return process
+
+    def kill_server(self) -> None:
+        """Kill the command of the server, and wait until the server itself has ended: until then
+        it has the port and the files."""
+        self.processes["server"].kill()
+        self.wait(lambda: not self._servers())
+
+    def _servers(self) -> list[str]:
+        found = subprocess.run(
+            ["pgrep", "-f", f"{self.folder.path}/server.conf"], capture_output=True, text=True
+        )
+        return found.stdout.split()
 
     def start_coordinator(self, name: str = "coordinator") -> Process:
         words = ("fleet", "coordinator", "--dir", str(self.folder.path))

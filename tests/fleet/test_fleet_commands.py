@@ -48,21 +48,22 @@ def worker(rig: Rig, name: str, *options: str, permissions: str = "approve-all")
 
 
 def asked(rig: Rig, word: str) -> CoordinatorReply:
-    """Send a request to the coordinator directly, which is faster than running a command."""
+    """Send a request to the coordinator directly, which is faster than running a command. Waits
+    for a coordinator that answers."""
 
-    async def question() -> CoordinatorReply:
-        async with connected(rig) as connection:
-            return await ask(connection, word)
+    async def question() -> CoordinatorReply | None:
+        try:
+            async with connected(rig) as connection:
+                return await ask(connection, word)
+        except FleetError:
+            return None
 
-    return asyncio.run(question())
+    reply: CoordinatorReply = rig.wait(lambda: asyncio.run(question()))
+    return reply
 
 
 def workers_now(rig: Rig) -> tuple[WorkerStatus, ...]:
-    """The connected workers; empty while no coordinator answers."""
-    try:
-        return asked(rig, "workers").workers
-    except FleetError:
-        return ()
+    return asked(rig, "workers").workers
 
 
 def jobs_now(rig: Rig) -> tuple[JobLine, ...]:
@@ -199,7 +200,7 @@ def test_a_drained_worker_gets_no_jobs_until_undo_even_after_a_coordinator_resta
 
 @pytest.mark.timeout(120)
 def test_a_worker_started_before_the_server_waits_for_it(fleet: Rig) -> None:
-    fleet.processes["server"].kill()
+    fleet.kill_server()
     fleet.make_home("w1")
     fleet.join("worker", "w1")
     waiting = fleet.start_worker("w1")
@@ -282,7 +283,7 @@ def test_cancelling_a_running_job_ends_its_agent(fleet: Rig) -> None:
 def test_a_job_that_ran_a_command_is_not_run_again_after_its_worker_is_lost(fleet: Rig) -> None:
     worker(fleet, "w1")
     worker(fleet, "w2")
-    job = submit(fleet, "command 20 x")
+    job = submit(fleet, "command 0.1 x")
     fleet.wait(lambda: "command 9" in events_so_far(fleet, job))
     (listed,) = asked(fleet, "jobs").jobs
     fleet.wait(lambda: "make install" in events_so_far(fleet, job))
@@ -301,7 +302,8 @@ def test_a_job_that_ran_a_command_is_not_run_again_even_if_the_event_stream_is_f
     rig.join("submitter", "s1")
     filler = rig.join("worker", "w0")
     worker(rig, "w1")
-    job = submit(rig, "command 10 x")
+    os.mkfifo(rig.hold)
+    job = submit(rig, "command 0.1 x")
     rig.wait(lambda: "command 0" in events_so_far(rig, job))
     asyncio.run(fill_events(filler))
 
@@ -310,8 +312,10 @@ def test_a_job_that_ran_a_command_is_not_run_again_even_if_the_event_stream_is_f
             found = await read_job(connection, job)
         return found.attempts[0].acted if found is not None else ""
 
-    assert "make install" not in events_so_far(rig, job)
+    with rig.hold.open("w"):
+        rig.hold.unlink()
     rig.wait(lambda: "make install" in asyncio.run(acted()))
+    assert "make install" not in events_so_far(rig, job)
     rig.processes["w1"].kill()
     worker(rig, "w2")
     found = result(rig, job, code=1)
@@ -382,7 +386,7 @@ def test_a_standby_takes_over_and_a_restarted_server_has_lost_nothing(fleet: Rig
     worker(fleet, "w1")
     fleet.start_coordinator("standby")
     job = submit(fleet, "write 1 x")
-    fleet.processes["server"].kill()
+    fleet.kill_server()
     fleet.start_server("--no-coordinator")
     fleet.wait(lambda: "coordinating team" in fleet.processes["standby"].text())
     found = result(fleet, job)

@@ -94,7 +94,7 @@ def test_a_delegation_reports_that_the_server_does_not_answer_and_is_back(fleet:
     worker(fleet, "w1")
     process = fleet.start("delegation", "s1", "delegate", "execute", "say 12 x", "--fleet")
     fleet.wait(lambda: "attempt 1" in process.text(), process)
-    fleet.processes["server"].kill()
+    fleet.kill_server()
     fleet.wait(lambda: "Reconnecting" in process.text(), process)
     fleet.start_server(coordinator=True)
     fleet.wait(lambda: "answers again" in process.text())
@@ -148,7 +148,8 @@ def test_unsupported_options_are_rejected_before_anything_is_sent(fleet: Rig) ->
 
 @pytest.mark.timeout(120)
 def test_a_timeout_ends_a_job_that_no_worker_takes(fleet: Rig) -> None:
-    lines = delegated(fleet, "say 1 never", "--timeout", "3", code=3)
+    # Long enough to submit the job on a busy machine.
+    lines = delegated(fleet, "say 1 never", "--timeout", "12", code=3)
     assert lines[-1]["outcome"] == "timed_out"
     assert [job.outcome for job in jobs_now(fleet)] == ["cancelled"]
     # Nothing was attempted, so there is nothing to learn from.

@@ -74,8 +74,7 @@ class Chaos:
         self.rig.start_coordinator(name)
 
     def break_server(self) -> None:
-        self.rig.processes["server"].kill()
-        self.rig.wait(lambda: not servers_of(self.rig))
+        self.rig.kill_server()
         self.rig.start_server()
 
     def break_submitter(self) -> None:
@@ -85,13 +84,6 @@ class Chaos:
             process.child.wait(self.random.uniform(0.5, 2.5))
         except subprocess.TimeoutExpired:
             process.kill()
-
-
-def servers_of(rig: Rig) -> list[str]:
-    found = subprocess.run(
-        ["pgrep", "-f", f"{rig.folder.path}/server.conf"], capture_output=True, text=True
-    )
-    return found.stdout.split()
 
 
 async def settled(credential: MemberCredential, wanted: set[str], chaos: Chaos) -> list[FleetJob]:
