@@ -25,6 +25,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+ANSWER = 4.0
+"""Seconds for an agent to answer, in tests where it sometimes does and sometimes does not."""
+
+
 @pytest.fixture
 def warm() -> Iterator[Cli]:
     with warm_cli() as cli:
@@ -83,7 +87,7 @@ async def test_a_prompt_to_a_stopped_agent_ends_long_before_its_budgets(tmp_path
 async def test_an_agent_with_a_blocked_loop_is_replaced_and_the_error_says_so(
     tmp_path: Path,
 ) -> None:
-    budgets = Budgets(session=1.0, cancel_grace=0.3, replay_quiet=0.1)
+    budgets = Budgets(session=ANSWER, cancel_grace=0.3, replay_quiet=0.1)
     async with stage(tmp_path, budgets=budgets) as scene, scene.caller() as caller:
         quick(scene)
         session = await caller.new(tmp_path)
@@ -100,14 +104,14 @@ async def test_an_agent_with_a_blocked_loop_is_replaced_and_the_error_says_so(
 async def test_an_agent_that_does_one_thing_at_a_time_is_not_ended_while_it_works(
     tmp_path: Path,
 ) -> None:
-    budgets = Budgets(session=1.0, cancel_grace=0.3, replay_quiet=0.1)
+    budgets = Budgets(session=ANSWER, cancel_grace=0.3, replay_quiet=0.1)
     async with stage(tmp_path, budgets=budgets) as scene, scene.caller() as caller:
         quick(scene)
         session = await caller.new(tmp_path)
         prompt = caller.connection.tasks.start(caller.prompting(session, "hang"), "prompt")
         await caller.heard("hanging")
         caller.connection.post("_test/block", {})
-        with pytest.raises(Exception, match="no answer to session/new within 1 s"):
+        with pytest.raises(Exception, match=f"no answer to session/new within {ANSWER:g} s"):
             await caller.new(tmp_path)
         assert (len(scene.host.peers), prompt.done()) == (1, False)
         # Once its turn is cancelled, it owes the end of that and nothing excuses it.
@@ -121,7 +125,8 @@ async def test_an_agent_that_does_one_thing_at_a_time_is_not_ended_while_it_work
 @aio
 async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_path: Path) -> None:
     async with stage(tmp_path) as scene, scene.caller() as caller:
-        quick(scene)
+        # It does answer, but on a busy machine perhaps not at once.
+        quick(scene, probe_timeout=30.0)
         session = await caller.new(tmp_path)
         prompt = caller.connection.tasks.start(caller.prompting(session, "stubborn"), "prompt")
         await caller.heard("stubborn")
@@ -135,7 +140,7 @@ async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_pa
 def test_after_a_turn_that_timed_out_at_a_stopped_agent_the_next_command_works(warm: Cli) -> None:
     words = ("--approve-reads", "--format", "json", "--", *warm.agent)
     with warm.terminal(
-        "run", "wait", "--timeout", "5", "-s", "one", *words[:1], *words[3:]
+        "run", "wait", "--timeout", "15", "-s", "one", *words[:1], *words[3:]
     ) as terminal:
         terminal.expect("waiting")
         (broker,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())

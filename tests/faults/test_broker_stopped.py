@@ -30,8 +30,9 @@ from tests.integration.cli_shell import Cli, Done, warm_cli
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
-SHORT = 1.0
-"""Seconds instead of every timeout for a broker."""
+SHORT = 3.0
+"""Seconds instead of every timeout for a broker. They hold for a broker that is not stopped, too,
+which must answer in time on a busy machine."""
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_a_turn_whose_broker_stops_ends_long_before_its_budgets(
         before(monkeypatch, runs.Run, "_begin", stop)
         done = run(warm, "hello", "-s", "two")
     assert done.code == 1, done
-    assert "the broker" in done.err and "does not answer within 1 s" in done.err
+    assert "the broker" in done.err and f"does not answer within {SHORT:g} s" in done.err
 
 
 # -- jobs
@@ -214,7 +215,7 @@ def test_a_watch_of_a_session_ends_when_its_broker_stops(
         before(monkeypatch, Upstream, "route", stop)
         done = warm("sessions", "watch", "one")
     assert done.code == 1, done
-    assert "does not answer within 1 s" in done.err
+    assert f"does not answer within {SHORT:g} s" in done.err
 
 
 def test_a_watch_of_a_session_says_that_the_broker_was_stopped_before(warm: Cli) -> None:

@@ -30,7 +30,8 @@ from dragoman.transports.process.identity import (
 )
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("broker_standin.py")))
-GONE_TIMEOUT = 10.0
+GONE_TIMEOUT = 30.0
+"""Seconds for what other processes do; the machine may be busy."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +91,17 @@ def broker_place() -> Iterator[Place]:
 
 
 def writers_to(folder: Path) -> list[ProcessIdentity]:
-    """The processes whose log is in a folder, after a moment for those that are about to end."""
-    found: list[ProcessIdentity] = []
-    for _ in range(20):
-        found = []
+    """The processes whose log is in a folder, after some time for those that are about to end."""
+    give_up_at = time.monotonic() + GONE_TIMEOUT
+    while True:
+        found: list[ProcessIdentity] = []
         for link in Path("/proc").glob("[0-9]*/fd/2"):
             with suppress(OSError):
                 if os.readlink(link).startswith(str(folder)):
                     found += filter(None, [identify(int(link.parts[2]))])
-        if not found:
-            break
+        if not found or time.monotonic() >= give_up_at:
+            return found
         time.sleep(0.05)
-    return found
 
 
 def wait_dead(process: ProcessIdentity) -> None:

@@ -24,7 +24,7 @@ from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
-TIMEOUT = 20.0
+TIMEOUT = 40.0
 """Seconds for anything that a test waits for; what takes longer is stuck."""
 
 AGENT = Path(__file__).with_name("broker_agent.py")

@@ -30,12 +30,13 @@ FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR"
 
 QUICK = """
 [timeouts]
-initialize = 5
-first_event = 0.6
-silence = 0.6
-cancel_grace = 0.3
+initialize = 20
+first_event = 2.5
+silence = 2.5
+cancel_grace = 0.5
 """
-"""Time limits for peers that hang on purpose."""
+"""Time limits for peers that hang on purpose. They hold for the others too, which must keep them on
+a busy machine."""
 
 
 class Heard(DelegationListener):

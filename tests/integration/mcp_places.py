@@ -25,7 +25,7 @@ MODES = ("legacy", "2026-07-28")
 """The two protocols: with a handshake, and without."""
 
 URL = re.compile(rb"listening on (http://127\.0\.0\.1:\d+/mcp); the token is in (.+)\n")
-WAIT = 20.0
+WAIT = 40.0
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-TIMEOUT = 30.0
+TIMEOUT = 45.0
 """Seconds until something that should appear counts as missing; the machine may be busy."""
 
 ROWS = 40

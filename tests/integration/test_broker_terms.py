@@ -24,7 +24,7 @@ from dragoman.transports.process.identity import ProcessState, kill, state_of
 from tests.integration.cli_shell import Cli, Done, warm_cli
 from tests.keys import KEYS
 
-WAIT_TIMEOUT = 10.0
+WAIT_TIMEOUT = 30.0
 """Seconds for something that a broker does by itself."""
 
 LEAKY = """

@@ -296,9 +296,9 @@ def test_servers_that_a_peer_does_not_use_are_named_to_people_and_programs(cli: 
         (("run", "hi", "--", "no-such-agent"), 1, "'no-such-agent' was not found"),
         (("run", "hi", "--", "gemini", "acp"), 2, "gemini --acp"),
         (
-            ("run", "hi", "--timeout", "0.5", "--", "sleep", "60"),
+            ("run", "hi", "--timeout", "3", "--", "sleep", "60"),
             3,
-            "timed out after 0.5 s (--timeout) while starting sleep",
+            "timed out after 3 s (--timeout) while starting sleep",
         ),
         (("run",), 2, "name a peer"),
         (("run", "scout"), 2, "the prompt is empty"),

@@ -19,7 +19,7 @@ from tests.unit.store.stores import session
 
 QUIET = ("--format", "quiet")
 
-STORED_TIMEOUT = 10.0
+STORED_TIMEOUT = 30.0
 """Seconds for a broker to write down what it has said."""
 
 

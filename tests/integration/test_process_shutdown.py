@@ -276,16 +276,19 @@ async def test_an_orphan_that_cannot_be_found_does_not_hold_up_the_end(when: str
 
 @aio
 async def test_closing_from_many_tasks_at_once_is_one_shutdown() -> None:
+    # It does not pause: a signal that comes right before that would not end the pause.
     program = """
-    import os, signal
+    import os, signal, time
     def count(*_):
         os.write(2, b"terminated.")
     signal.signal(signal.SIGTERM, count)
     os.write(1, b"ready\\n")
     while True:
-        signal.pause()
+        time.sleep(0.01)
     """
-    stream, inbox = await started(python(program), times=QUICK)
+    # Long enough for the child to report the signal, on a busy machine.
+    times = ShutdownTimes(exit_timeout=0.05, terminate_timeout=3.0)
+    stream, inbox = await started(python(program), times=times)
     async with asyncio.timeout(TIMEOUT):
         await asyncio.gather(*(stream.aclose() for _ in range(8)))
     assert stream.stderr_tail() == "terminated."

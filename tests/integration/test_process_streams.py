@@ -23,7 +23,9 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.process import child
 from dragoman.transports.process import stream as process_stream
+from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.stream import ProcessStream, spawn
 from tests.aio import aio
 from tests.integration.children import QUICK, TIMEOUT, Inbox, python, wait_dead
@@ -265,7 +267,8 @@ async def test_a_child_that_stops_reading_and_lives_on_breaks_the_stream(
     os.write(1, b"ready\\n")
     signal.pause()
     """
-    stream = await spawn(python(program), times=QUICK)
+    times = ShutdownTimes(exit_timeout=0.05, terminate_timeout=TIMEOUT)
+    stream = await spawn(python(program), times=times)
     inbox = Inbox()
     stream.start(inbox)
     await inbox.line()
@@ -281,8 +284,10 @@ async def test_a_child_that_stops_reading_and_lives_on_breaks_the_stream(
 async def test_a_death_outweighs_the_input_that_broke_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Less than the time that the orphan's output is waited for.
-    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.2)
+    # Less than the time that the orphan's output is waited for, and enough to see the death on a
+    # busy machine.
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 1.0)
+    monkeypatch.setattr(child, "ORPHAN_TIMEOUT", 1.5)
     program = """
     import os, signal
     if os.fork() == 0:

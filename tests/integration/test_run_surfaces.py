@@ -29,16 +29,20 @@ from tests.integration.delegated_peers import add_peer, read_lines
 from tests.integration.mcp_places import WAIT, describe, over_stdio
 from tests.integration.test_serve_acp import Editor, editor
 
-TIMEOUT = 3
-"""Seconds of the time limit of a caller that is killed before it is over."""
+TIMEOUT = 10
+"""Seconds of the time limit of a caller that is killed before it is over. On a busy machine, this
+must be enough to start the caller and a broker, and to prompt the peer."""
 
 STOPPED_TIMEOUT = 60.0
 """Seconds for a caller of a broker that is stopped: it is probed every ten seconds while something
 waits for it, and has ten seconds to answer."""
 
-HURRIED_TIMEOUT = 10.0
+HURRIED_TIMEOUT = 25.0
 """Seconds for a run with a time limit of one second, on a busy machine: less than the usual budgets
 for the start of an agent, which a caller in a hurry does not wait for."""
+
+
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

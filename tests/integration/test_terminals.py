@@ -290,14 +290,14 @@ async def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 async def test_a_command_that_ends_on_sigterm_may_say_a_last_word(tmp_path: Path) -> None:
     program, *args = python(
         """
-        import os, signal, sys
+        import os, signal, sys, time
         signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"tidied\\n"), sys.exit(5)))
         os.write(1, b"ready\\n")
         while True:
-            signal.pause()
+            time.sleep(0.01)
         """
     )
-    async with terminals(tmp_path) as made:
+    async with terminals(tmp_path, times=ShutdownTimes(terminate_timeout=TIMEOUT)) as made:
         terminal = await made.create(program, args)
         await until_shown(made, terminal, "ready")
         await made.kill(terminal)
