@@ -89,7 +89,8 @@ async def test_a_line_that_is_not_a_message_ends_nothing(line: str, tmp_path: Pa
 
 @aio
 async def test_a_request_without_an_answer_ends_in_time_and_is_sent_once(tmp_path: Path) -> None:
-    options = structs.replace(OPTIONS, budgets=Budgets(request=0.5))
+    # Long enough for the second one, which is answered, on a busy machine.
+    options = structs.replace(OPTIONS, budgets=Budgets(request=3.0))
     async with codex(tmp_path, {"thread/list": [[]]}, options) as (peer, wire):
         with pytest.raises(CallTimeout):
             [session async for session in peer.list_sessions()]

@@ -43,7 +43,9 @@ from tests.integration.broker_places import (
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")
 
-IMPATIENT = StartTimes(answer=0.5, name=0.3, death=5.0)
+IMPATIENT = StartTimes(answer=3.0, name=0.5, death=15.0)
+"""Short for a broker that does not answer, and long enough for one that does on a busy machine."""
+
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
 MUTE = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1)"]
 

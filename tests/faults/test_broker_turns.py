@@ -277,7 +277,7 @@ async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Looked at eight times in the time of a budget, so that it is looked at here after each jump.
-    budgets = Budgets(silence=2.0, first_event=2.0, cancel_grace=0.2)
+    budgets = Budgets(silence=6.0, first_event=6.0, cancel_grace=6.0)
     now = time.time()
     loop = asyncio.get_running_loop()
     async with stage(tmp_path, budgets=budgets) as broker, broker.caller() as caller:
@@ -288,7 +288,7 @@ async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
             params = {"sessionId": session, "prompt": prompt, "job": job}
             await caller.call("_dragoman/submit", params)
             monkeypatch.setattr(time, "time", functools.partial(float, now + years * 31_536_000))
-            looked_at = loop.time() + 0.6
+            looked_at = loop.time() + 1.0
             await broker.until(lambda: loop.time() > looked_at)  # noqa: B023 - awaited here
             assert (await caller.call("_dragoman/result", {"job": job}))["state"] == "running"
             await caller.call("_dragoman/cancel", {"job": job})
@@ -351,8 +351,9 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again
         assert [jobs[f"j-{n}"].missing_events for n in range(1, 6)] == [0, 0, 0, 7, 0]
 
 
-LOST_BEFORE = 0.8
-"""Seconds in which the agent below loses what is loaded: its minute."""
+LOST_BEFORE = 6.0
+"""Seconds in which the agent below loses what is loaded: its minute. It must start again within
+them, on a busy machine too."""
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -361,7 +362,7 @@ async def test_an_agent_that_loses_what_is_loaded_too_early_is_not_asked_for_it_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(
-        descriptor, "load_delay", lambda began_at, now: max(0.0, began_at + 1.2 - now)
+        descriptor, "load_delay", lambda began_at, now: max(0.0, began_at + LOST_BEFORE + 1 - now)
     )
     flags = ("--load", "--state", str(tmp_path / "agent"), "--loses", str(LOST_BEFORE))
     async with (

@@ -27,6 +27,9 @@ from dragoman.wire.peer import Noise, Stray
 TIMEOUT = 40.0
 """Seconds for anything that a test waits for; what takes longer is stuck."""
 
+BUDGETS = Budgets(cancel_grace=2.0, replay_quiet=0.3)
+"""Short for an agent that does not stop, and long enough for one that does on a busy machine."""
+
 AGENT = Path(__file__).with_name("broker_agent.py")
 
 
@@ -42,7 +45,7 @@ def spec_of(folder: Path, *flags: str, **fields: Any) -> BrokerSpec:
         state=str(folder / "state"), runtime=str(folder / "run"), data=str(folder / "data")
     )
     fields.setdefault("command", command(*flags))
-    fields.setdefault("budgets", Budgets(cancel_grace=0.3, replay_quiet=0.1))
+    fields.setdefault("budgets", BUDGETS)
     return BrokerSpec(
         peer="agent", workspace=str(workspace), paths=paths, **({"protocol": "acp"} | fields)
     )
