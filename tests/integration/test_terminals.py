@@ -229,7 +229,8 @@ async def test_what_is_in_the_pipe_at_the_end_is_read_before_the_pipe_is_given_u
 async def test_a_pipe_held_by_a_process_that_nobody_can_find_is_given_up(tmp_path: Path) -> None:
     """Without a mark and in a session of its own, it is no more ours than any other process."""
     async with terminals(tmp_path) as made:
-        terminal = await made.create("env -i setsid sh -c 'echo $$; exec sleep 100' & sleep 0.1")
+        escaped = "env -i setsid sh -c 'echo $$; : > escaped; exec sleep 100'"
+        terminal = await made.create(f"{escaped} & while [ ! -e escaped ]; do sleep 0.02; done")
         assert await made.wait_for_exit(terminal) == DONE
         pid = int(made.output(terminal).output)
         inside = made._terminals[terminal]
