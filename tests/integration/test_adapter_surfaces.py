@@ -99,7 +99,7 @@ async def test_a_trusted_adapter_of_a_project_does_the_work(surface: str, cli: C
     for job in stored:
         assert (job["state"], job["outcome"], job["prompt"]) == ("ended", "ok", "a house"), job
         assert job["text"] == "you said ADAPTED a house"
-    assert cli.agents_left() == []
+    cli.wait_for_agents()
 
 
 @every_surface
@@ -137,7 +137,7 @@ async def test_a_missing_or_failing_adapter_is_an_error_that_names_it(
     project(cli, FAILING)
     told = await SURFACES[surface](cli, "a house")
     assert f"{file}, the adapter of tool, failed: LookupError: no table for plan" in told
-    assert cli.agents_left() == []
+    cli.wait_for_agents()
 
 
 @every_surface
@@ -149,7 +149,7 @@ async def test_a_limit_of_time_ends_an_adapter_that_waits(surface: str, cli: Cli
     (config / "config.toml").write_text("[timeouts]\ntotal = 1\n")
     told = await SURFACES[surface](cli, "wait")
     assert "timed out after 1 s" in told, told
-    assert cli.agents_left() == []
+    cli.wait_for_agents()
 
 
 @aio
@@ -166,7 +166,7 @@ async def test_a_tool_call_that_is_cancelled_ends_the_adapter_and_its_agent(cli:
             "job_result", {"job": job, "wait": 10}, progress_callback=heard
         )
         assert ended.structured_content["outcome"] == "cancelled"
-    assert cli.agents_left() == []
+    cli.wait_for_agents()
 
 
 @aio

@@ -86,7 +86,8 @@ async def test_a_host_asks_a_peer_by_name_and_hears_how_it_goes(mode: str, cli: 
     assert "tester: installed; roles: review" in text_of(peers)
     done = await asyncio.to_thread(cli, "jobs", "result", told["job"])
     assert (done.code, done.out) == (0, "you said hello\n")
-    assert cli.agents_left() == []
+    # The client kills a server that does not end within two seconds.
+    cli.wait_for_agents()
 
 
 @aio
@@ -180,7 +181,8 @@ async def test_a_call_that_is_cancelled_is_cancelled_in_the_agent(mode: str, cli
         assert text_of(again).startswith("you said hello")
     listed = (await asyncio.to_thread(cli, "jobs", "list", "--format", "json")).out
     assert '"outcome":"cancelled"' in listed
-    assert cli.agents_left() == []
+    # The client kills a server that does not end within two seconds.
+    cli.wait_for_agents()
 
 
 @aio
