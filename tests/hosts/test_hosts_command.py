@@ -23,6 +23,9 @@ INSTALLED = ".local/share/dragoman/installed"
 @pytest.fixture
 def empty(far: FarMachine) -> Iterator[FarMachine]:
     """The far machine with an empty home, known as `box` only to the ssh configuration."""
+    # A broker of an earlier test would write to the new home.
+    far.far_dragoman("broker", "stop", "--all")
+    assert not (left := far.wait_until_gone()), left
     kept = far.folder / "kept-home"
     far.home.rename(kept)
     far.home.mkdir()
