@@ -109,8 +109,9 @@ class _Found(Struct):
     error: dict[str, Any] | None = None
 
 
-class _LimitedClient(Client):
-    """A client whose subscriptions, including the one for replies, have our limits."""
+class _FleetClient(Client):
+    """A client whose subscriptions, including the one for replies, have our limits, and that
+    survives a `flush` without an answer."""
 
     async def subscribe(
         self,
@@ -125,6 +126,14 @@ class _LimitedClient(Client):
         return await super().subscribe(
             subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit
         )
+
+    async def _process_pong(self) -> None:
+        """Process the answer to a ping, even if the `flush` that sent it was cancelled or timed
+        out. nats-py sets the result of its future, which would raise, and it would read nothing
+        more from this connection."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.Future()
+        await super()._process_pong()
 
 
 class FleetConnection:
@@ -148,7 +157,7 @@ class FleetConnection:
         self._dropped = 0
         self.refused = ""
         """The server's last message about a refused or expired credential or right."""
-        self._client: Client = _LimitedClient()
+        self._client: Client = _FleetClient()
 
     @property
     def client(self) -> Client:
@@ -199,7 +208,7 @@ class FleetConnection:
                 failure = _connect_failed(error, access.urls, self.refused)
                 if number == len(urls) - 1 or isinstance(failure, FleetRefused):
                     raise failure from error
-                self._client = _LimitedClient()
+                self._client = _FleetClient()
                 self._closed.clear()
             except BaseException:
                 await self._close()

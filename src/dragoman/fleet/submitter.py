@@ -287,23 +287,32 @@ class JobReader:
         """
         if not subjects.is_job_id(self._id):
             raise UnknownJob(f"the fleet has no job {self._id[:80]!r}", remedy=LISTED)
-        async with AsyncExitStack() as subscriptions:
-            for subject in (subjects.events("*", self._id, "*"), subjects.job_record(self._id)):
-                unsubscribe = await self._connection.subscribe(
-                    subject, self._woken, on_dropped=self._wake.set
-                )
-                subscriptions.push_async_callback(unsubscribe)
-            async with aclosing(self._until_done()) as events:
+        try:
+            async with (
+                AsyncExitStack() as subscriptions,
+                aclosing(self._until_done(subscriptions)) as events,
+            ):
                 async for event in events:
                     yield event
+        except FleetError as error:
+            # A failed read has no effect of its own, but the job may have run.
+            error.may_have_run = self._submitted or self.job is not None
+            raise
 
-    async def _until_done(self) -> AsyncGenerator[FleetEvent, None]:
+    async def _until_done(self, subscriptions: AsyncExitStack) -> AsyncGenerator[FleetEvent, None]:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + ACCEPT_TIMEOUT
         moved_at, position = loop.time(), 0
+        wanted = [subjects.events("*", self._id, "*"), subjects.job_record(self._id)]
         while True:
             self._wake.clear()
             try:
+                while wanted:
+                    unsubscribe = await self._connection.subscribe(
+                        wanted[-1], self._woken, on_dropped=self._wake.set
+                    )
+                    subscriptions.push_async_callback(unsubscribe)
+                    wanted.pop()
                 self.job = job = await read_job(self._connection, self._id)
             except FleetUnreachable as error:
                 if self._connection.closed:
@@ -345,8 +354,7 @@ class JobReader:
     def _not_taken(self) -> FleetUnreachable | UnknownJob:
         if self._submitted:
             return FleetUnreachable(
-                f"job {self._id} was submitted, but no coordinator of the fleet has accepted it",
-                may_have_run=True,
+                f"job {self._id} was submitted, but no coordinator of the fleet has accepted it"
             )
         return UnknownJob(
             f"the fleet has no job {self._id}: it has expired, or no coordinator is running",
@@ -363,7 +371,6 @@ class JobReader:
             raise FleetUnreachable(
                 str(error),
                 remedy=f"the job continues: follow it with `dragoman fleet watch {self._id}`",
-                may_have_run=self._submitted or self.job is not None,
             ) from error
 
     def _answers(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from types import SimpleNamespace
@@ -252,6 +253,18 @@ async def test_a_subscription_that_the_server_does_not_confirm_is_ended() -> Non
     with pytest.raises(FleetUnreachable):
         await connection.subscribe("job.w1", no_handler)
     assert not connection.fake.handlers and not connection._on_dropped
+
+
+@aio
+async def test_a_pong_for_a_caller_that_gave_up_does_not_stop_the_connection() -> None:
+    access = Access(name="w1", urls=(), seed=new_key("user").seed, token="t")
+    client = FleetConnection(access).client
+    gone, waiting = (asyncio.get_running_loop().create_future() for _ in range(2))
+    gone.cancel()
+    client._pongs = [gone, waiting]
+    for _ in range(2):
+        await client._process_pong()
+    assert waiting.result() is True and client._pongs == []
 
 
 @aio

@@ -203,6 +203,43 @@ async def test_a_server_that_is_away_for_a_while_is_waited_for_and_reported(
 
 
 @aio
+async def test_a_subscription_that_fails_at_first_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submitter, "RETRY_INTERVAL", 0.0)
+
+    class Stalls(MemoryConnection):
+        failures = 3
+
+        async def subscribe(self, subject: str, handler: Any, **more: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise FleetUnreachable("no answer")
+            assert subject not in self.handlers
+            return await super().subscribe(subject, handler, **more)
+
+    memory = Stalls("s1")
+    await memory.store(subjects.job_record("f1"), encode(JOB))
+    await memory.store(subjects.events("w2", "f1", 2), batch(1, "a", "b", "c", "d"))
+    notices: list[str] = []
+    assert len(await read(memory, notices.append)) == 4
+    assert len(notices) == 2 and not memory.handlers
+
+
+@aio
+@pytest.mark.parametrize("failure", [FleetUnreachable("closed"), FleetRefused("revoked")])
+async def test_an_error_after_the_submission_says_that_the_job_may_have_run(
+    failure: FleetError,
+) -> None:
+    memory = MemoryConnection("s1")
+    memory.fail_reads, memory.closed = failure, True
+    with pytest.raises(type(failure)) as caught:
+        async for _ in JobReader(memory.as_connection(), "f1", submitted=True).follow():
+            pass
+    assert caught.value.may_have_run
+
+
+@aio
 @pytest.mark.parametrize("submitted", [True, False])
 async def test_a_server_that_stays_away_ends_the_following_and_names_the_command(
     monkeypatch: pytest.MonkeyPatch, submitted: bool
