@@ -39,6 +39,7 @@ from dragoman.fleet.credentials import JoinCode, MemberCredential
 from dragoman.fleet.nkeys import read_seed
 from dragoman.fleet.records import decode
 from dragoman.fleet.team import Access
+from dragoman.rpc.tasks import cancellable
 from dragoman.transports.tls import trusting
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,7 @@ class FleetConnection:
     async def _connect(self, options: dict[str, Any]) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             # Without reconnects, so that a failure is raised at once.
-            await self._client.connect(**options | {"allow_reconnect": False})
+            await cancellable(self._client.connect(**options | {"allow_reconnect": False}))
         self._client.options["allow_reconnect"] = True
 
     async def __aexit__(
@@ -232,7 +233,7 @@ class FleetConnection:
     async def _close(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._client.close()
+                await cancellable(self._client.close())
         except (NatsError, OSError, TimeoutError):
             log.debug("could not close the connection to the fleet", exc_info=True)
         # nats-py cancels its attempt to reconnect, and does not wait until it has ended.
@@ -337,7 +338,7 @@ class FleetConnection:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 # While nats-py reconnects, it sends nothing, and does not subscribe again later.
-                await subscription.unsubscribe()
+                await cancellable(subscription.unsubscribe())
         except (NatsError, OSError, TimeoutError):
             log.debug("could not unsubscribe", exc_info=True)
 
@@ -444,7 +445,7 @@ class FleetConnection:
 
     async def _do(self, work: Awaitable[Any], what: str = "") -> Any:
         try:
-            return await work
+            return await cancellable(work)
         except (NatsError, OSError, TimeoutError) as error:
             if self.closed and self.refused:
                 raise FleetRefused(self.refused) from error

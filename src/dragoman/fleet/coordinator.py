@@ -57,7 +57,7 @@ from dragoman.fleet.records import (
 from dragoman.fleet.schedule import Schedule
 from dragoman.fleet.streams import ensure_streams
 from dragoman.fleet.team import Access, FleetFolder
-from dragoman.rpc.tasks import TaskOwner, settle
+from dragoman.rpc.tasks import TaskOwner, cancellable, settle
 
 log = logging.getLogger(__name__)
 
@@ -227,12 +227,13 @@ class CoordinatorSession:
             inactive_threshold=LOAD_TIMEOUT,
             mem_storage=True,
         )
-        info = await self._jetstream.add_consumer(subjects.JOBS, config)
+        info = await cancellable(self._jetstream.add_consumer(subjects.JOBS, config))
         reader = await stream_reader(self._jetstream, info.name, subjects.JOBS)
         jobs: list[FleetJob] = []
         left = info.num_pending or 0
         while left > 0:
-            for message in await reader.fetch(min(left, FETCH), timeout=FETCH_TIMEOUT * 5):
+            fetching = reader.fetch(min(left, FETCH), timeout=FETCH_TIMEOUT * 5)
+            for message in await cancellable(fetching):
                 left -= 1
                 try:
                     job = decode(message.data, FleetJob)
@@ -242,7 +243,7 @@ class CoordinatorSession:
                     continue
                 jobs.append(job)
                 self._revisions[job.id] = message.metadata.sequence.stream
-        await reader.unsubscribe()
+        await cancellable(reader.unsubscribe())
         self._schedule.load(jobs, clock())
         for job in sorted(jobs, key=lambda one: one.ended_at or 0):
             if job.state == "done":
@@ -295,7 +296,7 @@ class CoordinatorSession:
             if consumer == SUBMISSIONS:
                 await self._room.wait()
             try:
-                messages = await reader.fetch(1, timeout=FETCH_TIMEOUT)
+                messages = await cancellable(reader.fetch(1, timeout=FETCH_TIMEOUT))
             except NatsTimeout:
                 continue
             except (NatsError, OSError) as error:
@@ -305,7 +306,7 @@ class CoordinatorSession:
                     hold = await self._take(message.subject, message.data)
                 try:
                     # A message that was not processed stays in the stream and is delivered again.
-                    await (message.nak(delay=hold) if hold else message.ack())
+                    await cancellable(message.nak(delay=hold) if hold else message.ack())
                 except (NatsError, OSError) as error:
                     raise FleetError(f"cannot acknowledge an inbox message: {error}") from error
             self._wake.set()
@@ -436,7 +437,7 @@ class CoordinatorSession:
         """Accept no new jobs while the remaining space is reserved for the accepted ones, whose
         records still grow."""
         try:
-            info = await self._jetstream.stream_info(subjects.JOBS)
+            info = await cancellable(self._jetstream.stream_info(subjects.JOBS))
         except (NatsError, OSError) as error:
             raise FleetError(f"cannot read the state of the job record stream: {error}") from error
         limit = info.config.max_bytes or -1

@@ -16,6 +16,7 @@ from nats.js.errors import BadRequestError
 from dragoman.errors import FleetUnreachable
 from dragoman.fleet import subjects
 from dragoman.fleet.records import FleetLimits
+from dragoman.rpc.tasks import cancellable
 
 DEFAULT_SIZE: Final = 10 * 1024**3
 """Disk size in bytes of a team without a limit of its own."""
@@ -98,8 +99,8 @@ async def ensure_streams(
     try:
         for config in stream_configs(disk_size, replicas=replicas, keep_days=keep_days):
             try:
-                await jetstream.add_stream(config)
+                await cancellable(jetstream.add_stream(config))
             except BadRequestError:
-                await jetstream.update_stream(config)
+                await cancellable(jetstream.update_stream(config))
     except NatsError as error:
         raise FleetUnreachable(f"cannot set up the fleet's streams: {error}") from error

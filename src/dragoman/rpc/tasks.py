@@ -140,6 +140,22 @@ def was_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def cancellable(work: Awaitable[T]) -> T:
+    """Await work of a library that may swallow a cancellation of this task, and raise it then.
+
+    `asyncio.wait_for` of Python 3.11 does so if the result arrives together with the cancellation.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    # A task may be cancelled already, and clean up.
+    before = task.cancelling()
+    try:
+        return await work
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
 def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     """Set a future's result or exception, unless its waiter has cancelled it."""
     if future.done():

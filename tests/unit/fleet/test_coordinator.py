@@ -321,3 +321,41 @@ async def test_a_heartbeat_that_is_too_large_is_ignored() -> None:
     session = _LoadedSession(memory)
     await session.beat("w1", Beat(boot="b", slots=1, labels=("x" * MAX_BEAT_SIZE,)))
     assert (await session.asked("workers")).workers == ()
+
+
+class _SwallowingReader:
+    """Reads a stream like nats-py with Python 3.11: a cancellation may end a wait like a result."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.waiting = asyncio.Event()
+
+    async def fetch(self, batch: int, timeout: float) -> list[Any]:
+        self.fetched += 1
+        self.waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+        return []
+
+    async def add_consumer(self, stream: str, config: object) -> Any:
+        return SimpleNamespace(name="c", num_pending=1)
+
+    async def pull_subscribe_bind(self, *args: object, **more: object) -> _SwallowingReader:
+        return self
+
+
+@aio
+async def test_a_coordinator_that_is_cancelled_while_it_loads_ends() -> None:
+    memory, reader = MemoryConnection(), _SwallowingReader()
+    memory.client = SimpleNamespace(jetstream=lambda: reader)
+    leadership: Any = SimpleNamespace(epoch=1)
+    session = CoordinatorSession(memory.as_connection(), leadership, CoordinatorOptions())
+    tasks = TaskOwner("test")
+    loading = tasks.start(session.load(), "load")
+    await reader.waiting.wait()
+    loading.cancel()
+    async with asyncio.timeout(30):
+        await asyncio.wait({loading})
+    assert loading.cancelled() and reader.fetched == 1

@@ -20,6 +20,7 @@ from dragoman.rpc.tasks import (
     TaskOwner,
     _DaemonThreads,
     all_ended,
+    cancellable,
     check,
     finish,
     in_thread,
@@ -276,6 +277,58 @@ async def test_work_that_is_itself_cancelled_ends_the_caller_as_cancelled() -> N
 
     with pytest.raises(asyncio.CancelledError):
         await finish(clean_up())
+
+
+async def swallow(outcome: Exception | str) -> str:
+    """Behaves like a library that takes a cancellation for the end of its wait."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if isinstance(outcome, Exception):
+            raise outcome from None
+    return str(outcome)
+
+
+@aio
+@pytest.mark.parametrize("outcome", ["a result", ConnectionError("closed")])
+async def test_a_cancellation_that_the_work_swallows_still_cancels_the_caller(
+    outcome: Exception | str,
+) -> None:
+    owner = TaskOwner("owner")
+    caller = owner.start(cancellable(swallow(outcome)), "caller")
+    await turns()
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+
+
+@aio
+async def test_a_timeout_that_the_work_swallows_still_expires() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await cancellable(swallow("a result"))
+
+
+@aio
+async def test_a_caller_that_cleans_up_after_its_cancellation_gets_the_result() -> None:
+    found: list[str] = []
+
+    async def result() -> str:
+        await turns()
+        return "a result"
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            found.append(await cancellable(result()))
+
+    owner = TaskOwner("owner")
+    caller = owner.start(clean_up(), "caller")
+    await turns()
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled() and found == ["a result"]
 
 
 @aio
