@@ -43,9 +43,6 @@ CONNECT_INTERVAL: Final = 5.0
 MAX_JOBS: Final = 500
 """Maximum number of jobs in the list, newest first."""
 
-MAX_PROMPT: Final = 300
-"""Maximum characters of a prompt in a list."""
-
 
 class FleetWatch:
     """Follows every team that the user can submit jobs to. Call `start`, and always `aclose`."""
@@ -234,14 +231,14 @@ class TeamWatch:
         self._on_change()
 
     async def _job_changed(self, message: Msg) -> None:
-        from dragoman.fleet.records import FleetJob, decode
+        from dragoman.fleet.records import FleetJob, decode, job_line
 
         try:
             job = decode(message.data, FleetJob)
         except FleetError as error:
             log.debug("ignored an invalid job record from fleet %s: %s", self.id, error)
         else:
-            self._jobs[job.id] = _record(job)
+            self._jobs[job.id] = _line(job_line(job))
             self._on_change()
         self._stale.set()
 
@@ -278,26 +275,11 @@ def _line(line: JobLine) -> dict[str, Any]:
         "id": line.id,
         "submitter": line.submitter,
         "role": line.role,
-        "prompt": line.prompt[:MAX_PROMPT],
+        "prompt": line.prompt,
         "state": line.state,
         "worker": line.worker,
         "attempts": line.attempts,
         "createdAt": line.created_at,
         "outcome": line.outcome,
         "waiting": line.waiting,
-    }
-
-
-def _record(job: FleetJob) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "submitter": job.submitter,
-        "role": job.spec.role,
-        "prompt": job.spec.prompt[:MAX_PROMPT],
-        "state": job.state,
-        "worker": job.attempts[-1].worker if job.attempts and job.state != "queued" else "",
-        "attempts": len(job.attempts),
-        "createdAt": job.created_at,
-        "outcome": "" if job.result is None else job.result.outcome,
-        "waiting": "",
     }

@@ -34,10 +34,8 @@ from dragoman.errors import (
 from dragoman.fleet import subjects
 from dragoman.fleet.attempt_facts import read_facts
 from dragoman.fleet.connection import RETRY_INTERVAL, FleetConnection
-from dragoman.fleet.inbox import FETCH, FILTERS, SUBMISSIONS, stream_reader, take_inbox
 from dragoman.fleet.join_requests import JoinRequests
 from dragoman.fleet.leadership import Leadership
-from dragoman.fleet.list_replies import jobs_reply, workers_reply
 from dragoman.fleet.records import (
     AttemptActed,
     AttemptEnded,
@@ -54,8 +52,15 @@ from dragoman.fleet.records import (
     decode,
     encode,
 )
-from dragoman.fleet.schedule import Schedule
-from dragoman.fleet.streams import ensure_streams
+from dragoman.fleet.schedule import Schedule, jobs_reply, workers_reply
+from dragoman.fleet.streams import (
+    FETCH,
+    FILTERS,
+    SUBMISSIONS,
+    ensure_streams,
+    stream_reader,
+    take_inbox,
+)
 from dragoman.fleet.team import Access, FleetFolder
 from dragoman.rpc.tasks import TaskOwner, cancellable, settle
 

@@ -28,6 +28,9 @@ and the start of an attempt. They have the fields of the JSON lines of `dragoman
 LOST: Final = "lost"
 """Outcome of a job whose worker was lost and that must not be run again."""
 
+SHOWN_PROMPT_SIZE: Final = 120
+"""Maximum number of characters of a prompt in a list."""
+
 S = TypeVar("S", bound=Struct)
 
 
@@ -278,6 +281,22 @@ class JobLine(Struct, frozen=True, kw_only=True):
     outcome: str = ""
     waiting: str = ""
     """Why it is waiting."""
+
+
+def job_line(job: FleetJob, *, waiting: str = "") -> JobLine:
+    """Return the line of a job in a list. Only the coordinator knows why a job is waiting."""
+    return JobLine(
+        id=job.id,
+        submitter=job.submitter,
+        role=job.spec.role,
+        prompt=job.spec.prompt[:SHOWN_PROMPT_SIZE],
+        state=job.state,
+        worker=job.attempts[-1].worker if job.attempts and job.state != "queued" else "",
+        attempts=len(job.attempts),
+        created_at=job.created_at,
+        outcome="" if job.result is None else job.result.outcome,
+        waiting=waiting,
+    )
 
 
 class ListQuestion(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Decisions of the coordinator: assign jobs, hold leases, accept results, end lost attempts.
+"""Decisions of the coordinator: assign jobs, hold leases, accept results, end lost attempts. And
+its replies with lists of jobs and workers.
 
 No I/O: `coordinator` does that. Each decision returns the job record to write. The caller writes it
 by revision and then calls `applied`; a decision that could not be written has no effect. Time is an
@@ -17,22 +18,30 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from dragoman.broker.error_codec import describe
+from dragoman.errors import FleetError
 from dragoman.fleet.records import (
     LOST,
     READY,
+    SHOWN_PROMPT_SIZE,
     AttemptEnd,
     AttemptEnded,
     Beat,
     BeatReply,
+    CoordinatorReply,
     FleetAttempt,
     FleetJob,
     FleetLimits,
     FleetResult,
     JobLine,
     JobSpec,
+    ListQuestion,
     ObjectRef,
     PeerDetails,
     WorkerStatus,
+    decode,
+    encode,
+    job_line,
 )
 
 MAX_ATTEMPTS: Final = 5
@@ -59,8 +68,10 @@ MAX_WORD_SIZE: Final = 200
 MAX_WAITING_SIZE: Final = 500
 """Maximum number of characters, in a list, of the reason why a job waits."""
 
-SHOWN_PROMPT_SIZE: Final = 120
 MAX_LISTED: Final = 500
+
+MAX_REPLY_SIZE: Final = 768 * 1024
+"""Maximum number of bytes of the entries in one reply. The server accepts 1 MiB."""
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
@@ -349,20 +360,9 @@ class Schedule:
     def job_lines(self, now: float) -> tuple[JobLine, ...]:
         """List the jobs, newest first."""
         newest = sorted(self.jobs.values(), key=lambda one: one.created_at, reverse=True)
-        return tuple(self._line(job, now) for job in newest[:MAX_LISTED])
-
-    def _line(self, job: FleetJob, now: float) -> JobLine:
-        return JobLine(
-            id=job.id,
-            submitter=job.submitter,
-            role=job.spec.role,
-            prompt=job.spec.prompt[:SHOWN_PROMPT_SIZE],
-            state=job.state,
-            worker=job.attempts[-1].worker if job.attempts and job.state != "queued" else "",
-            attempts=len(job.attempts),
-            created_at=job.created_at,
-            outcome="" if job.result is None else job.result.outcome,
-            waiting=self._waiting(job, now) if job.state == "queued" else "",
+        return tuple(
+            job_line(job, waiting=self._waiting(job, now) if job.state == "queued" else "")
+            for job in newest[:MAX_LISTED]
         )
 
     def _waiting(self, job: FleetJob, now: float) -> str:
@@ -394,6 +394,33 @@ class Schedule:
             for one in sorted(self.workers.values(), key=lambda one: one.name)
             if now - one.seen_at <= self.lease or one.name in holding
         )
+
+
+def jobs_reply(schedule: Schedule, now: float) -> CoordinatorReply:
+    """Return as many of the newest jobs as fit."""
+    lines = schedule.job_lines(now)
+    return CoordinatorReply(jobs=lines[: _fitting(lines)])
+
+
+def workers_reply(schedule: Schedule, data: bytes, now: float) -> CoordinatorReply:
+    """Return as many workers as fit, after the one that the request names."""
+    try:
+        after = decode(data, ListQuestion).after if data else ""
+    except FleetError as error:
+        return CoordinatorReply(error=str(error), failure=describe(error))
+    lines = [one for one in schedule.worker_lines(now) if one.name > after]
+    count = _fitting(lines)
+    return CoordinatorReply(workers=tuple(lines[:count]), more=count < len(lines))
+
+
+def _fitting(lines: Sequence[Struct]) -> int:
+    """Return how many entries of a list fit into one reply; at least one."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(encode(line)) + 1
+        if size > MAX_REPLY_SIZE:
+            return max(count, 1)
+    return len(lines)
 
 
 def lacking(

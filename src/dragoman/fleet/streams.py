@@ -1,7 +1,7 @@
-"""The streams of a team on the server, with their size and age limits.
+"""The streams of a team on the server, with their limits, and the consumers that read them.
 
 A full stream rejects new messages instead of dropping old ones, so no accepted message is lost
-before it reaches the age limit.
+before it reaches the age limit. `coordinator` processes the messages.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ from typing import Any, Final
 
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import BadRequestError
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    DiscardPolicy,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import BadRequestError, NotFoundError
 
 from dragoman.errors import FleetUnreachable
 from dragoman.fleet import subjects
@@ -24,6 +31,26 @@ DEFAULT_SIZE: Final = 10 * 1024**3
 _DAY: Final = 24 * 3600.0
 _DEDUPLICATE: Final = 120.0
 """Seconds for which the server recognises a message that is sent again."""
+
+SUBMISSIONS: Final = "submissions"
+REPORTS: Final = "reports"
+"""Consumers of the inbox. New jobs have a separate consumer, so that jobs that wait for room do not
+delay the reports of workers."""
+
+FILTERS: Final = {
+    SUBMISSIONS: [subjects.submission("*", "*")],
+    REPORTS: [subjects.cancellation("*", "*"), subjects.result("*", "*", "*")],
+}
+
+FETCH: Final = 100
+"""Records to read at once."""
+
+ACK_WAIT: Final = 10.0
+"""Seconds after which the server redelivers an inbox message that was not acknowledged."""
+
+PENDING_SIZE: Final = (FETCH + 1) * 1024 * 1024
+"""Bytes that a reader of a stream may have received and not processed. It never asks for more. A
+message of the inbox that would be dropped is not acknowledged, and comes again."""
 
 
 def stream_configs(
@@ -104,3 +131,33 @@ async def ensure_streams(
                 await cancellable(jetstream.update_stream(config))
     except NatsError as error:
         raise FleetUnreachable(f"cannot set up the fleet's streams: {error}") from error
+
+
+# -- consumers
+
+
+async def take_inbox(jetstream: JetStreamContext) -> None:
+    """Replace the consumers, so that a coordinator with the old ones can read no more."""
+    for name, wanted in FILTERS.items():
+        try:
+            await cancellable(jetstream.delete_consumer(subjects.INBOX, name))
+        except NotFoundError:
+            pass
+        config = ConsumerConfig(
+            durable_name=name,
+            filter_subjects=wanted,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT,
+            max_ack_pending=FETCH * 2,
+        )
+        await cancellable(jetstream.add_consumer(subjects.INBOX, config))
+
+
+async def stream_reader(
+    jetstream: JetStreamContext, consumer: str, stream: str
+) -> JetStreamContext.PullSubscription:
+    return await cancellable(
+        jetstream.pull_subscribe_bind(
+            consumer, stream, pending_msgs_limit=FETCH * 2, pending_bytes_limit=PENDING_SIZE
+        )
+    )

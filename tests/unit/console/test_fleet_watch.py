@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.console.fleet_watch import TeamWatch
 from dragoman.errors import FleetUnreachable
 from dragoman.fleet.credentials import MemberCredential, credential_path, save_credential
 from dragoman.fleet.nkeys import new_key
+from dragoman.fleet.records import FleetJob, encode
+from dragoman.fleet.schedule import Schedule
 from dragoman.paths import Paths
 from tests.aio import aio
 from tests.unit.console.place import TIMEOUT, console, short_paths, told
+from tests.unit.fleet.test_submitter import JOB
 
 
 @pytest.fixture
@@ -61,3 +67,25 @@ async def test_a_team_without_a_connection_is_unreachable() -> None:
     team = TeamWatch("team.alice", credential(), lambda: None)
     with pytest.raises(FleetUnreachable, match="not connected"):
         team.open_connection()
+
+
+class _ListedTeam(TeamWatch):
+    async def take(self, job: FleetJob) -> Any:
+        """Returns the job as it is shown after its record was received."""
+        message: Any = SimpleNamespace(data=encode(job))
+        await self._job_changed(message)
+        (shown,) = self.shown()["jobs"]
+        return shown
+
+
+@aio
+async def test_a_changed_job_is_shown_as_the_coordinator_lists_it() -> None:
+    job = structs.replace(JOB, spec=structs.replace(JOB.spec, prompt="x" * 1000))
+    plan = Schedule(epoch=1, lease=1.0)
+    plan.load([job], 0.0)
+    (listed,) = plan.job_lines(0.0)
+    shown = await _ListedTeam("team.alice", credential(), lambda: None).take(job)
+    assert shown == {
+        "createdAt" if name == "created_at" else name: value
+        for name, value in structs.asdict(listed).items()
+    }
