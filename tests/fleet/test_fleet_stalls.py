@@ -1,4 +1,4 @@
-"""Connections to a real server that stalls, and whose callers give up."""
+"""A real server that stalls, callers that give up, and a coordinator that takes long to load."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from nats.aio.msg import Msg
 
 from dragoman.fleet import connection as connection_module
-from dragoman.fleet import subjects
+from dragoman.fleet import leadership, subjects
 from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.coordinator import Coordinator, CoordinatorOptions, CoordinatorSession
 from dragoman.fleet.records import FleetJob, FleetResult, JobSpec, ObjectRef, encode
 from dragoman.fleet.server import FleetServer, ServerOptions
 from dragoman.fleet.streams import ensure_streams
@@ -104,3 +105,41 @@ async def test_a_server_that_stalls_when_a_job_is_first_followed_is_waited_for(
                 os.kill(running.pid, signal.SIGCONT)
         assert reader.job == job
         assert "Reconnecting" in notices[0] and notices[1:] == ["the fleet's server answers again"]
+
+
+@pytest.mark.timeout(120)
+@aio
+async def test_a_coordinator_that_loads_longer_than_its_time_to_live_coordinates(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loads = CoordinatorSession.load, list[CoordinatorSession]()
+    tasks = TaskOwner("test")
+    async with server(rig) as running, FleetConnection(access_of(running)) as owner:
+        renewed, renewals = asyncio.Event(), list[Msg]()
+
+        async def on_renewal(message: Msg) -> None:
+            renewals.append(message)
+            # It is renewed four times in its time to live.
+            if len(renewals) > 6:
+                renewed.set()
+
+        async def slow_load(session: CoordinatorSession) -> None:
+            loads.append(session)
+            await load(session)
+            await renewed.wait()
+
+        await owner.subscribe(leadership.KEY, on_renewal)
+        monkeypatch.setattr(CoordinatorSession, "load", slow_load)
+        recorded = asyncio.Event()
+
+        async def on_record(message: Msg) -> None:
+            recorded.set()
+
+        await owner.subscribe(subjects.job_record("f1"), on_record)
+        await owner.store(subjects.submission("s1", "f1"), encode(SPEC))
+        coordinator = Coordinator(access_of(running), CoordinatorOptions(ttl=2.0))
+        tasks.start(coordinator.run(), "coordinator")
+        async with asyncio.timeout(TIMEOUT):
+            await recorded.wait()
+        assert len(loads) == 1
+        await tasks.aclose()

@@ -19,7 +19,6 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from dragoman.broker.error_codec import describe
 from dragoman.errors import (
@@ -54,10 +53,10 @@ from dragoman.fleet.records import (
 )
 from dragoman.fleet.schedule import Schedule, jobs_reply, workers_reply
 from dragoman.fleet.streams import (
-    FETCH,
     FILTERS,
     SUBMISSIONS,
     ensure_streams,
+    read_all,
     stream_reader,
     take_inbox,
 )
@@ -68,7 +67,8 @@ log = logging.getLogger(__name__)
 
 DRAINED: Final = "$KV.fleet.drained"
 FETCH_TIMEOUT: Final = 1.0
-LOAD_TIMEOUT: Final = 60.0
+LOAD_TIMEOUT: Final = 600.0
+"""Seconds to load all records: a million of them on a busy machine."""
 
 HOLD_INTERVAL: Final = 10.0
 """Seconds after which an inbox message that did not fit into a full stream is delivered again."""
@@ -166,16 +166,13 @@ class Coordinator:
         session = CoordinatorSession(connection, leadership, self._options)
         tasks = TaskOwner("the coordinator")
         try:
-            await session.load()
+            # From the beginning: to load many records may take longer than the time to live.
+            keeping = tasks.start(leadership.keep(), "leadership")
+            await _first_of(keeping, tasks.start(session.load(), "load"))
             self._told, self._leads = "", True
             self._on_notice(f"coordinating team {self._team}")
-            running = [
-                tasks.start(leadership.keep(), "leadership"),
-                *(tasks.start(work, "session") for work in session.parts()),
-            ]
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task
+            parts = (tasks.start(work, "session") for work in session.parts())
+            await _first_of(keeping, *parts)
         finally:
             self._leads = False
             await tasks.aclose()
@@ -226,29 +223,19 @@ class CoordinatorSession:
             raise FleetError(f"cannot read the stored jobs: {error}") from error
 
     async def _load(self) -> None:
-        config = ConsumerConfig(
-            deliver_policy=DeliverPolicy.ALL,
-            ack_policy=AckPolicy.NONE,
-            inactive_threshold=LOAD_TIMEOUT,
-            mem_storage=True,
-        )
-        info = await cancellable(self._jetstream.add_consumer(subjects.JOBS, config))
-        reader = await stream_reader(self._jetstream, info.name, subjects.JOBS)
         jobs: list[FleetJob] = []
-        left = info.num_pending or 0
-        while left > 0:
-            fetching = reader.fetch(min(left, FETCH), timeout=FETCH_TIMEOUT * 5)
-            for message in await cancellable(fetching):
-                left -= 1
-                try:
-                    job = decode(message.data, FleetJob)
-                except FleetError as error:
-                    # One record must not stop the whole team.
-                    log.error("ignored the record on %s: %s", message.subject, error)
-                    continue
-                jobs.append(job)
-                self._revisions[job.id] = message.metadata.sequence.stream
-        await cancellable(reader.unsubscribe())
+
+        def read(message: Msg) -> None:
+            try:
+                job = decode(message.data, FleetJob)
+            except FleetError as error:
+                # One record must not stop the whole team.
+                log.error("ignored the record on %s: %s", message.subject, error)
+                return
+            jobs.append(job)
+            self._revisions[job.id] = message.metadata.sequence.stream
+
+        await read_all(self._jetstream, subjects.JOBS, read)
         self._schedule.load(jobs, clock())
         for job in sorted(jobs, key=lambda one: one.ended_at or 0):
             if job.state == "done":
@@ -553,6 +540,13 @@ class CoordinatorSession:
                 await self._connection.publish(message.reply, data)
             except FleetError as error:
                 log.info("could not send a reply: %s", error)
+
+
+async def _first_of(*tasks: asyncio.Task[None]) -> None:
+    """Return when one of the tasks has ended, and raise what it raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        await task
 
 
 def _report(data: bytes, worker: str) -> AttemptEnded:

@@ -6,13 +6,16 @@ before it reaches the age limit. `coordinator` processes the messages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
     ConsumerConfig,
+    DeliverPolicy,
     DiscardPolicy,
     RetentionPolicy,
     StorageType,
@@ -43,7 +46,13 @@ FILTERS: Final = {
 }
 
 FETCH: Final = 100
-"""Records to read at once."""
+"""Messages to request at once."""
+
+READ_TIMEOUT: Final = 5.0
+"""Seconds to wait for the next messages while a whole stream is read."""
+
+IDLE_TIMEOUT: Final = 60.0
+"""Seconds after which the server removes the consumer of a reader that is gone."""
 
 ACK_WAIT: Final = 10.0
 """Seconds after which the server redelivers an inbox message that was not acknowledged."""
@@ -161,3 +170,22 @@ async def stream_reader(
             consumer, stream, pending_msgs_limit=FETCH * 2, pending_bytes_limit=PENDING_SIZE
         )
     )
+
+
+async def read_all(jetstream: JetStreamContext, stream: str, handle: Callable[[Msg], None]) -> None:
+    """Call `handle` with each message that a stream has now."""
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.ALL,
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=IDLE_TIMEOUT,
+        mem_storage=True,
+    )
+    info = await cancellable(jetstream.add_consumer(stream, config))
+    reader = await stream_reader(jetstream, info.name, stream)
+    left = info.num_pending or 0
+    # One request at a time: several were measured to be no faster.
+    while left > 0:
+        for message in await cancellable(reader.fetch(min(left, FETCH), timeout=READ_TIMEOUT)):
+            left -= 1
+            handle(message)
+    await cancellable(reader.unsubscribe())

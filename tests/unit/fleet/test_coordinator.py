@@ -14,16 +14,18 @@ from msgspec import structs
 
 from dragoman.broker.error_codec import revive
 from dragoman.errors import FleetConflict, FleetError, FleetFull, UsageError
-from dragoman.fleet import subjects
+from dragoman.fleet import leadership, subjects
 from dragoman.fleet.coordinator import (
     MAX_BEAT_SIZE,
     MAX_RECORD_SIZE,
     MAX_SUBMISSION_SIZE,
+    Coordinator,
     CoordinatorOptions,
     CoordinatorSession,
     clock,
     why_full,
 )
+from dragoman.fleet.leadership import LeaderRecord
 from dragoman.fleet.records import (
     AttemptActed,
     AttemptEnded,
@@ -84,8 +86,8 @@ class _LoadedSession(CoordinatorSession):
     ) -> None:
         connection: Any = memory
         connection.client = SimpleNamespace(jetstream=lambda: None)
-        leadership: Any = SimpleNamespace(epoch=1, require=lambda: None, leads=True)
-        super().__init__(connection, leadership, CoordinatorOptions(limits=limits))
+        leader: Any = SimpleNamespace(epoch=1, require=lambda: None, leads=True)
+        super().__init__(connection, leader, CoordinatorOptions(limits=limits))
         attempt = FleetAttempt(number=1, worker="w1", assigned_at=0.0)
         job = FleetJob(
             id="f1", submitter="s1", spec=SPEC, created_at=0.0, state="running", attempts=(attempt,)
@@ -350,8 +352,8 @@ class _SwallowingReader:
 async def test_a_coordinator_that_is_cancelled_while_it_loads_ends() -> None:
     memory, reader = MemoryConnection(), _SwallowingReader()
     memory.client = SimpleNamespace(jetstream=lambda: reader)
-    leadership: Any = SimpleNamespace(epoch=1)
-    session = CoordinatorSession(memory.as_connection(), leadership, CoordinatorOptions())
+    leader: Any = SimpleNamespace(epoch=1)
+    session = CoordinatorSession(memory.as_connection(), leader, CoordinatorOptions())
     tasks = TaskOwner("test")
     loading = tasks.start(session.load(), "load")
     await reader.waiting.wait()
@@ -359,3 +361,47 @@ async def test_a_coordinator_that_is_cancelled_while_it_loads_ends() -> None:
     async with asyncio.timeout(30):
         await asyncio.wait({loading})
     assert loading.cancelled() and reader.fetched == 1
+
+
+@aio
+async def test_a_coordinator_leads_while_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, notices, renewed = MemoryConnection(), list[str](), asyncio.Event()
+
+    async def on_renewal(message: object) -> None:
+        if len(memory.messages) > 8:
+            renewed.set()
+
+    async def load(session: CoordinatorSession) -> None:
+        async with asyncio.timeout(30):
+            await renewed.wait()
+
+    monkeypatch.setattr(CoordinatorSession, "load", load)
+    monkeypatch.setattr(CoordinatorSession, "parts", lambda session: [renewed.wait()])
+    memory.client = SimpleNamespace(jetstream=lambda: None)
+    await memory.subscribe(leadership.KEY, on_renewal)
+    access: Any = None
+    coordinator = Coordinator(
+        access, CoordinatorOptions(ttl=0.1), team="red", on_notice=notices.append
+    )
+    await coordinator._lead(memory.as_connection())
+    assert notices == ["coordinating team red"]
+
+
+@aio
+async def test_a_coordinator_that_is_replaced_while_it_loads_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, notices = MemoryConnection(), list[str]()
+
+    async def load(session: CoordinatorSession) -> None:
+        await memory.store(leadership.KEY, encode(LeaderRecord(id="another", ttl=9.0)))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(CoordinatorSession, "load", load)
+    memory.client = SimpleNamespace(jetstream=lambda: None)
+    access: Any = None
+    coordinator = Coordinator(access, CoordinatorOptions(ttl=0.1), on_notice=notices.append)
+    with pytest.raises(FleetConflict):
+        async with asyncio.timeout(30):
+            await coordinator._lead(memory.as_connection())
+    assert notices == []
