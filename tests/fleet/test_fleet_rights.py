@@ -14,11 +14,18 @@ import pytest
 from nats.aio.msg import Msg
 
 from dragoman.errors import FleetError, FleetFull, FleetRefused, FleetUnreachable, UsageError
+from dragoman.fleet import connection as connection_module
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import PENDING_MESSAGES, FleetConnection
 from dragoman.fleet.credentials import MemberCredential
 from dragoman.fleet.objects import get_object, put_object
-from dragoman.fleet.server import FleetServer, ServerOptions, tell_server, wants_tls
+from dragoman.fleet.server import (
+    MAX_PAYLOAD_SIZE,
+    FleetServer,
+    ServerOptions,
+    tell_server,
+    wants_tls,
+)
 from dragoman.fleet.streams import ensure_streams, stream_configs
 from dragoman.fleet.submitter import PackedWorkspace, submit
 from dragoman.fleet.team import FleetFolder, FleetKeys, coordinator_access
@@ -123,6 +130,42 @@ async def test_a_worker_may_publish_only_what_is_its_own(rig: Rig) -> None:
             assert await worker.refusals(*own) == own
             found = await owner.last("KV_jobs", "$KV.jobs.f1")
             assert found is not None and found.data == b"{}"
+
+
+@with_every_server
+@aio
+async def test_a_missing_right_is_not_reported_as_a_server_that_does_not_answer(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "REQUEST_TIMEOUT", REFUSED_TIMEOUT)
+
+    async def ignore(message: object) -> None: ...
+
+    async with server(rig), FleetConnection(rig.join("worker", "w1", team="red")) as worker:
+        with pytest.raises(FleetRefused, match="(?i)permissions violation") as caught:
+            await worker.store(subjects.submission("w1", "f1"), b"{}", timeout=60.0)
+        assert not caught.value.may_have_run
+        with pytest.raises(FleetRefused, match="(?i)permissions violation"):
+            await worker.subscribe("job.w2", ignore)
+        # It still may do what is its own.
+        assert await worker.store(subjects.events("w1", "f1", 1), b"{}")
+
+
+@with_every_server
+@aio
+async def test_a_message_that_is_too_large_is_not_sent_and_the_connection_stays(rig: Rig) -> None:
+    lost: list[bool] = []
+    async with server(rig):
+        credential = rig.join("submitter", "s1", team="red")
+        async with FleetConnection(credential, on_connected=lost.append) as submitter:
+            # The server also counts the headers.
+            for size in (MAX_PAYLOAD_SIZE + 1, MAX_PAYLOAD_SIZE):
+                with pytest.raises(FleetError, match="maximum payload") as caught:
+                    await submitter.store(subjects.submission("s1", "f1"), b"x" * size)
+                assert not caught.value.retryable and not caught.value.may_have_run
+            size = MAX_PAYLOAD_SIZE - connection_module.HEADERS_SIZE
+            assert await submitter.store(subjects.submission("s1", "f1"), b"x" * size)
+            assert lost == []
 
 
 @pytest.mark.timeout(120)

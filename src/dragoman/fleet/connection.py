@@ -12,6 +12,7 @@ import base64
 import logging
 import random
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
@@ -71,15 +72,18 @@ _FULL: Final = frozenset({10002, 10023, 10047, 10077, 10122})
 _REFUSED: Final = ("violation", "revoked", "expired")
 """Words of the server about credentials that it does not accept, or not for this."""
 
-_NOT_STORED: Final = (
-    BadSubjectError,
-    ConnectionClosedError,
-    MaxPayloadError,
-    NoRespondersError,
-    OutboundBufferLimitError,
-)
-"""Failures after which a message is certainly not in a stream. After any other failure it may be:
-nats-py sends pending messages as soon as it is reconnected."""
+_NOT_SENT: Final = (ConnectionClosedError, NoRespondersError, OutboundBufferLimitError)
+"""Failures after which a message certainly had no effect. After any other failure it may have had
+one: nats-py sends pending messages as soon as it is reconnected."""
+
+_INVALID: Final = (BadSubjectError, MaxPayloadError)
+"""Failures of messages that the server would never accept."""
+
+HEADERS_SIZE: Final = 128
+"""Bytes for the headers of a message, which the server counts too."""
+
+MAX_DENIALS: Final = 100
+"""Messages of the server about missing rights to remember: more than there are requests at once."""
 
 _WRONG_REVISION: Final = frozenset({10071, 10164})
 """JetStream error codes for a last sequence number that is not the expected one."""
@@ -112,7 +116,7 @@ class _Found(Struct):
 
 class _FleetClient(Client):
     """A client whose subscriptions, including the one for replies, have our limits, and that
-    survives a `flush` without an answer."""
+    survives a `flush` without an answer and messages that are too large."""
 
     async def subscribe(
         self,
@@ -127,6 +131,18 @@ class _FleetClient(Client):
         return await super().subscribe(
             subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit
         )
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        # nats-py does not count the headers. The server does, and ends the connection.
+        if headers and len(payload) + HEADERS_SIZE > self.max_payload:
+            raise MaxPayloadError
+        await super().publish(subject, payload, reply, headers)
 
     async def _process_pong(self) -> None:
         """Process the answer to a ping, even if the `flush` that sent it was cancelled or timed
@@ -158,6 +174,8 @@ class FleetConnection:
         self._dropped = 0
         self.refused = ""
         """The server's last message about a refused or expired credential or right."""
+        self._denials: deque[str] = deque(maxlen=MAX_DENIALS)
+        """Its last messages about missing rights, in small letters."""
         self._client: Client = _FleetClient()
 
     @property
@@ -255,6 +273,7 @@ class FleetConnection:
             type(error) is NatsError and any(word in text.casefold() for word in _REFUSED)
         ):
             self.refused = text
+            self._denials.append(text.casefold())
             if not self._client.is_connected:
                 # It tries to connect again.
                 self._refusals += 1
@@ -297,6 +316,12 @@ class FleetConnection:
         if self.closed and self.refused:
             raise FleetRefused(self.refused) from ConnectionClosedError()
 
+    def _require_right(self, action: str) -> None:
+        """Raise `FleetRefused` if the server has said that the right to do this is missing."""
+        for text in self._denials:
+            if action.casefold() in text:
+                raise FleetRefused(f"the fleet's server refused this: {_words(text)}")
+
     # -- messages
 
     async def subscribe(
@@ -328,6 +353,7 @@ class FleetConnection:
         self._on_dropped[subscription] = on_dropped
         try:
             await self.flush()
+            self._require_right(f'subscription to "{subject}"')
         except BaseException:
             await self._unsubscribe(subscription)
             raise
@@ -348,7 +374,7 @@ class FleetConnection:
     async def publish(self, subject: str, data: bytes) -> None:
         """Publish a message without storing it."""
         self._require_open()
-        await self._do(self._client.publish(subject, data))
+        await self._do(self._client.publish(subject, data), subject)
 
     async def request(
         self,
@@ -357,11 +383,16 @@ class FleetConnection:
         *,
         timeout: float = REQUEST_TIMEOUT,
         headers: dict[str, str] | None = None,
+        changes: bool = False,
     ) -> Msg:
-        """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none."""
+        """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none, and
+        `FleetRefused` if the right is missing. With `changes`, the request has an effect, and
+        `may_have_run` of the error says whether it may have had it."""
         self._require_open()
         reply: Msg = await self._do(
-            self._client.request(subject, data, timeout=timeout, headers=headers), subject
+            self._client.request(subject, data, timeout=timeout, headers=headers),
+            subject,
+            changes=changes,
         )
         return reply
 
@@ -377,8 +408,9 @@ class FleetConnection:
 
         The message is resent while the server does not answer, and is stored only once. `revision`
         is the expected sequence number of the subject's last message, 0 if there must be none; a
-        message with a revision is sent only once. Raises `FleetConflict`, `FleetFull` and
-        `FleetUnreachable`; `may_have_run` of the error says whether it may have been stored.
+        message with a revision is sent only once. Raises `FleetConflict`, `FleetFull`,
+        `FleetRefused` and `FleetUnreachable`, and `FleetError` for a message that is too large;
+        `may_have_run` of the error says whether it may have been stored.
         """
         again = revision is None
         headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
@@ -397,10 +429,11 @@ class FleetConnection:
                     data,
                     timeout=min(left, REQUEST_TIMEOUT) if again else left,
                     headers=headers,
+                    changes=True,
                 )
                 break
             except (FleetUnreachable, FleetRefused) as error:
-                in_doubt = in_doubt or not isinstance(error.__cause__, _NOT_STORED)
+                in_doubt = in_doubt or error.may_have_run
                 refused = isinstance(error, FleetRefused) or self.closed
                 if not again or refused or loop.time() >= give_up_at:
                     error.may_have_run = in_doubt
@@ -443,15 +476,23 @@ class FleetConnection:
             return None
         raise FleetUnreachable(f"cannot read from the fleet's server: {found.error}")
 
-    async def _do(self, work: Awaitable[Any], what: str = "") -> Any:
+    async def _do(self, work: Awaitable[Any], subject: str = "", *, changes: bool = False) -> Any:
+        """Await a call of nats-py. `subject` is that of the message it publishes, if any."""
+        doing = f" ({subject})" if subject else ""
         try:
             return await cancellable(work)
+        except _INVALID as error:
+            raise FleetError(f"cannot send this to the fleet{doing}: {_words(error)}") from error
         except (NatsError, OSError, TimeoutError) as error:
+            in_doubt = changes and not isinstance(error, _NOT_SENT)
             if self.closed and self.refused:
-                raise FleetRefused(self.refused) from error
-            doing = f" ({what})" if what else ""
+                raise FleetRefused(self.refused, may_have_run=in_doubt) from error
+            if subject:
+                # The server does not reply to it, but reports this beside it.
+                self._require_right(f'publish to "{subject}"')
             raise FleetUnreachable(
-                f"the fleet's server does not answer{doing}: {_words(error)}"
+                f"the fleet's server does not answer{doing}: {_words(error)}",
+                may_have_run=in_doubt,
             ) from error
 
 
@@ -496,5 +537,5 @@ def _connect_failed(error: BaseException, urls: tuple[str, ...], refused: str) -
     return FleetUnreachable(f"cannot connect to the fleet at {where}: {text}")
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException | str) -> str:
     return str(error).removeprefix("nats: ") or type(error).__name__

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from nats.errors import (
     AuthorizationError,
+    BadSubjectError,
     BadSubscriptionError,
     MaxPayloadError,
     NoRespondersError,
@@ -20,7 +21,7 @@ from nats.errors import (
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 
-from dragoman.errors import FleetConflict, FleetError, FleetFull, FleetUnreachable
+from dragoman.errors import FleetConflict, FleetError, FleetFull, FleetRefused, FleetUnreachable
 from dragoman.fleet import connection as connection_module
 from dragoman.fleet.connection import (
     MAX_REFUSALS,
@@ -146,7 +147,6 @@ async def test_a_message_with_a_revision_is_sent_once() -> None:
         ([NatsTimeout()], True),
         ([ConnectionResetError()], True),
         ([NoRespondersError()], False),
-        ([MaxPayloadError()], False),
         # The first one may have been stored.
         ([NatsTimeout(), NoRespondersError()], True),
     ],
@@ -160,6 +160,54 @@ async def test_an_error_says_whether_the_message_may_have_been_stored(
         await connection.store("submit.s1.f1", b"x", timeout=0.05)
     assert caught.value.may_have_run is may_have_run
     assert caught.value.retryable
+
+
+@aio
+@pytest.mark.parametrize("failure", [MaxPayloadError(), BadSubjectError()])
+async def test_a_message_that_the_server_would_never_accept_is_not_sent_again(
+    failure: Exception,
+) -> None:
+    connection = FakeConnection(failure)
+    with pytest.raises(FleetError, match=r"submit\.s1\.f1") as caught:
+        await connection.store("submit.s1.f1", b"x", timeout=60.0)
+    assert type(caught.value) is FleetError
+    assert not caught.value.retryable and not caught.value.may_have_run
+    assert len(connection.fake.headers) == 1
+
+
+@aio
+async def test_a_message_without_the_right_to_send_it_is_refused_and_not_sent_again() -> None:
+    connection = FakeConnection(NatsTimeout())
+    await connection.report(NatsError('nats: permissions violation for publish to "submit.s1.f1"'))
+    with pytest.raises(FleetRefused, match="permissions violation") as caught:
+        await connection.store("submit.s1.f1", b"x", timeout=60.0)
+    assert not caught.value.retryable and not caught.value.may_have_run
+    assert len(connection.fake.headers) == 1
+    # The right to send another one is not missing.
+    with pytest.raises(FleetUnreachable):
+        await connection.request("ask.s1.jobs")
+
+
+@aio
+async def test_a_subscription_without_the_right_to_it_is_refused() -> None:
+    connection = FakeConnection()
+    text = 'nats: permissions violation for subscription to "job.w1"'
+    await connection.report(NatsError(text))
+    with pytest.raises(FleetRefused, match="permissions violation"):
+        await connection.subscribe("job.w1", no_handler)
+    assert not connection.fake.handlers
+    await connection.subscribe("job.w2", no_handler)
+
+
+@aio
+@pytest.mark.parametrize("changes", [True, False])
+async def test_only_a_request_with_an_effect_may_have_had_it(changes: bool) -> None:
+    with pytest.raises(FleetUnreachable) as caught:
+        await FakeConnection(NatsTimeout()).request("drain", changes=changes)
+    assert caught.value.may_have_run is changes
+    with pytest.raises(FleetUnreachable) as caught:
+        await FakeConnection(NoRespondersError()).request("drain", changes=changes)
+    assert not caught.value.may_have_run
 
 
 @aio
