@@ -10,7 +10,9 @@ import signal
 import time
 
 import pytest
+from nats.aio.msg import Msg
 
+from dragoman.config.safe_files import locked
 from dragoman.errors import FleetError, FleetFull
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection
@@ -19,7 +21,7 @@ from dragoman.fleet.records import CoordinatorReply, JobLine, WorkerStatus
 from dragoman.fleet.submitter import ask, join, read_job
 from dragoman.fleet.team import coordinator_access
 from dragoman.paths import find_paths
-from tests.fleet.rig import Rig
+from tests.fleet.rig import TIMEOUT, Rig
 
 
 @pytest.fixture
@@ -133,6 +135,32 @@ def test_a_join_code_works_once_and_the_credentials_are_private(fleet: Rig) -> N
     assert kinds == ["MemberCredential", "UsageError"]
     (file,) = (fleet.root / "w1" / "data" / "fleet").glob("*.json")
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.timeout(120)
+def test_a_machine_joins_although_the_first_answer_takes_too_long(fleet: Rig) -> None:
+    code = fleet.folder.invite("worker", "w1", team=None, now=int(time.time()))
+    keys = fleet.folder.read()
+    access = coordinator_access(keys, keys.team(None), int(time.time()))
+
+    async def hold_until_asked_again() -> None:
+        requests: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def on_request(message: Msg) -> None:
+            requests.put_nowait(message.data)
+
+        async with FleetConnection(access) as connection:
+            await connection.subscribe(subjects.JOINS, on_request)
+            # The coordinator has to write this file before it answers.
+            with locked(fleet.folder.file):
+                fleet.start("join", "w1", "fleet", "join", code)
+                async with asyncio.timeout(TIMEOUT):
+                    first, again = await requests.get(), await requests.get()
+        assert first == again
+
+    asyncio.run(hold_until_asked_again())
+    assert fleet.processes["join"].child.wait(TIMEOUT) == 0, fleet.processes["join"].text()
+    assert find_credential(find_paths(fleet.env("w1")), "worker").name == "w1"
 
 
 @pytest.mark.timeout(120)

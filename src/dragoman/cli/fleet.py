@@ -156,9 +156,17 @@ def revoke_command(
     try:
         asyncio.run(tell_server(keys, changed))
     except FleetUnreachable as error:
-        raise FleetUnreachable(
-            f"{name} is revoked, but the server will not apply that until its next start: {error}"
-        ) from error
+        applied = "will not apply that until its next start"
+        if error.may_have_run:
+            applied = "has not confirmed that; it will apply it at its next start at the latest"
+        failure = FleetUnreachable(
+            f"{name} is revoked, but the server {applied}: {error}",
+            remedy="restart the server, if it is running",
+            may_have_run=True,
+        )
+        # The member is no longer in the keys, so it cannot be revoked again.
+        failure.retryable = False
+        raise failure from error
     put_err(f"dragoman: revoked {name}\n")
 
 

@@ -1,7 +1,8 @@
 """Answer the requests of machines that join a team with a join code.
 
 Every coordinator does this, even one that does not lead: a code is known only where it was created,
-which may not be the leader's machine. `team` issues the tokens.
+which may not be the leader's machine. If two of them have the same directory, both answer, and the
+machine takes the first answer. `team` issues the tokens.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class JoinRequests:
         try:
             request = decode(message.data, JoinRequest)
             known = await in_thread(
-                str(self._folder.file), lambda _: self._folder.expects(code_id, team=self._team)
+                str(self._folder.file),
+                lambda _: self._folder.expects(code_id, request.public, team=self._team),
             )
             if not known:
                 if not self._leads():
@@ -64,9 +66,13 @@ class JoinRequests:
                     "this join code was already used, or replaced by a newer one, or no "
                     "coordinator runs where it was created"
                 )
-            token = await in_thread(str(self._folder.file), lambda _: self._admit(code_id, request))
-            if token is None:
-                return
+            token = await in_thread(
+                str(self._folder.file),
+                lambda _: self._folder.admit(
+                    code_id, request.public, team=self._team, now=int(time.time())
+                ),
+                changes_disk=True,
+            )
             reply = JoinReply(token=token)
         except DragomanError as error:
             reply = JoinReply(error=str(error), failure=describe(error))
@@ -74,14 +80,3 @@ class JoinRequests:
             failure = FleetError(f"the coordinator cannot write the fleet's keys: {error}")
             reply = JoinReply(error=str(failure), failure=describe(failure))
         await self._connection.publish(message.reply, encode(reply))
-
-    def _admit(self, code_id: str, request: JoinRequest) -> str | None:
-        """Issue the token; None if another coordinator with the same directory just did."""
-        try:
-            return self._folder.admit(
-                code_id, request.public, team=self._team, now=int(time.time())
-            )
-        except UsageError:
-            if not self._folder.expects(code_id, team=self._team):
-                return None
-            raise

@@ -435,9 +435,11 @@ def _kept_port(keys: FleetKeys, host: str) -> int:
 
 
 async def tell_server(keys: FleetKeys, team: Team) -> None:
-    """Send the server a team's new token. It then closes the connections of revoked members."""
+    """Send the server a team's new token. It then closes the connections of revoked members.
+    Raises `FleetError`; its `may_have_run` says whether the server may have applied the token."""
     now = int(time.time())
     async with FleetConnection(system_access(keys, now)) as connection:
-        reply = await connection.request(CLAIMS, keys.team_token(team, now).encode())
+        token = keys.team_token(team, now).encode()
+        reply = await connection.request(CLAIMS, token, changes=True)
         if decode(reply.data, _ClaimsReply).error is not None:
             raise FleetError(f"the server did not accept the revocation: {reply.data!r}")

@@ -31,6 +31,7 @@ from dragoman.errors import (
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import RETRY_INTERVAL, FleetConnection
 from dragoman.fleet.credentials import (
+    JoinCode,
     JoinReply,
     JoinRequest,
     MemberCredential,
@@ -67,6 +68,8 @@ ROOM_TIMEOUT: Final = 2.0
 ACCEPT_TIMEOUT: Final = 30.0
 """Seconds to wait for a coordinator to accept a submitted job."""
 
+JOIN_TIMEOUT: Final = 30.0
+"""Seconds to wait for a coordinator to answer a join request."""
 
 LISTED: Final = "`dragoman fleet jobs` lists the jobs"
 
@@ -235,18 +238,26 @@ async def ask(connection: FleetConnection, word: str) -> CoordinatorReply:
 
 async def drain(connection: FleetConnection, question: DrainQuestion) -> None:
     """Stop or resume assigning jobs to a worker. Needs the coordinator's credentials."""
-    await _asked(connection, subjects.DRAIN, encode(question))
+    await _asked(connection, subjects.DRAIN, encode(question), changes=True)
 
 
-async def _asked(connection: FleetConnection, subject: str, data: bytes = b"") -> CoordinatorReply:
+async def _asked(
+    connection: FleetConnection, subject: str, data: bytes = b"", *, changes: bool = False
+) -> CoordinatorReply:
     try:
-        message = await connection.request(subject, data)
+        message = await connection.request(subject, data, changes=changes)
     except FleetUnreachable as error:
-        raise FleetUnreachable(f"the fleet's coordinator does not answer: {error}") from error
+        raise _no_coordinator(error) from error
     reply = decode(message.data, CoordinatorReply)
     if reply.error:
         raise revive(reply.failure) or FleetError(reply.error)
     return reply
+
+
+def _no_coordinator(error: FleetUnreachable) -> FleetUnreachable:
+    return FleetUnreachable(
+        f"the fleet's coordinator does not answer: {error}", may_have_run=error.may_have_run
+    )
 
 
 class JobReader:
@@ -430,12 +441,12 @@ class JobReader:
 
 async def join(code: str) -> MemberCredential:
     """Use a join code: create a key here and get a token for it. Raises `UsageError`, and
-    `FleetError` if the coordinator failed."""
+    `FleetError` if the coordinator failed; `may_have_run` says whether the code may be used up."""
     decoded = decode_code(code)
     key = new_member_key()
     try:
         async with FleetConnection(decoded) as connection:
-            message = await _join_request(connection, decoded.id, key.public)
+            message = await _join_request(connection, decoded, key.public)
     except FleetRefused as error:
         raise UsageError(
             "the fleet's server does not accept this join code: it has expired",
@@ -447,8 +458,27 @@ async def join(code: str) -> MemberCredential:
     return credential_from(decoded, key, reply.token)
 
 
-async def _join_request(connection: FleetConnection, code_id: str, public: str) -> Msg:
-    try:
-        return await connection.request(subjects.join(code_id), encode(JoinRequest(public=public)))
-    except FleetUnreachable as error:
-        raise FleetUnreachable(f"the fleet's coordinator does not answer: {error}") from error
+async def _join_request(connection: FleetConnection, code: JoinCode, public: str) -> Msg:
+    """Send the request again while there is no answer: if the coordinator has already admitted the
+    key, it answers the same. Raises `FleetUnreachable`."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + JOIN_TIMEOUT
+    in_doubt = False
+    while True:
+        try:
+            return await connection.request(
+                subjects.join(code.id), encode(JoinRequest(public=public)), changes=True
+            )
+        except FleetUnreachable as error:
+            in_doubt = in_doubt or error.may_have_run
+            if in_doubt and loop.time() < give_up_at:
+                await asyncio.sleep(RETRY_INTERVAL)
+                continue
+            failure = _no_coordinator(error)
+            failure.may_have_run = in_doubt
+            if in_doubt:
+                failure.remedy = (
+                    f"if the code was used, run `dragoman fleet revoke {code.name}` on the server, "
+                    "and create a new code"
+                )
+            raise failure from error

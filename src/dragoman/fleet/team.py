@@ -54,6 +54,13 @@ class TeamMember(Struct, frozen=True, kw_only=True):
     expires_at: int = 0
     code: str = ""
     """Id of the latest join code; empty once it was used."""
+    used_code: str = ""
+    """Id of the join code that it joined with."""
+
+    def may_use(self, code_id: str, public: str) -> bool:
+        """Return whether a machine with this key may join with a code: with its latest one, or
+        again with the one it used, because it may not have received the answer."""
+        return code_id == self.code or (code_id == self.used_code and public == self.public)
 
 
 class Team(Struct, frozen=True, kw_only=True):
@@ -290,35 +297,39 @@ class FleetFolder:
             )
         )
 
-    def expects(self, code_id: str, *, team: str) -> bool:
-        """Return whether a join code was created here and is still unused."""
-        return any(one.code == code_id for one in self.read().team(team).members)
+    def expects(self, code_id: str, public: str, *, team: str) -> bool:
+        """Return whether a join code was created here and is still unused, except by this key."""
+        return any(one.may_use(code_id, public) for one in self.read().team(team).members)
 
     def admit(self, code_id: str, public: str, *, team: str, now: int) -> str:
-        """Issue the token for a join code and invalidate the code. Raises `UsageError`."""
+        """Issue the token for a join code and invalidate the code for other keys. Raises
+        `UsageError`."""
         if not is_public_key(public, "user"):
             raise UsageError("the request has no valid public key")
         with locked(self.file):
             keys = self.read()
             found = keys.team(team)
-            member = next((one for one in found.members if one.code == code_id), None)
+            member = next((one for one in found.members if one.may_use(code_id, public)), None)
             if member is None:
                 raise UsageError(
                     "this join code was already used, replaced by a newer one, or revoked"
                 )
-            expires_at = now + int(TOKEN_DAYS * 24 * 3600)
-            token = user_token(
-                read_seed(found.seed),
-                public,
-                name=member.name,
-                now=now,
-                rights=rights_of(member.kind, member.name),
-                expires_at=expires_at,
-                tags=(f"kind:{member.kind}",),
-            )
-            joined = structs.replace(member, public=public, expires_at=expires_at, code="")
-            self._write(keys.with_team(found.with_member(joined)))
-        return token
+            joined = member
+            if code_id == member.code:
+                expires_at = now + int(TOKEN_DAYS * 24 * 3600)
+                joined = structs.replace(
+                    member, public=public, expires_at=expires_at, code="", used_code=code_id
+                )
+                self._write(keys.with_team(found.with_member(joined)))
+        return user_token(
+            read_seed(found.seed),
+            public,
+            name=joined.name,
+            now=now,
+            rights=rights_of(joined.kind, joined.name),
+            expires_at=joined.expires_at,
+            tags=(f"kind:{joined.kind}",),
+        )
 
     def revoke(self, name: str, *, team: str | None, now: int) -> tuple[FleetKeys, Team]:
         """Revoke a member, even one that has not joined yet. Does not inform the server."""

@@ -7,9 +7,11 @@ import time
 import pytest
 from msgspec import structs
 
+from dragoman.errors import FleetUnreachable
+from dragoman.fleet import server
 from dragoman.fleet.credentials import decode_code
 from dragoman.fleet.nkeys import new_key
-from dragoman.fleet.team import FleetFolder, new_team
+from dragoman.fleet.team import FleetFolder, FleetKeys, Team, new_team
 from tests.unit.cli.calling import Shell
 
 
@@ -40,14 +42,26 @@ def test_usage_errors_are_reported(shell: Shell, words: list[str], problem: str)
     assert problem in said.err
 
 
-def test_a_member_is_revoked_also_while_the_server_does_not_run(shell: Shell) -> None:
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_member_is_revoked_also_while_the_server_does_not_run_or_answer(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
     folder = FleetFolder(shell.home / "keys")
     keys = folder.prepare().with_team(new_team("team"))
     folder.change(structs.replace(keys, urls=("nats://127.0.0.1:1",)))
     code = decode_code(folder.invite("worker", "w1", team=None, now=int(time.time())))
     public = new_key("user").public
     folder.admit(code.id, public, team="team", now=int(time.time()))
+
+    async def no_answer(keys: FleetKeys, team: Team) -> None:
+        raise FleetUnreachable("no answer", may_have_run=True)
+
+    if sent:
+        monkeypatch.setattr(server, "tell_server", no_answer)
     said = shell("fleet", "revoke", "w1", "--dir", str(folder.path))
     assert said.code != 0
-    assert "w1 is revoked, but the server will not apply that until its next start" in said.err
+    will = "has not confirmed that; it will apply it" if sent else "will not apply that until"
+    assert f"w1 is revoked, but the server {will}" in said.err
+    # It cannot be revoked again, so there is nothing to try again.
+    assert "restart the server" in said.err and "may help" not in said.err
     assert public in folder.read().team(None).revoked

@@ -35,11 +35,11 @@ def folder(tmp_path: Path) -> FleetFolder:
     return folder
 
 
-async def replies(folder: Any, code_id: str, *, leads: bool) -> list[JoinReply]:
-    """What a coordinator answers to a request."""
+async def replies(folder: Any, code_id: str, *, leads: bool, public: str = "") -> list[JoinReply]:
+    """What a coordinator answers to a request, with a new key unless one is given."""
     memory = MemoryConnection()
     desk = JoinRequests(memory.as_connection(), folder, team="team", leads=lambda: leads)
-    data = encode(JoinRequest(public=new_key("user").public))
+    data = encode(JoinRequest(public=public or new_key("user").public))
     message: Any = SimpleNamespace(subject=f"join.{code_id}", data=data, reply="_INBOX_x.y")
     await desk.on_request(message)
     return [decode(one, JoinReply) for one in memory.replies]
@@ -59,15 +59,30 @@ async def test_a_coordinator_that_knows_the_code_admits_the_machine_once(
 
 
 @aio
-async def test_a_coordinator_that_was_too_late_does_not_answer(folder: FleetFolder) -> None:
+async def test_a_machine_that_asks_again_gets_its_token_again(folder: FleetFolder) -> None:
+    code = decode_code(folder.invite("worker", "w1", team=None, now=100))
+    public = new_key("user").public
+    for leads in (True, False):
+        (reply,) = await replies(folder, code.id, leads=leads, public=public)
+        assert read_token(reply.token)["sub"] == public
+
+
+@aio
+@pytest.mark.parametrize("same", [True, False])
+async def test_two_coordinators_with_one_directory_admit_one_machine(
+    folder: FleetFolder, same: bool
+) -> None:
     code = decode_code(folder.invite("worker", "w1", team=None, now=100))
 
     class Late(FleetFolder):
-        def admit(self, *args: Any, **more: Any) -> str:
-            folder.admit(*args, **more)
-            return super().admit(*args, **more)
+        """The directory of a coordinator that is overtaken by the other one."""
 
-    assert await replies(Late(folder.path), code.id, leads=True) == []
+        def admit(self, code_id: str, public: str, **more: Any) -> str:
+            folder.admit(code_id, public if same else new_key("user").public, **more)
+            return super().admit(code_id, public, **more)
+
+    (reply,) = await replies(Late(folder.path), code.id, leads=False)
+    assert bool(reply.token) is same and ("already used" in reply.error) is not same
 
 
 @aio
@@ -88,4 +103,4 @@ async def test_a_request_without_a_place_for_the_answer_uses_no_code(folder: Fle
     desk = JoinRequests(memory.as_connection(), folder, team="team", leads=lambda: True)
     message: Any = SimpleNamespace(subject=f"join.{code.id}", data=b"{}", reply="")
     await desk.on_request(message)
-    assert folder.expects(code.id, team="team")
+    assert folder.expects(code.id, new_key("user").public, team="team")

@@ -140,7 +140,9 @@ class _AnsweringServer:
 
     async def __aexit__(self, *more: object) -> None: ...
 
-    async def request(self, subject: str, data: bytes) -> Any:
+    async def request(self, subject: str, data: bytes, *, changes: bool) -> Any:
+        # If it does not answer, it may have applied the revocation.
+        assert changes
         return SimpleNamespace(data=self._answer)
 
 

@@ -351,6 +351,81 @@ async def test_a_refused_join_raises_the_error_of_the_coordinator(
         await join("code")
 
 
+class _Silent(MemoryConnection):
+    """Has a coordinator that does not answer the first requests; without a `last` answer none."""
+
+    def __init__(self, *failures: FleetUnreachable, last: Struct | None = None) -> None:
+        super().__init__("s1")
+        self._failures = list(failures)
+        self._last = last
+        self.asked: list[bytes] = []
+        self.changes: list[bool] = []
+
+    async def request(
+        self, subject: str, data: bytes = b"", *, changes: bool = False, **more: Any
+    ) -> Any:
+        self.asked.append(data)
+        self.changes.append(changes)
+        if self._last is None:
+            raise self._failures[0]
+        if self._failures:
+            raise self._failures.pop(0)
+        return SimpleNamespace(data=encode(self._last))
+
+
+def no_answer(*, sent: bool) -> FleetUnreachable:
+    return FleetUnreachable("timeout" if sent else "no responders", may_have_run=sent)
+
+
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryConnection], None]:
+    """Replaces the connection and the code of `join`."""
+    code = SimpleNamespace(id="join-1", team="t", name="w1", kind="worker", urls=(), authority="")
+    monkeypatch.setattr(submitter, "RETRY_INTERVAL", 0.0)
+    monkeypatch.setattr(submitter, "decode_code", lambda text: code)
+    return lambda memory: monkeypatch.setattr(
+        submitter, "FleetConnection", lambda code: nullcontext(memory)
+    )
+
+
+@aio
+async def test_a_join_without_an_answer_is_asked_for_again_with_the_same_key(
+    joining: Callable[[MemoryConnection], None],
+) -> None:
+    failures = [no_answer(sent=sent) for sent in (True, False, True)]
+    memory = _Silent(*failures, last=JoinReply(token="t"))
+    joining(memory)
+    assert (await join("code")).token == "t"
+    assert len(memory.asked) == 4 and len(set(memory.asked)) == 1
+
+
+@aio
+@pytest.mark.parametrize("sent", [True, False])
+async def test_a_join_without_an_answer_says_whether_the_code_may_be_used_up(
+    joining: Callable[[MemoryConnection], None], monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    monkeypatch.setattr(submitter, "JOIN_TIMEOUT", 0.05)
+    memory = _Silent(no_answer(sent=sent))
+    joining(memory)
+    with pytest.raises(FleetUnreachable, match="coordinator does not answer") as caught:
+        await join("code")
+    assert caught.value.may_have_run is sent
+    assert ("fleet revoke w1" in caught.value.remedy) is sent
+    # Without a coordinator, there is nothing to wait for.
+    assert sent or len(memory.asked) == 1
+
+
+@aio
+async def test_a_drain_without_an_answer_may_have_run_and_a_question_has_no_effect() -> None:
+    memory = _Silent(no_answer(sent=True))
+    with pytest.raises(FleetUnreachable) as caught:
+        await drain(memory.as_connection(), DrainQuestion(name="w1"))
+    assert caught.value.may_have_run
+    with pytest.raises(FleetUnreachable):
+        await ask(memory.as_connection(), "jobs")
+    assert memory.changes == [True, False]
+
+
 @aio
 async def test_a_join_code_that_the_server_refuses_has_expired(
     monkeypatch: pytest.MonkeyPatch,

@@ -48,6 +48,21 @@ def test_a_join_code_admits_one_machine_once(folder: FleetFolder) -> None:
         folder.admit(code.id, new_key("user").public, team="team", now=100)
 
 
+def test_a_machine_that_did_not_get_its_token_can_ask_for_it_again(folder: FleetFolder) -> None:
+    code = decode_code(folder.invite("worker", "w1", team=None, now=100))
+    public = new_key("user").public
+    first = read_token(folder.admit(code.id, public, team="team", now=100))
+    assert folder.expects(code.id, public, team="team")
+    again = read_token(folder.admit(code.id, public, team="team", now=200))
+    assert (again["sub"], again["exp"]) == (public, first["exp"])
+    assert again["nats"] == first["nats"]
+    # With the key of another machine the code is used up, and after a revocation with any key.
+    assert not folder.expects(code.id, new_key("user").public, team="team")
+    folder.revoke("w1", team=None, now=300)
+    with pytest.raises(UsageError, match="revoked"):
+        folder.admit(code.id, public, team="team", now=300)
+
+
 def test_a_newer_join_code_replaces_the_previous_one(folder: FleetFolder) -> None:
     first = decode_code(folder.invite("worker", "w1", team=None, now=100))
     folder.invite("worker", "w1", team=None, now=100)
