@@ -408,7 +408,8 @@ class JobReader:
             return
         last = self.job.attempts[-1]
         if last.number != self._attempt:
-            self._attempt, self._number, self._yielded = last.number, 0, 0
+            # From the start: the worker before it may have published events after its first ones.
+            self._attempt, self._position, self._number, self._yielded = last.number, 1, 0, 0
         subject = subjects.events(last.worker, self._id, last.number)
         while True:
             found = await self._connection.after(subjects.EVENTS, self._position, subject)

@@ -105,6 +105,25 @@ async def test_a_late_reader_gets_each_event_of_the_last_attempt_once() -> None:
 
 
 @aio
+async def test_a_slow_reader_misses_no_event_of_a_second_attempt() -> None:
+    memory = MemoryConnection("s1")
+    running = structs.replace(LOST, end="")
+    first = structs.replace(JOB, state="running", attempts=(running,), result=None)
+    await memory.store(subjects.job_record("f1"), encode(first))
+    await memory.store(subjects.events("w1", "f1", 1), batch(1, "superseded"))
+    following = JobReader(memory.as_connection(), "f1").follow()
+    events = [await anext(following)]
+    # It has not read the new record when the first worker, which was only slow, publishes more.
+    await memory.store(subjects.events("w2", "f1", 2), batch(1, "a", "b"))
+    await memory.store(subjects.events("w1", "f1", 1), batch(2, "stale"))
+    await memory.store(subjects.events("w2", "f1", 2), batch(3, "c", "d"))
+    await memory.store(subjects.job_record("f1"), encode(JOB))
+    events += [one async for one in following]
+    assert [one.event["text"] for one in events if one.attempt == 2] == ["a", "b", "c", "d"]
+    assert [one.event["text"] for one in events if one.attempt == 1] == ["superseded", "stale"]
+
+
+@aio
 async def test_a_reader_of_a_job_that_is_done_has_no_subscriptions_left() -> None:
     memory = MemoryConnection("s1")
     await memory.store(subjects.job_record("f1"), encode(JOB))
