@@ -13,8 +13,8 @@ import pytest
 from nats.aio.msg import Msg
 
 from dragoman.config.safe_files import locked
-from dragoman.errors import FleetError, FleetFull
-from dragoman.fleet import subjects
+from dragoman.errors import FleetError, FleetFull, FleetUnreachable, UnknownJob
+from dragoman.fleet import subjects, submitter
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.credentials import CODE_PREFIX, MemberCredential, find_credential
 from dragoman.fleet.records import CoordinatorReply, JobLine, WorkerStatus
@@ -274,6 +274,29 @@ def test_a_job_can_be_cancelled_before_a_coordinator_takes_it_and_only_once(rig:
     assert rig.runs.read_text().split() == ["y"]
     again = rig.start("again", "s1", "fleet", "cancel", job)
     assert again.child.wait(60) == 0 and "has already ended" in again.text()
+
+
+@pytest.mark.timeout(180)
+def test_a_job_that_waits_for_a_coordinator_is_told_from_one_that_has_expired(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitter, "ACCEPT_TIMEOUT", 0.0)
+    rig.start_server()
+    rig.start_coordinator()
+    rig.join("submitter", "s1")
+    rig.wait(lambda: "coordinating" in rig.processes["coordinator"].text())
+    with pytest.raises(UnknownJob, match="it has expired, or was never submitted"):
+        asyncio.run(follow(rig, "f0"))
+    rig.processes["coordinator"].kill()
+    job = submit(rig, "say 0.1 x")
+    with pytest.raises(FleetUnreachable, match="no coordinator is running: it waits for one"):
+        asyncio.run(follow(rig, job))
+
+
+async def follow(rig: Rig, job: str) -> None:
+    async with connected(rig) as connection:
+        async for _ in submitter.JobReader(connection, job).follow():
+            pass
 
 
 async def store_record(rig: Rig, data: bytes) -> None:

@@ -46,6 +46,7 @@ from dragoman.fleet.records import (
     FleetLimits,
     FleetResult,
     JobAssignment,
+    JobQuestion,
     JobSpec,
     WorkerStatus,
     decode,
@@ -515,13 +516,26 @@ class CoordinatorSession:
         elif word == "workers":
             reply = workers_reply(self._schedule, message.data, clock())
         elif word == "room":
-            reply = CoordinatorReply(
-                full="" if self._room.is_set() else why_full(self._options.limits)
-            )
+            reply = CoordinatorReply(full=self._full())
+        elif word == "waiting":
+            reply = await self._waiting(message.data)
         else:
             unknown = UsageError(f"unknown request {word!r}")
             reply = CoordinatorReply(error=str(unknown), failure=describe(unknown))
         await self._respond(message, encode(reply))
+
+    def _full(self) -> str:
+        return "" if self._room.is_set() else why_full(self._options.limits)
+
+    async def _waiting(self, data: bytes) -> CoordinatorReply:
+        """Return whether a job of any submitter is still in the inbox."""
+        try:
+            job = subjects.require_job_id(decode(data, JobQuestion).job)
+            submission = subjects.submission("*", job)
+            found = await self._connection.after(subjects.INBOX, 1, submission)
+        except DragomanError as error:
+            return CoordinatorReply(error=str(error), failure=describe(error))
+        return CoordinatorReply(waiting=found is not None, full=self._full())
 
     async def _on_drain(self, message: Msg) -> None:
         reply = CoordinatorReply()

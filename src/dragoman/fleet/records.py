@@ -306,6 +306,12 @@ class ListQuestion(Struct, frozen=True, kw_only=True):
     """Name of the last entry in the previous reply."""
 
 
+class JobQuestion(Struct, frozen=True, kw_only=True):
+    """A request about one job."""
+
+    job: str
+
+
 class CoordinatorReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The coordinator's reply to a request."""
 
@@ -314,6 +320,8 @@ class CoordinatorReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same error with its class and fields, as `broker.error_codec` describes it."""
     full: str = ""
     """Why no new jobs are accepted; empty if they are."""
+    waiting: bool = False
+    """Whether the job was submitted and is not accepted yet."""
     jobs: tuple[JobLine, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
     more: bool = False

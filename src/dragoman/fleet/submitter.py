@@ -46,6 +46,7 @@ from dragoman.fleet.records import (
     DrainQuestion,
     EventBatch,
     FleetJob,
+    JobQuestion,
     JobSpec,
     ListQuestion,
     decode,
@@ -292,9 +293,9 @@ class JobReader:
     async def follow(self) -> AsyncGenerator[FleetEvent, None]:
         """Yield the events of the current attempt until the job is done.
 
-        Events of superseded attempts are dropped. If no coordinator accepts the job, raises
-        `FleetUnreachable` for a job that was just submitted, otherwise `UnknownJob`. Raises
-        `FleetUnreachable` if the server does not answer for `RECONNECT_TIMEOUT`.
+        Events of superseded attempts are dropped. Raises `UnknownJob` for a job that has expired or
+        was never submitted, and `FleetUnreachable` if no coordinator accepts the job, or if the
+        server does not answer for `RECONNECT_TIMEOUT`.
         """
         if not subjects.is_job_id(self._id):
             raise UnknownJob(f"the fleet has no job {self._id[:80]!r}", remedy=LISTED)
@@ -355,22 +356,37 @@ class JobReader:
                 await asyncio.sleep(RETRY_INTERVAL)
                 continue
             if job is None and loop.time() >= give_up_at:
-                raise self._not_taken()
+                if (failure := await self._without_record()) is not None:
+                    raise failure
+                continue
             try:
                 async with asyncio.timeout(POLL_INTERVAL):
                     await self._wake.wait()
             except TimeoutError:
                 pass
 
-    def _not_taken(self) -> FleetUnreachable | UnknownJob:
-        if self._submitted:
-            return FleetUnreachable(
-                f"job {self._id} was submitted, but no coordinator of the fleet has accepted it"
-            )
-        return UnknownJob(
-            f"the fleet has no job {self._id}: it has expired, or no coordinator is running",
-            remedy=LISTED,
-        )
+    async def _without_record(self) -> FleetUnreachable | UnknownJob | None:
+        """Return why the job has no record: it waits for a coordinator, or it has expired. None if
+        it was recorded meanwhile."""
+        question = encode(JobQuestion(job=self._id))
+        why = "no coordinator is running"
+        try:
+            subject = subjects.question(self._connection.name, "waiting")
+            reply = await _asked(self._connection, subject, question)
+        except FleetUnreachable:
+            if not self._submitted:
+                text = f"job {self._id} has no record, and {why}: it waits for one, or has expired"
+                return FleetUnreachable(text)
+        else:
+            # First the inbox, then the record: a coordinator moves a job from one to the other.
+            if not reply.waiting and await read_job(self._connection, self._id) is not None:
+                return None
+            if not reply.waiting and not self._submitted:
+                text = f"the fleet has no job {self._id}: it has expired, or was never submitted"
+                return UnknownJob(text, remedy=LISTED)
+            why = reply.full
+        text = f"job {self._id} was submitted, but no coordinator of the fleet has accepted it"
+        return FleetUnreachable(f"{text}: {why}" if why else text)
 
     def _lost(self, error: FleetUnreachable) -> None:
         """Record that the server does not answer. Raises `FleetUnreachable` after too long."""

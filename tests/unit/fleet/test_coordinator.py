@@ -36,6 +36,7 @@ from dragoman.fleet.records import (
     FleetJob,
     FleetLimits,
     FleetResult,
+    JobQuestion,
     decode,
     encode,
 )
@@ -315,6 +316,18 @@ async def test_a_cancellation_waits_for_the_job_that_is_still_in_the_inbox() -> 
     assert decode(memory.messages[-1].data, FleetJob) == job
     # A job that does not exist has nothing to wait for.
     assert await session.take("cancel.s1.f3", b"{}")
+
+
+@aio
+async def test_a_submitter_learns_whether_a_job_waits_in_the_inbox() -> None:
+    memory = MemoryConnection()
+    session = _LoadedSession(memory)
+    await memory.store(subjects.submission("s2", "f2"), encode(SPEC))
+    for job, waiting in (("f2", True), ("f1", False), ("f3", False)):
+        reply = await session.asked("waiting", encode(JobQuestion(job=job)))
+        assert reply == CoordinatorReply(waiting=waiting)
+    for data in (b"nonsense", encode(JobQuestion(job="*"))):
+        assert (await session.asked("waiting", data)).failure is not None
 
 
 @aio

@@ -275,6 +275,49 @@ async def test_a_server_that_stays_away_ends_the_following_and_names_the_command
     assert caught.value.may_have_run is submitted
 
 
+@aio
+@pytest.mark.parametrize(
+    ("reply", "submitted", "kind", "told"),
+    [
+        (None, False, FleetUnreachable, "no coordinator is running: it waits for one, or has exp"),
+        (None, True, FleetUnreachable, "has accepted it: no coordinator is running"),
+        (CoordinatorReply(), False, UnknownJob, "it has expired, or was never submitted"),
+        (CoordinatorReply(waiting=True), False, FleetUnreachable, "has accepted it$"),
+        (CoordinatorReply(waiting=True, full="full"), False, FleetUnreachable, "it: full$"),
+        (CoordinatorReply(), True, FleetUnreachable, "has accepted it$"),
+    ],
+)
+async def test_a_job_without_a_record_has_expired_or_waits_for_a_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+    reply: CoordinatorReply | None,
+    submitted: bool,
+    kind: type[DragomanError],
+    told: str,
+) -> None:
+    monkeypatch.setattr(submitter, "ACCEPT_TIMEOUT", 0.0)
+    memory = MemoryConnection("s1") if reply is None else _Answers(reply)
+    reader = JobReader(memory.as_connection(), "f1", submitted=submitted)
+    with pytest.raises(kind, match=told) as caught:
+        async for _ in reader.follow():
+            pass
+    assert caught.value.may_have_run is submitted
+
+
+@aio
+async def test_a_job_that_is_accepted_just_when_its_reader_gives_up_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submitter, "ACCEPT_TIMEOUT", 0.0)
+
+    class Late(_Answers):
+        async def request(self, subject: str, data: bytes = b"", **more: Any) -> Any:
+            await self.store(subjects.job_record("f1"), encode(JOB))
+            await self.store(subjects.events("w2", "f1", 2), batch(1, "a", "b", "c", "d"))
+            return await super().request(subject, data, **more)
+
+    assert len(await read(Late(CoordinatorReply()))) == 4
+
+
 def request(prompt: str = "x") -> DelegationRequest:
     return DelegationRequest(role="execute", prompt=prompt, workspace=Path("/"))
 
