@@ -356,7 +356,7 @@ def test_a_job_that_ran_a_command_is_not_run_again_even_if_the_event_stream_is_f
     os.mkfifo(rig.hold)
     job = submit(rig, "command 0.1 x")
     rig.wait(lambda: "command 0" in events_so_far(rig, job))
-    asyncio.run(fill_events(filler))
+    asyncio.run(fill(filler, subjects.events("w0", "f0", 1)))
 
     async def acted() -> str:
         async with connected(rig) as connection:
@@ -374,13 +374,37 @@ def test_a_job_that_ran_a_command_is_not_run_again_even_if_the_event_stream_is_f
     assert rig.runs.read_text().split() == ["x"]
 
 
-async def fill_events(credential: MemberCredential) -> None:
-    """Fill the event stream until there is no room for even a small event."""
+@pytest.mark.timeout(180)
+def test_a_report_that_does_not_fit_into_the_inbox_is_not_lost(rig: Rig) -> None:
+    rig.lease = "30"
+    rig.start_server("--disk", "0.1")
+    rig.start_coordinator()
+    rig.join("submitter", "s1")
+    filler = rig.join("submitter", "s2")
+    worker(rig, "w1")
+    job = submit(rig, "write 2 x")
+    rig.wait(rig.runs.read_text)
+    coordinator = rig.processes["coordinator"].child
+    os.kill(coordinator.pid, signal.SIGSTOP)
+    try:
+        # All have the id of one job: the first one is refused, and the others are ignored.
+        asyncio.run(fill(filler, subjects.submission("s2", "f0")))
+        rig.wait(lambda: "its report waits" in rig.processes["w1"].text())
+    finally:
+        os.kill(coordinator.pid, signal.SIGCONT)
+    found = result(rig, job)
+    assert found["result"]["ok"] is True  # type: ignore[index]
+    assert [one["end"] for one in found["attempts"]] == ["done"]  # type: ignore[attr-defined]
+    assert rig.runs.read_text().split() == ["x"]
+
+
+async def fill(credential: MemberCredential, subject: str) -> None:
+    """Fill a stream until there is no room for even a small message."""
     async with FleetConnection(credential) as connection:
         for size in (512 * 1024, 32 * 1024, 1024, 1):
             try:
                 while True:
-                    await connection.store(subjects.events("w0", "f0", 1), b"x" * size)
+                    await connection.store(subject, b"x" * size)
             except FleetFull:
                 continue
 

@@ -515,6 +515,7 @@ class FleetWorker:
         one = leased.running
         if not leased.holds():
             raise FleetError("the lease expired")
+        waits = False
         while True:
             try:
                 await self._connection.store(
@@ -523,10 +524,13 @@ class FleetWorker:
                     timeout=max(leased.until - clock(), 0.1) + self._lease,
                 )
                 break
-            except FleetFull:
+            except FleetFull as error:
                 # The coordinator makes room by reading the inbox.
                 if not leased.holds():
                     raise
+                if not waits:
+                    self._on_notice(f"job {one.job}: its report waits: {error}")
+                waits = True
                 await asyncio.sleep(RETRY_INTERVAL)
         leased.reported = True
         result = ended.result

@@ -80,8 +80,10 @@ CREDENTIAL = MemberCredential(team="t", name="w1", kind="worker", urls=(), seed=
 class _HoldingWorker(FleetWorker):
     """A worker with a confirmed job, connected to streams in memory."""
 
-    def __init__(self, memory: MemoryConnection) -> None:
-        super().__init__(CREDENTIAL, WorkerOptions())
+    def __init__(
+        self, memory: MemoryConnection, on_notice: Callable[[str], None] = lambda text: None
+    ) -> None:
+        super().__init__(CREDENTIAL, WorkerOptions(), on_notice=on_notice)
         connection: Any = memory
         place: Any = None
         self._connection, self._place, self._redact = connection, place, Redactor([])
@@ -224,6 +226,38 @@ async def test_a_job_ends_with_the_reason_if_the_server_has_no_room_for_its_even
     delegate(job)
     await _HoldingWorker(memory).hold()
     assert (report(memory).outcome, report(memory).why) == ("failed", "the server is full")
+
+
+@aio
+async def test_a_report_waits_for_room_in_the_inbox_and_is_stored_once(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RETRY_INTERVAL", 0.0)
+    notices: list[str] = []
+
+    class Full(MemoryConnection):
+        tries = 0
+
+        async def store(self, subject: str, data: bytes, **more: Any) -> int:
+            if subject.startswith("result."):
+                self.tries += 1
+                if self.tries < 4:
+                    raise FleetFull("the fleet's server is full")
+            return await super().store(subject, data, **more)
+
+    async def job(*args: object, **more: object) -> Any:
+        raise IsolationFailed("the patch", "too large")
+
+    delegate(job)
+    memory = Full()
+    holding = _HoldingWorker(memory, notices.append)
+    async with asyncio.timeout(30):
+        await holding.hold()
+    assert holding.leased.reported and memory.tries == 4
+    assert len([one for one in memory.messages if one.subject.startswith("result.")]) == 1
+    assert [one for one in notices if "its report waits" in one] == [
+        "job f1: its report waits: the fleet's server is full"
+    ]
 
 
 @aio
