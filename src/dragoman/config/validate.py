@@ -72,7 +72,7 @@ def _with_names(data: Any, kind: type, place: str) -> str:
     tables = data.get(name) if isinstance(data, Mapping) else None
     for each, table in tables.items() if isinstance(tables, Mapping) else ():
         try:
-            msgspec.convert({name: {each: table}}, kind)
+            convert_typed({name: {each: table}}, kind)
         except msgspec.ValidationError as error:
             if str(error).endswith(f"`${place}`"):
                 return f"{head}.{short(str(each))}{rest}"
