@@ -117,7 +117,7 @@ ANALYSERS = {
     # loaded, for types that only it has.
     r"msgspec\.convert\(|json\.Decoder\((?!str\b)|decode\([^)]*type=(?!str\b|list\[str\]|dict\[)": {
         "mcp_server/stdio_entry.py",
-        "wire/decoding.py",
+        "wire/decoders.py",
     },
 }
 

@@ -11,7 +11,7 @@ PROGRAM = """
 import json, sys, threading
 from typing import Literal
 import msgspec
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 
 # Switch between threads as often as possible.
 sys.setswitchinterval(1e-6)

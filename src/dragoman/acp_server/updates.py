@@ -28,7 +28,7 @@ from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.session import GatewaySession
 from dragoman.wire import messages
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import convert
 from dragoman.dialects.acp.v1.shape import EXTRA, Unknown
 from dragoman.errors import UsageError
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 _UPDATES: Final[tuple[type, ...]] = get_args(acp.SessionUpdate)

@@ -20,7 +20,7 @@ import msgspec
 
 from dragoman.transports.file_lock import take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

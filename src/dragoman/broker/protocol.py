@@ -15,7 +15,7 @@ from dragoman.dialects.acp.v1 import shape
 from dragoman.errors import ConfigInvalid, InvalidAnswer, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 T = TypeVar("T")

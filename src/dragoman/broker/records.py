@@ -18,7 +18,7 @@ from msgspec import Struct
 from dragoman.broker.endpoint import RECORD
 from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SIZE: Final = 256 * 1024

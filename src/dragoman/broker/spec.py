@@ -22,7 +22,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.options import PlainOptions
 from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths

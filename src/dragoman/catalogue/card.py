@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CARD_FORMAT = 2

@@ -33,7 +33,7 @@ from dragoman.errors.connections import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.wire import codes
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 
 class Result(msgspec.Struct, frozen=True):

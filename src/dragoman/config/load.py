@@ -43,7 +43,7 @@ from dragoman.config.schema import (
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
 from dragoman.paths import VARIABLES, Paths
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 ENABLED: Final = "enabled_peers"
 

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 TRUST_FORMAT: Final = 1

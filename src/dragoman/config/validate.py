@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from msgspec import inspect

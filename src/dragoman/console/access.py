@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.job_events import EventCursor
 from dragoman.version import __version__
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

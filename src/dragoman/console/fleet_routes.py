@@ -15,7 +15,7 @@ from dragoman.console.json_routes import MAX_ID, json_route
 from dragoman.console.session_feed import as_json
 from dragoman.errors import UnknownJob
 from dragoman.events import model
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

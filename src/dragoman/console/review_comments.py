@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
 from dragoman.errors import PatchChanged, UsageError
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from dragoman.errors import DragomanError, FileFailed, IsolationFailed, UsageErr
 from dragoman.paths import Paths
 from dragoman.runs import git
 from dragoman.runs.jobs import find_job, job_id_of
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 READ_TIMEOUT: Final = 120.0

@@ -23,7 +23,7 @@ from dragoman.delegation.worktree.bundle import Bundle, pack, project_of
 from dragoman.delegation.worktree.received_patch import MAX_PATCH_SIZE
 from dragoman.delegation.worktree.sent_tree import TREE_ID
 from dragoman.errors import HostUnavailable, SpawnError, UsageError
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MARK: Final = b"dragoman-transfer: "

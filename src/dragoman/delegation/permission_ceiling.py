@@ -19,7 +19,7 @@ from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.runs.lineage import Lineage, ancestors
 from dragoman.transports.process.identity import PROC
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 VARIABLE: Final = "DRAGOMAN_CEILING"

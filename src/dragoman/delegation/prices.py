@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
 from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MILLION: Final = 1_000_000

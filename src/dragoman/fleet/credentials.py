@@ -24,7 +24,7 @@ from dragoman.fleet.nkeys import KeyPair, new_key, read_seed
 from dragoman.fleet.subjects import MemberKind
 from dragoman.fleet.tokens import read_token
 from dragoman.paths import Paths
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CODE_PREFIX: Final = "dragoman-join-"

@@ -36,7 +36,7 @@ from dragoman.fleet.submitter import (
 )
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner, finish
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CANCEL_TIMEOUT: Final = 45.0

@@ -42,7 +42,7 @@ from dragoman.transports.process.identity import (
     own_identity,
     state_of,
 )
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.fleet")

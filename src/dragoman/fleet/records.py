@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.config.schema import Fallback, Permissions
 from dragoman.errors import FleetError
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 JobState: TypeAlias = Literal["queued", "running", "done"]

@@ -30,7 +30,7 @@ from dragoman.fleet.records import LOST, FleetJob, ObjectRef, new_job_id
 from dragoman.fleet.submitter import pack_workspace, read_job, spec_of, submit
 from dragoman.runs.context import RunContext
 from dragoman.runs.lineage import inherited
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PENDING: Final = "fleet-jobs"

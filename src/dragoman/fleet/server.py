@@ -40,7 +40,7 @@ from dragoman.transports.addresses import bracketed, is_loopback, parse_address
 from dragoman.transports.process.environment import which
 from dragoman.transports.process.query import ask_program
 from dragoman.transports.process.stream import ProcessStream, spawn
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PROGRAM: Final = "nats-server"

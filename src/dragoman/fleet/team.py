@@ -30,7 +30,7 @@ from dragoman.fleet.tokens import (
     operator_token,
     user_token,
 )
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FILE: Final = "fleet.json"

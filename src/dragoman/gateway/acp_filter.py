@@ -23,7 +23,7 @@ from dragoman.dialects.acp.v1.methods import Gate
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
 from dragoman.gateway.events_to_acp import AcpTranslator
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"

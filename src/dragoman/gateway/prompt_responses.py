@@ -29,7 +29,7 @@ from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
 from dragoman.wire import codes, messages
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 
 _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.OK: acp.StopReason.END_TURN,

@@ -23,7 +23,7 @@ from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
 from dragoman.rpc.calls import Settle
 from dragoman.wire import codes
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Event, Noise, Stray
 

@@ -39,7 +39,7 @@ from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
 from dragoman.transports.process.identity import variables_of
 from dragoman.version import __version__
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

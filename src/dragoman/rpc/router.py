@@ -18,7 +18,7 @@ from dragoman.errors import Overflow, UsageError
 from dragoman.rpc import boundary
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.lanes import HandlerLane
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 

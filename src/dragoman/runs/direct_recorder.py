@@ -36,7 +36,7 @@ from dragoman.store.open import open_store
 from dragoman.store.recorder import STORED_TIMEOUT, JobAnswer, StoreRecorder, permission_note
 from dragoman.store.records import JobRecord, SessionRecord, counted, new_session_key, root_of
 from dragoman.transports.process.identity import own_identity
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result

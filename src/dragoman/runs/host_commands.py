@@ -36,7 +36,7 @@ from dragoman.transports.process.identity import (
     state_of,
 )
 from dragoman.transports.process.stream import start_child, start_detached
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 FOLDER: Final = "host-commands"
 FIRST_INTERVAL: Final = 0.005

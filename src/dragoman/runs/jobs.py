@@ -33,7 +33,7 @@ from dragoman.runs.sessions import LAST
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.store import Store

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SESSIONS: Final = 200

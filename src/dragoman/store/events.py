@@ -18,7 +18,7 @@ from dragoman.errors import UnknownSession
 from dragoman.store.database import Database
 from dragoman.store.records import GAP, Gap, Note
 from dragoman.store.sessions import missing
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 ROW_SIZE: Final = 256 * 1024
 """Approximate number of bytes of lines per row: a reader loads one row at a time."""

@@ -29,7 +29,7 @@ from dragoman.store.records import (
 )
 from dragoman.store.sessions import SessionTable, missing
 from dragoman.store.stream_redaction import LineRedactor
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FORMAT: Final = 1

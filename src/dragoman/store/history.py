@@ -22,7 +22,7 @@ from dragoman.events.words import ErrorKind, Outcome
 from dragoman.store.records import Gap, JobRecord, counted, delegated_job
 from dragoman.store.sessions import missing
 from dragoman.store.store import Store
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 CONNECTION: Final = "stored"
 """The connection id in the source of events that come from the store."""

@@ -20,7 +20,7 @@ from dragoman.store.database import Database, equal
 from dragoman.store.records import GAP, Gap, JobRecord, JobState
 from dragoman.store.sessions import MANY
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 
 PROMPT_SIZE: Final = 64 * 1024
 """Maximum number of characters of a prompt to keep. A longer one is usually a pasted file."""

@@ -25,7 +25,7 @@ from dragoman.store.records import JobRecord, Note, SessionRecord
 from dragoman.store.store import Store
 from dragoman.store.stream_redaction import LineForm, LineRedactor
 from dragoman.store.writer import StoreWriter
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.store")

@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.errors import UnknownSession
 from dragoman.store.database import Database, equal
 from dragoman.store.records import SessionRecord
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 MANY: Final = 1000
 """Default maximum number of rows in a list."""

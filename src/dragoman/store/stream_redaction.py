@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.redaction.messages import MessageRedactor, NotJson
 from dragoman.redaction.redactor import REACH, Redactor, decode, last_word
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})

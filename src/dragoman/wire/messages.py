@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from dragoman.errors import UsageError
 from dragoman.wire import codes
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 
 Id: TypeAlias = int | str
 """The id of a request: a string or an integer. ``1`` is not ``"1"``, ``0`` is an id, ``true`` is

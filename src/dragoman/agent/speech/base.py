@@ -22,7 +22,7 @@ from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source
 from dragoman.events.parts import Block
 from dragoman.events.words import Role
 from dragoman.rpc import boundary
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.dialects.legacy.keyed import translate as keyed_translate
 from dragoman.errors import InvalidAnswer
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ from dragoman.rpc import Connection
 from dragoman.rpc.connection import trace_of_environment
 from dragoman.store.records import root_of
 from dragoman.transports.process.environment import build_environment
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
 from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0

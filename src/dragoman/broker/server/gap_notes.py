@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.store.store import Store
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.broker")

@@ -40,7 +40,7 @@ from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.store.recorder import permission_note
 from dragoman.wire import codes
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:

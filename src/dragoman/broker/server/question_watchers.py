@@ -31,7 +31,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.rpc import boundary
 from dragoman.wire import codes
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from dragoman.errors import DragomanError, RemoteError, ServiceError, SpawnError
 from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 

@@ -17,7 +17,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import FileChange, PermissionOption
 from dragoman.events.words import FileOp, PermissionKind, ToolKind
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 UNNAMED: Final = "Run a command"
 """The title of a command that the server does not name."""

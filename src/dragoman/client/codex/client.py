@@ -32,7 +32,7 @@ from dragoman.events.parts import Capabilities, Limit
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 

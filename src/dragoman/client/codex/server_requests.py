@@ -23,7 +23,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 

@@ -20,7 +20,7 @@ from dragoman.errors import RemoteError, ServiceError, SpawnError
 from dragoman.events import model
 from dragoman.rpc import boundary
 from dragoman.wire import codes
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:

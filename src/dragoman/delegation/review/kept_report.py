@@ -16,7 +16,7 @@ from msgspec import Struct
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.errors import FileFailed
 from dragoman.store.records import REPORT
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.delegation.attempt_report import AttemptReport

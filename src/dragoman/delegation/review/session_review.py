@@ -35,7 +35,7 @@ from dragoman.rpc.tasks import in_thread
 from dragoman.runs.context import load_context
 from dragoman.store.open import open_store
 from dragoman.store.records import APPLIED, CHECK, REPORT
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

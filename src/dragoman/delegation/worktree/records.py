@@ -24,7 +24,7 @@ from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
 from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.process.identity import ProcessIdentity
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT
 from dragoman.transports.process.identity import own_identity
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 NEUTRAL: Final = {

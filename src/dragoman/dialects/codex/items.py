@@ -15,7 +15,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 PART_BREAK: Final = "\n\n"

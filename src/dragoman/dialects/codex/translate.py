@@ -16,7 +16,7 @@ from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Outcome, Role
-from dragoman.wire.decoding import decode_typed, typed_decoder
+from dragoman.wire.decoders import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "codex"

@@ -37,7 +37,7 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Loss, Outcome, Part, Role, ToolStatus
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]

@@ -18,7 +18,7 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ErrorKind, Loss, Part, Role, ToolStatus
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "chained"
 

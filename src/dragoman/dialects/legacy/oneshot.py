@@ -20,7 +20,7 @@ from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Loss, Part, Role, ToolStatus
-from dragoman.wire.decoding import decode_typed
+from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "oneshot"
 VERSION: Final = "2025-06-18"

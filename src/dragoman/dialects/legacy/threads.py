@@ -17,7 +17,7 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ErrorKind, Loss, Part, Role
-from dragoman.wire.decoding import decode_typed, typed_decoder
+from dragoman.wire.decoders import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"

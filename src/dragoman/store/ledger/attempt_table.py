@@ -19,7 +19,7 @@ from dragoman.events.words import Outcome
 from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
 from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
 from dragoman.store.values import Charge
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 PAGE: Final = 1000
 """Number of rows to read at a time, so that a long export blocks no writer."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
-from dragoman.wire.decoding import typed_decoder
+from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Reserved, mend
 
 T = TypeVar("T")

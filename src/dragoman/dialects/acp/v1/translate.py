@@ -24,7 +24,7 @@ from dragoman.dialects.acp.v1.shape import KIND, OUTCOME, STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Loss, Part, Role
-from dragoman.wire.decoding import convert_typed
+from dragoman.wire.decoders import convert_typed
 
 DIALECT: Final = "acp"
 

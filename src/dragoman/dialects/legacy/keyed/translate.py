@@ -28,7 +28,7 @@ from dragoman.events.words import (
     Role,
     ToolStatus,
 )
-from dragoman.wire.decoding import convert_typed, decode_typed
+from dragoman.wire.decoders import convert_typed, decode_typed
 
 DIALECT: Final = "keyed"
 VERSION: Final = 1
