@@ -341,6 +341,17 @@ def test_a_quota_and_a_crash_are_distinguished(cli: Cli) -> None:
     assert "well" in crashed.out and "exited with code 3" in crashed.err
 
 
+@pytest.mark.parametrize("dialect", ["acp", "oneshot", "threads", "tagged", "keyed", "chained"])
+def test_a_crash_in_a_turn_may_have_left_something_behind(cli: Cli, dialect: str) -> None:
+    story = command(Story((Say("working"), Crash(3))), dialect=dialect)
+    told = cli.child("run", "hi", "--cold", "--dialect", dialect, "--", *story)
+    assert told.code == 1
+    assert "exited with code 3" in told.err
+    assert "check first: part of the work may already be done" in told.err
+    done = cli("run", "hi", "--cold", "--dialect", dialect, "--format", "json", "--", *story)
+    assert lines_of(done.out)[-1]["error"]["may_have_run"] is True
+
+
 def test_a_huge_error_of_an_agent_is_shown_in_part(cli: Cli) -> None:
     story = Story((Fail("internal", "begin " + "x" * 60_000),))
     done = cli.child("run", "hi", "--", *command(story, dialect="acp"))

@@ -370,7 +370,10 @@ class EventClient(BaseClient[E], EventFeed):
         """
         for conversation in list(self.conversations.values()):
             if conversation.turn is not None:
-                conversation.turn.lost(failure.fresh())
+                lost = failure.fresh()
+                # A session has a turn only once its prompt is sent.
+                lost.may_have_run = True
+                conversation.turn.lost(lost)
         self.emit_over(failure)
 
 

@@ -185,6 +185,7 @@ async def test_a_lost_connection_ends_turns_whose_prompt_was_acknowledged() -> N
             result = await soon(turn.wait())
     assert result.outcome is Outcome.CRASHED
     assert isinstance(result.error, ConnectionEnded)
+    assert result.error.may_have_run
     assert [type(event) for event in seen] == [model.Answered, model.ConnectionOver]
 
 

@@ -152,7 +152,6 @@ class CodexTurn(ConversationTurn):
 
     def lost(self, failure: ConnectionLost) -> None:
         """Called when the connection has ended, which ends the turn."""
-        failure.may_have_run = True
         self.failed(failure)
 
     async def wait_active(self) -> None:
