@@ -9,6 +9,7 @@ handshake.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ConnectionLost
 from dragoman.transports.base import Receiver, Stream
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, Framer
 from dragoman.wire.messages import UNDECODABLE
 
 _OPENINGS: Final = frozenset({shapes.NEW, shapes.LOAD})
@@ -39,8 +40,10 @@ class KeyedStream(Stream):
         self._limit = max_line_size or DEFAULT_MAX_LINE_SIZE
         self._receiver: Receiver | None = None
         self._translation: KeyedTranslation | None = KeyedTranslation()
-        self._parts: list[bytes] = []
-        self._size = 0
+        # Without a limit of its own: a line over the limit is passed on, and the connection reports
+        # it.
+        self._framer = Framer(sys.maxsize)
+        self._unfinished_size = 0
 
     @property
     def carrier(self) -> Stream:
@@ -57,45 +60,38 @@ class KeyedStream(Stream):
             assert self._receiver is not None
             self._receiver.data_received(data)
             return
-        self._parts.append(data)
-        self._size += len(data)
-        if b"\n" in data:
-            self._take_lines()
-        elif self._size > self._limit:
-            # Too long for a message: the connection reports it.
-            self._leave(b"".join(self._parts))
-
-    def _take_lines(self) -> None:
-        assert self._receiver is not None and self._translation is not None
-        rest = b"".join(self._parts)
-        self._parts, self._size = [], 0
-        passed: list[bytes] = []
-        while not self._translation.over:
-            line, newline, behind = rest.partition(b"\n")
-            if not newline:
-                break
-            passed += self._translation.from_agent(line)
-            rest = behind
-        if self._translation.over:
-            self._leave(b"".join(line + b"\n" for line in passed) + rest)
+        lines = self._framer.feed(data)
+        if lines:
+            self._unfinished_size = len(data) - data.rfind(b"\n") - 1
+            self._take_lines(lines)
             return
-        self._parts, self._size = [rest], len(rest)
-        if passed:
-            self._receiver.data_received(b"".join(line + b"\n" for line in passed))
+        self._unfinished_size += len(data)
+        if self._unfinished_size > self._limit:
+            # Too long for a message: the connection reports it.
+            self._leave([])
 
-    def _leave(self, data: bytes) -> None:
-        """Stop translating, and pass on everything from here on."""
+    def _take_lines(self, lines: list[bytes]) -> None:
+        assert self._receiver is not None and self._translation is not None
+        passed: list[bytes] = []
+        for index, line in enumerate(lines):
+            passed += self._translation.from_agent(line)
+            if self._translation.over:
+                self._leave([*passed, *lines[index + 1 :]])
+                return
+        if passed:
+            self._receiver.data_received(_joined(passed))
+
+    def _leave(self, lines: list[bytes]) -> None:
+        """Stop translating, and pass on everything from these lines on."""
         assert self._receiver is not None
         self._translation = None
-        self._parts = []
-        if data:
+        if data := _joined(lines) + (self._framer.end() or b""):
             self._receiver.data_received(data)
 
     def stream_ended(self, failure: ConnectionLost) -> None:
         assert self._receiver is not None
-        if rest := b"".join(self._parts):
-            self._parts = []
-            self._receiver.data_received(rest)
+        if self._translation is not None:
+            self._leave([])
         self._receiver.stream_ended(failure)
 
     # -- what the client sends
@@ -103,7 +99,7 @@ class KeyedStream(Stream):
     def write(self, data: bytes) -> None:
         if self._translation is not None:
             lines = data.split(b"\n")[:-1]
-            data = b"".join(self._translation.from_client(line) + b"\n" for line in lines)
+            data = _joined([self._translation.from_client(line) for line in lines])
         self._inner.write(data)
 
     @property
@@ -234,6 +230,10 @@ class KeyedTranslation:
             content = [_asked(block) for block in params.get("prompt") or ()]
             return _encode({**message, "params": {**params, "content": content}})
         return line
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

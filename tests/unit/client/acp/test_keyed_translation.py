@@ -209,6 +209,25 @@ async def test_lines_come_in_any_cut_and_the_rest_of_a_chunk_is_not_lost(size: i
 
 
 @aio
+async def test_many_lines_in_one_chunk_are_split_in_linear_time() -> None:
+    ours, theirs = memory_pair()
+    heard = Heard()
+    stream = KeyedStream(ours)
+    stream.start(heard)
+    stream.data_received(line({"id": 0, "result": BARE}) + b"\r\n")
+    count = 2000
+    data = (EXAMPLES["chunk"].line + b"\r\n") * count
+    stream.data_received(data + b"and")
+    updates = heard.data.splitlines()[1:]
+    assert len(updates) == count
+    assert set(updates) == {updates[0]} and b"agent_message_chunk" in updates[0]
+    assert stream._framer.copied < 3 * len(data)
+    await stream.aclose()
+    assert heard.data.endswith(b"\nand")
+    await theirs.aclose()
+
+
+@aio
 async def test_an_agent_of_acp_is_not_touched_after_its_handshake() -> None:
     ours, theirs = memory_pair()
     heard = Heard()
@@ -216,8 +235,8 @@ async def test_an_agent_of_acp_is_not_touched_after_its_handshake() -> None:
     stream.start(heard)
     stream.write(line({"id": 0, "method": "initialize"}) + b"\n")
     shown = line({"id": 0, "result": {"protocolVersion": 1, "authMethods": [{"id": "a"}]}})
-    stream.data_received(shown + b"\nthe beginning")
-    assert heard.data == shown + b"\nthe beginning"
+    stream.data_received(shown + b"\nfirst\nsecond\nthe beginning")
+    assert heard.data == shown + b"\nfirst\nsecond\nthe beginning"
     stream.data_received(b" and the end")
     assert heard.data.endswith(b"\nthe beginning and the end")
     await stream.aclose()
