@@ -443,13 +443,13 @@ class PassthroughSession:
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if error is not None:
-                self._drop(session_id)
+                self._drop(passage)
             self._settled(request, result, error, then)
 
         try:
             self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
         except DragomanError:
-            self._drop(session_id)
+            self._drop(passage)
             raise
         return LATER
 
@@ -460,12 +460,10 @@ class PassthroughSession:
         passage = self._passages[session_id] = Passthrough(self, session)
         return passage
 
-    def _drop(self, session_id: str) -> Passthrough | None:
-        self.upstream.forget(session_id)
-        passage = self._passages.pop(session_id, None)
-        if passage is not None:
-            self.upstream.client.forget(passage.session)
-        return passage
+    def _drop(self, passage: Passthrough) -> None:
+        self._passages.pop(passage.session.id, None)
+        self.upstream.forget(passage.session.id, passage)
+        self.upstream.client.forget(passage.session)
 
     def _close(self, request: Request) -> Any:
         passage = self._own(session_of(request.params))
@@ -473,7 +471,7 @@ class PassthroughSession:
 
     async def _closed(self, passage: Passthrough) -> acp.CloseSessionResponse:
         self._passages.pop(passage.session.id, None)
-        self.upstream.forget(passage.session.id)
+        self.upstream.forget(passage.session.id, passage)
         try:
             await passage.session.close()
         except DragomanError as error:
@@ -551,7 +549,7 @@ class PassthroughSession:
         """Clean up everything of a client that has disconnected, at the peer."""
         for passage in list(self._passages.values()):
             self._passages.pop(passage.session.id, None)
-            self.upstream.forget(passage.session.id)
+            self.upstream.forget(passage.session.id, passage)
             await passage.aclose()
 
 

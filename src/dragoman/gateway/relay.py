@@ -146,10 +146,11 @@ class Upstream:
         for notification in self._early.take(session_id):
             route.update(notification)
 
-    def forget(self, session_id: str) -> None:
-        """Remove the owner of a session."""
-        self._routes.pop(session_id, None)
-        self._usual = None
+    def forget(self, session_id: str, route: Route) -> None:
+        """Remove the owner of a session, unless the session has another owner by now."""
+        if self._routes.get(session_id) is route:
+            del self._routes[session_id]
+            self._usual = None
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._routes

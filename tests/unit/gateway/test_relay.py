@@ -53,11 +53,24 @@ async def test_updates_go_to_whoever_has_the_session_and_the_rest_to_the_client(
         agent.update({"sessionUpdate": "c"}, session_id="s2")
         await until(lambda: len(noises) == 1)
         assert [b'"a"' in owner.updates[0], b'"b"' in owner.updates[1]] == [True, True]
-        upstream.forget("s1")
+        upstream.forget("s1", owner)
         assert "s1" not in upstream
         agent.update({"sessionUpdate": "d"})
         await until(lambda: len(noises) == 2)
         assert len(owner.updates) == 2
+
+
+@aio
+async def test_only_its_owner_forgets_a_session() -> None:
+    async with driven() as (client, agent):
+        upstream = Upstream(client)
+        before, owner = Owner(), Owner()
+        upstream.route("s1", before)
+        upstream.route("s1", owner)
+        upstream.forget("s1", before)
+        agent.update({"sessionUpdate": "a"})
+        await until(lambda: len(owner.updates) == 1)
+        assert before.updates == []
 
 
 def compact(session_id: str, *texts: str) -> bytes:

@@ -359,7 +359,7 @@ class Sessions:
         session.log.close()
 
     def _drop(self, session: LiveSession) -> None:
-        session.far.upstream.forget(session.id)
+        session.far.upstream.forget(session.id, session)
         session.far.client.forget(session.sheltered)
         for name in [name for name, each in self._sessions.items() if each is session]:
             del self._sessions[name]
@@ -460,7 +460,7 @@ class Sessions:
                 raise far.failure.fresh()
 
     def _lose(self, session: LiveSession, far: PeerLink) -> None:
-        far.upstream.forget(session.id)
+        far.upstream.forget(session.id, session)
         # The session never existed there, so it has no terminals to close.
         session.sheltered.let_go()
         session.lost()
