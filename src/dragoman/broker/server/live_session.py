@@ -89,6 +89,8 @@ class LiveSession:
         """The directory under which it is found."""
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
+        self.opening: Raw | None = None
+        """The parameters that open it again as it is; None after its first prompt or setting."""
         self.log = EventLog(next_event, room=room)
         self._looked = next_event
         self.live: list[EventReader] = []
@@ -411,6 +413,7 @@ class LiveSession:
 
     def was_set(self, method: str, params: Raw, result: Raw) -> None:
         """Record that a caller changed a setting, for the next caller that opens the session."""
+        self.opening = None
         self.look()
         kept = self.sheltered
         try:

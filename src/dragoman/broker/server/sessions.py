@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import protocol
+from dragoman.broker import error_codec, protocol
 from dragoman.broker.protocol import FOR_GATEWAY, NOTHING, Added, SessionMeta, pack, with_added
 from dragoman.broker.server.event_log import LogLimits
 from dragoman.broker.server.live_session import NOTHING_SPENT, LiveSession
@@ -27,6 +27,7 @@ from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up,
 from dragoman.catalogue import descriptor
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
+    ConnectionLost,
     DragomanError,
     InvalidAnswer,
     PeerUnresponsive,
@@ -91,13 +92,15 @@ class Sessions:
         return await self._once_more(lambda: self._new(caller, method, params))
 
     async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
-        """Retry with the next process if the peer was found to be hung and there is time."""
+        """Retry with the next process if the peer was found to be hung, or ended before the
+        request was sent to it, and there is time."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
             return await ask()
-        except PeerUnresponsive:
-            if clock() - began_at > self._broker.budgets.session / 2:
+        except (PeerUnresponsive, RemoteError) as error:
+            late = clock() - began_at > self._broker.budgets.session / 2
+            if late or (isinstance(error, RemoteError) and not _was_unsent(error)):
                 raise
         return await ask()
 
@@ -121,6 +124,7 @@ class Sessions:
             session = self._make(far, response.session_id, body, meta, None)
             if source is None:
                 session.cost = NOTHING_SPENT
+                session.opening = sent
             session.once = meta.once
             session.sheltered.opened(response.modes, response.models, response.config_options)
             made.append(session)
@@ -439,9 +443,14 @@ class Sessions:
             except BaseException:
                 self._lose(session, far)
                 raise
+        if session.opening is not None:
+            # It had no prompt yet, so nothing is lost.
+            await self._open_again(session, far, session.opening)
+            return "live"
         if not fresh:
             raise problem
-        await self._begin_afresh(session, far)
+        await self._open_again(session, far, pack(wanted(session)))
+        session.note("fresh", {"peerSessionId": session.id})
         return "fresh"
 
     async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
@@ -465,8 +474,8 @@ class Sessions:
         session.sheltered.let_go()
         session.lost()
 
-    async def _begin_afresh(self, session: LiveSession, far: PeerLink) -> None:
-        """Continue a session under its ids although the peer has lost its context."""
+    async def _open_again(self, session: LiveSession, far: PeerLink, params: Raw) -> None:
+        """Continue a session under its ids in a new session of the peer."""
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
@@ -474,9 +483,8 @@ class Sessions:
             session.sheltered.opened(response.modes, response.models, response.config_options)
             self._sessions[response.session_id] = session
 
-        await self._peer.open(far, NEW, pack(wanted(session)), opened)
+        await self._peer.open(far, NEW, params, opened)
         await self._prepare(session)
-        session.note("fresh", {"peerSessionId": session.id})
         self._recorder.moved(session)
 
     async def _tell_history(self, session: LiveSession, caller: Caller) -> asyncio.Event:
@@ -515,6 +523,12 @@ class Sessions:
             lock, users = self._locks.pop(name)
             if users > 1:
                 self._locks[name] = (lock, users - 1)
+
+
+def _was_unsent(error: RemoteError) -> bool:
+    """Return whether the peer ended while its gateway held the request back."""
+    lost = error_codec.revive(error.data)
+    return isinstance(lost, ConnectionLost) and not lost.may_have_run
 
 
 def _folder(body: dict[str, Raw]) -> Path | None:

@@ -179,6 +179,7 @@ class Turns:
         """Send the prompt. Happens once per job."""
         session = job.session
         session.job = job
+        session.opening = None
         job.stderr_before = far.stderr_size
         session.cancelling.on(Trigger.BEGIN)
         job.begin(session.log.next)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.error_codec import revive
+from dragoman.broker.error_codec import refusal, revive
 from dragoman.broker.server import sessions
-from dragoman.errors import RemoteError, TurnInProgress
+from dragoman.errors import ConnectionClosed, RemoteError, TurnInProgress
 from dragoman.store.records import EVENT_SPAN
+from dragoman.wire.messages import Request
 from tests.aio import aio
-from tests.integration.broker_stage import stored
+from tests.integration.broker_stage import Stage, TestCaller, stored
 from tests.unit.broker.near import NearAgent, dies, standing
 
 RESUMES: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
@@ -112,6 +113,7 @@ async def test_after_a_restart_a_lost_session_can_be_tried_again_or_begun_afresh
     second._sessions = 7
     async with standing(tmp_path, first, second) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
+        await answered(at, first, caller, session)
         dies(first)
         await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
         for _ in range(2):
@@ -124,6 +126,82 @@ async def test_after_a_restart_a_lost_session_can_be_tried_again_or_begun_afresh
         assert (await prompting)["_meta"]["dragoman"]["context"] == "fresh"
         assert caller.updates[-1]["sessionId"] == session
         assert at.broker.sessions.require("s8") is at.broker.sessions.require(session)
+
+
+async def answered(at: Stage, agent: NearAgent, caller: TestCaller, session: str) -> Any:
+    """A prompt and its answer."""
+    prompting = at.broker.tasks.start(caller.prompting(session, "x"), "prompt")
+    await agent.until(lambda: agent.prompts)
+    agent.end()
+    return await prompting
+
+
+@pytest.mark.parametrize("capabilities", [{}, RESUMES], ids=["cannot resume", "refuses"])
+def test_after_a_restart_a_session_without_a_prompt_is_opened_again(
+    tmp_path: Path, capabilities: dict[str, Any]
+) -> None:
+    @aio
+    async def run() -> None:
+        first, second = NearAgent(**capabilities), NearAgent(**capabilities)
+        second.refuses["session/resume"] = RemoteError(-32002, "gone")
+        second._sessions = 7
+        async with standing(tmp_path, first, second) as at, at.caller() as caller:
+            folder = str(tmp_path / "workspace")
+            asked = {"cwd": folder, "mcpServers": [], "_meta": {"mine": 1}}
+            session = (await caller.call("session/new", asked))["sessionId"]
+            dies(first)
+            await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
+            end = await answered(at, second, caller, session)
+            assert end["_meta"]["dragoman"]["context"] == "live"
+            assert ("session/new", asked) in second.asked
+            assert second.asked[-1][1]["sessionId"] == "s8"
+
+    run()
+
+
+@aio
+async def test_after_a_restart_a_session_with_a_changed_setting_is_not_opened_without_it(
+    tmp_path: Path,
+) -> None:
+    first, second = NearAgent(), NearAgent()
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.call("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        dies(first)
+        await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
+        with pytest.raises(RemoteError, match="cannot reopen the session"):
+            await caller.prompting(session, "x")
+
+
+class Ending(NearAgent):
+    """An agent behind a gateway that loses it before it sends the first request."""
+
+    def __init__(self, *, may_have_run: bool) -> None:
+        super().__init__()
+        self.lost = ConnectionClosed()
+        self.lost.may_have_run = may_have_run
+
+    def request(self, request: Request) -> Any:
+        if request.method == "session/new" and "session/new" not in methods(self):
+            self.refuses["session/new"] = refusal(self.lost)
+        else:
+            self.refuses.clear()
+        return super().request(request)
+
+
+@aio
+async def test_a_session_whose_opening_was_not_sent_to_the_peer_is_opened_at_the_next(
+    tmp_path: Path,
+) -> None:
+    agent = Ending(may_have_run=False)
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        assert await caller.new(tmp_path) == "s1"
+        assert methods(agent) == ["initialize", "session/new", "session/new"]
+    agent = Ending(may_have_run=True)
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        with pytest.raises(RemoteError, match="closed on this side"):
+            await caller.new(tmp_path)
+        assert methods(agent) == ["initialize", "session/new"]
 
 
 @aio
