@@ -3,7 +3,9 @@
 The first argument is the dialect, the second ``log=FILE``, to which every line that it gets is
 added: the bare name of a file would be a part of the program, whose change ends its broker. The
 prompt decides what happens: `fail`, `fail_call`, `progress`, `meta`, `who`; everything else is a
-turn with text, and with what else the dialect can say: a tool call and a changed file.
+turn with text, and with what else the dialect can say: a tool call and a changed file. In the
+oneshot and threads dialects, `wait FIFO` says half of its answer, waits for a line in that pipe
+and says the rest.
 """
 
 from __future__ import annotations
@@ -32,6 +34,14 @@ def send(message: dict[str, Any]) -> None:
 
 def notify(method: str, **params: Any) -> None:
     send({"method": method, "params": params})
+
+
+def wait(text: str) -> None:
+    """Read a line from the pipe that a prompt names, if it names one."""
+    command, _, fifo = text.partition(" ")
+    if command == "wait":
+        with open(fifo) as pipe:
+            pipe.readline()
 
 
 def refuse(error: dict[str, Any]) -> None:
@@ -73,6 +83,11 @@ class Oneshot(Literal):
         said = self.said(text)
         if text == "fail":
             return {"content": "", "finish_reason": "error"}
+        if text.startswith("wait "):
+            notify("agent_message_chunk", text="Half ")
+            wait(text)
+            notify("agent_message_chunk", text="done.")
+            return {"content": "Half done.", "finish_reason": "stop"}
         notify("agent_message_chunk", text=said)
         notify("tool_call", tool="read_file", input="/c.py")
         notify("file_change", path="c.py", diff=DIFF)
@@ -91,8 +106,9 @@ class Threads(Literal):
         said = self.said(text)
         if text == "fail":
             return {**told, "status": "error", "error": RATE_LIMIT}
-        if text == "progress":
+        if text == "progress" or text.startswith("wait "):
             notify("turnProgress", **told, text="Half ")
+            wait(text)
             notify("turnProgress", **told, delta="done.")
             return {**told, "status": "complete", "content": "Half done.", "usage": USAGE}
         return {**told, "status": "complete", "content": said, "usage": USAGE}

@@ -31,7 +31,7 @@ tool_ids = st.sampled_from(["t1", "t2"])
 
 def hints(dialect: str) -> dict[str, st.SearchStrategy[Any]]:
     """Values that mean something, for fields whose type is only a text."""
-    here = SESSIONS[dialect]
+    here = SESSIONS.get(dialect, "of no dialect")
     sessions = st.sampled_from([here, here, here, "other"])
     return {
         "sessionId": sessions,

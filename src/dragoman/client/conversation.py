@@ -269,6 +269,9 @@ class Conversation(abc.ABC):
     """The history replayed when the session was opened, as events."""
     turn: Any
     """The running turn; None between turns."""
+    implicit: bool = False
+    """Whether only dragoman knows this session, because the dialect has no session ids. The agent
+    gets the prompts of all such sessions as one conversation."""
     answer_meta: Mapping[str, Any] | None = None
     """The metadata of the response that opened the session, in a dialect that has any."""
 

@@ -45,6 +45,7 @@ class FakeClimb(Verification):
     client: Any
     replayed: tuple[Any, ...]
     reopening: Exception | None
+    implicit: bool = False
     ability: Capabilities
 
     async def peer(self) -> Peer:
@@ -66,7 +67,11 @@ class FakeClimb(Verification):
         async def nothing() -> None: ...
 
         made = SimpleNamespace(
-            id="s-2", replayed=self.replayed, wait_replayed=nothing, close=nothing
+            id="s-2",
+            implicit=self.implicit,
+            replayed=self.replayed,
+            wait_replayed=nothing,
+            close=nothing,
         )
         return cast(Conversation, made)
 

@@ -7,6 +7,7 @@ The dialect (`dialects.legacy`) is an argument and translates messages to events
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -71,6 +72,11 @@ class DocumentClient(EventClient["DocumentConversation"]):
         self.chains = chains or MethodNames(end.name)
         self.active: DocumentConversation | None = None
         """The conversation of the running turn, for dialects whose messages do not name one."""
+        self._alone = asyncio.Lock()
+        """Held by the running turn of a conversation that `takes_turns`, and by a request of a
+        half-duplex dialect."""
+        self._ending = False
+        """Whether the connection is being closed to cancel a turn."""
         self.secrets: list[bytes] = []
         """Secrets sent to log in, as encoded on the wire: the response may repeat them."""
         self.names = RequestNames()
@@ -105,14 +111,43 @@ class DocumentClient(EventClient["DocumentConversation"]):
         if refusal is not None:
             raise refusal
 
+    async def wait_for_turns(self) -> None:
+        """Wait until no turn runs that must run alone. Such turns have limits of their own. Others
+        wait until `let_others`."""
+        await self._alone.acquire()
+        if self._ending:
+            # A turn was cancelled, and its request stays unanswered until the connection has ended.
+            try:
+                await self.connection.wait_ended()
+            except BaseException:
+                self._alone.release()
+                raise
+
+    def let_others(self) -> None:
+        self._alone.release()
+
     def end_soon(self) -> None:
         """End the connection and the process behind it, in the background."""
+        self._ending = True
         self.connection.tasks.start(self._stream.aclose(), "end the connection")
 
     # -- calls
 
     async def ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
-        """Call a method. `read` decodes the response, in wire order."""
+        """Call a method. `read` decodes the response, in wire order.
+
+        In a half-duplex dialect the call first waits for the running turn. The timeout starts after
+        that: it limits how long the agent takes, and a turn has its own limits.
+        """
+        if not self.end.half_duplex:
+            return await self._ask(message, read, timeout=timeout)
+        await self.wait_for_turns()
+        try:
+            return await self._ask(message, read, timeout=timeout)
+        finally:
+            self.let_others()
+
+    async def _ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
         method, params = message
 
         def then(call: Call, raw: Raw) -> T:

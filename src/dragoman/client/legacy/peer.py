@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
     AuthRequired,
+    InvalidAnswer,
     ProtocolMismatch,
     RemoteError,
     Unsupported,
@@ -159,12 +161,14 @@ class DocumentPeer(ClientPeer):
             client.conversations[opening.session_id].place.replay = False
         # Before the events of the response: events are numbered in the order of emission.
         number = next(client.numbers)
-        session_id, events = client.end.opened(
-            raw, opening.session_id, opening.how, client.place_of
-        )
+        told_id, events = client.end.opened(raw, opening.session_id, opening.how, client.place_of)
+        session_id = _new_id(self.dialect) if told_id is None else told_id
         conversation = client.conversations.get(session_id)
+        if conversation is not None and opening.session_id is None:
+            raise InvalidAnswer(f"the agent returned the session id {session_id!r} twice")
         if conversation is None or conversation.turn is not None or raw is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
+            conversation.implicit = told_id is None
             client.adopt(conversation)
         how = opening.how if raw is not None or opening.session_id else "implicit"
         told = model.SessionOpened(
@@ -253,11 +257,19 @@ class KeyedPeer(DocumentPeer):
         self.client.deliver(model.LoginChanged(*base, True), 0)
 
 
+def _new_id(dialect: str) -> str:
+    """Return an id for a session of a dialect without session ids. It is unique among all
+    processes: a stored session must not be mistaken for a later one."""
+    return f"{dialect}-{os.urandom(8).hex()}"
+
+
 class DocumentConversation(EventConversation, WorkspaceServices):
-    """One session; in some dialects the only one."""
+    """One session."""
 
     client: DocumentClient
     turn: DocumentTurn | None
+    queued: DocumentTurn | None = None
+    """A turn that waits for the turns of other sessions."""
 
     def __init__(self, peer: DocumentPeer, session_id: str, cwd: Path) -> None:
         EventConversation.__init__(self, peer.client, session_id)
@@ -273,6 +285,12 @@ class DocumentConversation(EventConversation, WorkspaceServices):
         blocks = blocks_of(prompt)
         wire = prompt_blocks(blocks, self.client.end, self.peer.capabilities)
         return DocumentTurn(self, blocks, self.client.end.prompting(self.id, wire))
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a turn waits for the turns of other sessions: the agent accepts only one request
+        at a time, or its messages do not name their session."""
+        return self.implicit or self.client.end.half_duplex
 
     def new_turn(self) -> None:
         self.place.turn = f"t{next(self._turns)}"
@@ -308,6 +326,8 @@ class DocumentConversation(EventConversation, WorkspaceServices):
     def let_go(self) -> Terminals | None:
         if self.turn is not None and self.client.connection.failure is None:
             self.turn.cancel()
+        # A prompt that still waits for other turns must not be sent.
+        self.unusable = self.unusable or self.queued is not None
         self.client.forget(self)
         self.cancel_questions()
         return self._terminals

@@ -13,13 +13,15 @@ from msgspec import Raw
 
 from dragoman.client.conversation import ConversationTurn
 from dragoman.client.legacy.method_names import none_known, proves_nothing_ran
-from dragoman.client.turns import TurnStage
+from dragoman.client.results import Result
+from dragoman.client.turns import TurnEndMark, TurnStage
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import (
     CallCancelled,
     ConnectionLost,
     DragomanError,
     RemoteError,
+    TurnInProgress,
     UsageError,
 )
 from dragoman.events import model
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 class DocumentTurn(ConversationTurn):
     """A prompt in a legacy dialect."""
 
-    __slots__ = ("_blocks", "_client", "_here", "_left", "_messages", "_method", "_seen")
+    __slots__ = ("_alone", "_blocks", "_client", "_here", "_left", "_messages", "_method", "_seen")
 
     def __init__(
         self,
@@ -51,7 +53,34 @@ class DocumentTurn(ConversationTurn):
         self._messages = messages
         self._method = self._left[0][0]
         self._seen = False
+        self._alone = False
+        """Whether the turns of other sessions wait for this one."""
         super().__init__(conversation, self._client.connection.flow, self._client.budgets)
+
+    async def begin(self) -> None:
+        """Send the prompt, after the turns of other sessions if the agent takes one at a time."""
+        here = self._here
+        if self.state is not TurnStage.NEW or not here.takes_turns:
+            await super().begin()
+            return
+        if here.turn is not None or here.queued is not None:
+            raise TurnInProgress(f"a turn of the session {here.id} is still running")
+        here.queued = self
+        try:
+            await self._client.wait_for_turns()
+        finally:
+            here.queued = None
+        self._alone = True
+        try:
+            await super().begin()
+        except BaseException:
+            self._let_others()
+            raise
+
+    def _let_others(self) -> None:
+        if self._alone:
+            self._alone = False
+            self._client.let_others()
 
     def _send(self) -> Call:
         call = self._try_next()
@@ -180,6 +209,10 @@ class DocumentTurn(ConversationTurn):
         if self.state is not TurnStage.ENDED:
             self._close_tools()
             super().conclude(ended, error)
+
+    def _finish(self, end: TurnEndMark[Result]) -> None:
+        super()._finish(end)
+        self._let_others()
 
     def made(self, event: model.Event) -> None:
         self._client.emit(event)

@@ -138,7 +138,7 @@ def meanings(
 class ClientEnd:
     """A dialect as a client speaks it, on one connection.
 
-    By default it has no handshake, one session that needs no opening, text prompts and no
+    By default it has no handshake, implicit sessions that need no opening, text prompts and no
     notifications, and a turn is cancelled by ending the connection. Methods that read a response
     raise a decoder's error if it is malformed.
     """
@@ -201,10 +201,14 @@ class ClientEnd:
 
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
-    ) -> tuple[str, list[Event]]:
+    ) -> tuple[str | None, list[Event]]:
         """Return the id of the session, and whatever else the response contains: settings,
-        history."""
-        return "default", []
+        history.
+
+        The id is None if the dialect has no session ids. Then the client makes one, which only it
+        knows, and sends one prompt at a time: the agent's messages belong to the running turn.
+        """
+        return None, []
 
     def listing(self, cursor: str | None) -> Sequence[Message]:
         return ()

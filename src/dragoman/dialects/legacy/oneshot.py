@@ -52,6 +52,7 @@ LOSSES: Final = (
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
+    Loss("sessions apart from each other: all prompts are one conversation to the agent"),
     base.NO_SETTINGS,
     base.NO_COMMANDS,
     base.ONLY_TEXT_PROMPTS,

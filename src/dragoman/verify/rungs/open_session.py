@@ -130,6 +130,12 @@ async def parallel(state: Verification) -> RungFinding:
         return warned(f"no second session: {error}", remedies.PARALLEL, parallel_sessions=False)
     if one.id == other.id:
         return warned("both have the same id", remedies.PARALLEL, parallel_sessions=False)
+    if other.implicit:
+        return warned(
+            "its dialect has no sessions: all prompts are one conversation to it",
+            remedies.PARALLEL,
+            parallel_sessions=False,
+        )
     if peer.client.connection.settings.half_duplex:
         return warned(
             "its dialect allows one request at a time", remedies.PARALLEL, parallel_sessions=False

@@ -58,7 +58,6 @@ HELLOS: dict[str, dict[str, Any]] = {
 """What an agent answers before the first prompt, in the documents' words."""
 
 SESSIONS = {
-    "oneshot": "default",
     "threads": "thread-abc123",
     "tagged": "session-1",
     "keyed": "ses_1",
@@ -148,7 +147,7 @@ async def meet(
 ) -> AsyncIterator[tuple[DocumentPeer, HostAgent]]:
     """A peer and the agent at its other end."""
     ours, theirs = memory_pair()
-    agent = HostAgent(theirs, {**HELLOS[dialect], **(replies or {})})
+    agent = HostAgent(theirs, {**HELLOS.get(dialect, {}), **(replies or {})})
     theirs.start(agent)
     try:
         async with asyncio.timeout(20):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from dragoman.client.legacy import DocumentOptions
+from dragoman.client.conversation import Opening
+from dragoman.client.legacy import DocumentOptions, DocumentPeer
 from dragoman.dialects.discovery import MemoryCache, Program
 from dragoman.errors import (
     CallTimeout,
     ConnectionEnded,
+    ConnectionLost,
+    DragomanError,
     InvalidAnswer,
     ProtocolMismatch,
     RemoteError,
-    RequestInProgress,
     Unsupported,
 )
 from dragoman.events import model
+from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.client.legacy.far_end import (
     QUICK,
@@ -27,7 +33,7 @@ from tests.unit.client.legacy.far_end import (
     meet,
     refusing,
 )
-from tests.unit.rpc.other_side import until
+from tests.unit.rpc.other_side import turns, until
 
 PROGRAM = Program("/bin/agent", 1, 2)
 
@@ -144,14 +150,45 @@ async def test_a_cached_name_that_is_gone_is_replaced() -> None:
 
 
 @aio
-async def test_one_request_at_a_time_where_the_dialect_says_so() -> None:
-    async with meet("threads", {"turn": SILENCE}) as (peer, agent), peer.session() as session:
-        async with session.prompt("x"):
-            await until(lambda: agent.prompts == 1)
-            with pytest.raises(RequestInProgress):
-                async with peer.session():
-                    pass
-            agent.answer(agent.heard[-1], examples("threads")["complete"])
+async def test_a_request_waits_for_the_running_turn_if_the_dialect_allows_one_at_a_time() -> None:
+    async with (
+        meet("threads", {"turn": SILENCE}) as (peer, agent),
+        peer.session() as session,
+        asyncio.TaskGroup() as group,
+        session.prompt("x") as turn,
+    ):
+        await until(lambda: agent.prompts == 1)
+        opening = group.create_task(peer.open(Opening(cwd=Path("/project"))))
+        await turns()
+        assert agent.methods == ["threadStart", "turn"]
+        agent.replies["threadStart"] = {"threadId": "another"}
+        agent.answer(agent.heard[-1], examples("threads")["complete"])
+        assert (await turn.wait()).ok
+        assert (await opening).id == "another"
+        assert agent.methods == ["threadStart", "turn", "threadStart"]
+
+
+@aio
+async def test_a_request_that_waits_fails_with_the_connection() -> None:
+    async with (
+        meet("threads", {"turn": SILENCE}) as (peer, agent),
+        peer.session() as session,
+        asyncio.TaskGroup() as group,
+        session.prompt("x") as turn,
+    ):
+        await until(lambda: agent.prompts == 1)
+        opening = group.create_task(refused(peer))
+        await turns()
+        hanging_up(agent, None)
+        assert (await turn.wait()).outcome is Outcome.CRASHED
+        error = await opening
+        assert isinstance(error, ConnectionLost) and not error.may_have_run
+
+
+async def refused(peer: DocumentPeer) -> DragomanError:
+    with pytest.raises(DragomanError) as failed:
+        await peer.open(Opening(cwd=Path("/project")))
+    return failed.value
 
 
 @aio

@@ -164,6 +164,50 @@ async def test_two_sessions_on_one_connection_keep_their_events() -> None:
         assert [result.text for result in results] == ["I am session-1", "I am session-2"]
 
 
+@aio
+async def test_sessions_of_a_dialect_without_session_ids_have_ids_of_their_own() -> None:
+    async with meet("oneshot") as (peer, agent):
+        opened: list[model.Event] = []
+        peer.on_event = opened.append
+        async with peer.session() as one, peer.session() as two:
+            assert one.implicit and two.implicit
+            assert set(peer.client.conversations) == {one.id, two.id}
+            assert [(event.session, event.how) for event in map(as_opened, opened)] == [
+                (one.id, "implicit"),
+                (two.id, "implicit"),
+            ]
+        assert agent.methods == ["initialize"]
+    async with meet("oneshot") as (peer, _), peer.session() as later:
+        assert later.id not in (one.id, two.id)
+    async with meet("tagged") as (peer, _), peer.session() as named:
+        assert (named.id, named.implicit) == ("session-1", False)
+
+
+def as_opened(event: model.Event) -> model.SessionOpened:
+    assert isinstance(event, model.SessionOpened)
+    return event
+
+
+@aio
+async def test_an_agent_that_returns_the_id_of_an_open_session_changes_nothing_of_it() -> None:
+    replies = {"session/prompt": SILENCE}
+    async with meet("tagged", replies) as (peer, agent), peer.session() as session:
+        async with session.prompt("x") as turn:
+            await until(lambda: agent.prompts == 1)
+            prompt = agent.heard[-1]
+            with pytest.raises(InvalidAnswer, match="'session-1' twice"):
+                async with peer.session():
+                    pass
+            update = {"type": "messageChunk", "role": "assistant", "chunk": "mine"}
+            agent.tell("session/update", {"sessionId": session.id, "update": update})
+            agent.answer(prompt, {"stopReason": "endTurn"})
+            assert (await turn.wait()).text == "mine"
+    async with meet("tagged") as (peer, _):
+        for _ in range(2):
+            async with peer.session() as again:
+                assert again.id == "session-1"
+
+
 # -- what a dialect cannot do
 
 

@@ -5,18 +5,30 @@ Above all: a prompt is sent once, whatever goes wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.client.legacy import DIALECTS, DocumentOptions
+from dragoman.client.conversation import Conversation, ConversationTurn
+from dragoman.client.legacy import DIALECTS, DocumentOptions, DocumentPeer, register, unregister
+from dragoman.dialects.legacy.base import ClientEnd, Message, PlaceOf, text_of
 from dragoman.errors import (
+    ConnectionLost,
+    DragomanError,
     RemoteError,
     SessionUnusable,
+    TurnInProgress,
+    UsageError,
 )
 from dragoman.events import model
+from dragoman.events.model import EventEnvelope
+from dragoman.events.parts import Block
 from dragoman.events.words import ErrorKind, Outcome, Role, ToolStatus
 from tests.aio import aio
 from tests.fixtures.documents import load
@@ -32,7 +44,7 @@ from tests.unit.client.legacy.far_end import (
     meet,
     refusing,
 )
-from tests.unit.rpc.other_side import until
+from tests.unit.rpc.other_side import turns, until
 
 Talk = Callable[[HostAgent, Any], None]
 
@@ -204,6 +216,7 @@ async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -
     async with meet("chained", {"prompt/send": talk}) as (peer, _), peer.session() as session:
         result = await session.ask("x")
         assert result.outcome is Outcome.CRASHED
+        assert result.error is not None and result.error.may_have_run
 
 
 @aio
@@ -226,6 +239,147 @@ async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_har
 
             agent.replies["prompt/send"] = second
             assert (await session.ask("y")).text == "b"
+
+
+# -- one turn at a time
+
+
+class WordsEnd(ClientEnd):
+    """A dialect with one method, and messages that name no session."""
+
+    name = "words"
+
+    def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
+        return [("prompt", {"text": text_of(blocks)})]
+
+    def notified(
+        self, method: str, params: Raw, line: bytes, place_of: PlaceOf
+    ) -> Sequence[model.Event]:
+        word = msgspec.json.decode(params)["text"]
+        return [model.MessageDelta(*place_of(None).base(method, line), Role.AGENT, word)]
+
+    def answered(self, result: Raw, place: EventEnvelope) -> list[model.Event]:
+        return [model.TurnEnded(*place.base("prompt", bytes(result)), Outcome.OK, "fine")]
+
+
+@asynccontextmanager
+async def two_sessions(
+    dialect: str,
+) -> AsyncIterator[tuple[DocumentPeer, HostAgent, Conversation, Conversation]]:
+    """Two sessions of an agent that does not answer prompts by itself."""
+    register("words", lambda options: WordsEnd())
+    try:
+        async with (
+            meet(dialect, {"prompt": SILENCE}) as (peer, agent),
+            peer.session() as one,
+            peer.session() as two,
+        ):
+            yield peer, agent, one, two
+    finally:
+        unregister("words")
+
+
+def end_turn(agent: HostAgent, text: str) -> None:
+    """Answer the last prompt."""
+    agent.tell("agent_message_chunk", {"text": text})
+    agent.answer(agent.heard[-1], {"content": text, "finish_reason": "stop"})
+
+
+@pytest.mark.parametrize("dialect", ["oneshot", "words"])
+def test_turns_whose_messages_name_no_session_run_one_after_the_other(dialect: str) -> None:
+    @aio
+    async def run() -> None:
+        async with two_sessions(dialect) as (_, agent, one, two), asyncio.TaskGroup() as group:
+            first = group.create_task(one.ask("first"))
+            await until(lambda: agent.prompts == 1)
+            second = group.create_task(two.ask("second"))
+            await turns()
+            with pytest.raises(TurnInProgress):
+                await two.ask("third")
+            assert agent.prompts == 1
+            end_turn(agent, "one")
+            assert (await first).text == "one"
+            await until(lambda: agent.prompts == 2)
+            end_turn(agent, "two")
+            assert (await second).text == "two"
+            sent = [message["params"]["text"] for message in agent.heard[-2:]]
+            assert sent == ["first", "second"]
+
+    run()
+
+
+@aio
+async def test_a_turn_that_leaves_the_queue_lets_the_next_one_run() -> None:
+    async with two_sessions("oneshot") as (peer, agent, one, two), asyncio.TaskGroup() as group:
+        first = group.create_task(one.ask("first"))
+        await until(lambda: agent.prompts == 1)
+        leaving = group.create_task(two.ask("leaving"))
+        await turns()
+        leaving.cancel()
+        async with peer.session() as closing:
+            closed = group.create_task(refused(closing.prompt("closed")))
+            await turns()
+        last = group.create_task(two.ask("last"))
+        await turns()
+        end_turn(agent, "one")
+        assert (await first).ok
+        assert isinstance(await closed, SessionUnusable)
+        await until(lambda: agent.prompts == 2)
+        end_turn(agent, "two")
+        assert (await last).text == "two"
+        assert agent.heard[-1]["params"]["text"] == "last"
+
+
+async def refused(turn: ConversationTurn) -> DragomanError:
+    """Begin a turn that cannot begin."""
+    with pytest.raises(DragomanError) as failed:
+        await turn.begin()
+    return failed.value
+
+
+@aio
+async def test_a_turn_that_cannot_begin_blocks_no_other() -> None:
+    async with two_sessions("oneshot") as (_, agent, one, two), asyncio.TaskGroup() as group:
+        async with one.prompt("first") as turn:
+            await until(lambda: agent.prompts == 1)
+            with pytest.raises(UsageError, match="only once"):
+                await turn.begin()
+            second = group.create_task(two.ask("second"))
+            await turns()
+            assert agent.prompts == 1
+            end_turn(agent, "one")
+            assert (await turn.wait()).text == "one"
+        await until(lambda: agent.prompts == 2)
+        end_turn(agent, "two")
+        assert (await second).text == "two"
+
+
+@aio
+async def test_a_turn_that_waits_for_one_that_is_cancelled_waits_for_the_end_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = asyncio.Event()
+
+    async with two_sessions("oneshot") as (peer, agent, one, two), asyncio.TaskGroup() as group:
+        close = peer.client._stream.aclose
+
+        async def close_slowly() -> None:
+            await ended.wait()
+            await close()
+
+        monkeypatch.setattr(peer.client._stream, "aclose", close_slowly)
+        async with one.prompt("first") as turn:
+            await until(lambda: agent.prompts == 1)
+            second = group.create_task(refused(two.prompt("second")))
+            await turns()
+            turn.cancel()
+            assert (await turn.wait()).outcome is Outcome.CANCELLED
+        await turns()
+        assert not second.done()
+        ended.set()
+        error = await second
+        assert isinstance(error, ConnectionLost) and not error.may_have_run
+        assert agent.prompts == 1
 
 
 # -- a prompt is sent once

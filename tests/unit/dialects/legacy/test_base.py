@@ -45,7 +45,7 @@ def test_a_bare_end_has_everything_and_can_do_nothing() -> None:
     end: base.ClientEnd = base.ClientEnd()
     assert end.hello() is None
     assert opening(end) == []
-    assert end.opened(None, None, "new", Places("bare")) == ("default", [])
+    assert end.opened(None, None, "new", Places("bare")) == (None, [])
     assert (end.listing(None), end.cancelling("s"), end.setting_mode("s", "m")) == ((), None, None)
     assert not any(able for able in msgspec.to_builtins(end.capabilities).values())
     for ask in (lambda: end.prompting("s", []), lambda: end.answered(Raw(b"{}"), Places("b")("s"))):

@@ -52,10 +52,10 @@ def test_the_client_sends_what_the_document_shows() -> None:
     assert plain(sent) == [(prompt.method, prompt.body)]
 
 
-def test_a_session_is_there_without_asking() -> None:
+def test_a_session_is_there_without_asking_and_has_no_id() -> None:
     end = oneshot.ClientEnd()
     assert opening(end) == []
-    assert end.opened(None, None, "new", Places("oneshot")) == ("default", [])
+    assert end.opened(None, None, "new", Places("oneshot")) == (None, [])
 
 
 def test_the_same_version_is_taken() -> None:

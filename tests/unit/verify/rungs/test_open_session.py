@@ -206,6 +206,16 @@ async def test_a_dialect_with_one_request_at_a_time_is_not_parallel(tmp_path: Pa
 
 
 @aio
+async def test_a_dialect_without_sessions_is_not_parallel(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    climb.implicit = True
+    climb.act = lambda prompt, climb: pytest.fail("a prompt was sent")
+    finding = await open_session.parallel(climb)
+    assert finding.facts == {"parallel_sessions": False}
+    assert "one conversation" in finding.evidence
+
+
+@aio
 async def test_a_second_prompt_that_cancels_the_first_is_not_parallel(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     ends = iter([told(), told(Result(Outcome.CANCELLED, "", "cancelled"))])
