@@ -100,7 +100,7 @@ def test_a_file_is_written_as_the_policy_says_and_what_was_refused_is_counted(
     assert said(done.out) == SAVED[flag], done.err
     assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.err
     assert ("--deny-all (or `permissions`" in done.err) is (flag == "--deny-all")
-    assert ("only reads were allowed" in done.err) is (flag == "--approve-reads")
+    assert ("only reads are allowed" in done.err) is (flag == "--approve-reads")
     assert (cli.cwd / "a").exists() is (flag == "--approve-all")
     assert not (cli.cwd / ".git/hooks/pre-commit").exists()
 
