@@ -49,6 +49,13 @@ async def answer(turn: Turn) -> None:
             for each in range(1, int(number) + 1):
                 await turn.say(f"<{each}> ")
                 await asyncio.sleep(float(pause))
+        case "held":
+            # Numbered words; the second half waits for the file `go` in the workspace.
+            for each in range(1, int(rest) + 1):
+                go = turn.session.cwd / "go"
+                while each == int(rest) // 2 and not go.exists():  # noqa: ASYNC110 - a file
+                    await asyncio.sleep(0.02)
+                await turn.say(f"<{each}> ")
         case "stream":
             for each in range(1, int(rest) + 1):
                 await turn.say(f"<{each}> ")

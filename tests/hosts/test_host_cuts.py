@@ -282,7 +282,8 @@ def test_an_unreachable_host_error_names_the_command_that_shows_the_job(
 def test_the_newest_job_is_followed_to_its_end_although_a_newer_one_begins(
     far: FarMachine,
 ) -> None:
-    started = far.cli.child("run", "far", "count 200 0.02", "--no-wait", "--host", "box")
+    (go := far.work / "go").unlink(missing_ok=True)
+    started = far.cli.child("run", "far", "held 200", "--no-wait", "--host", "box")
     assert started.code == 0, started.err
     command = Command(far, "jobs", "watch", "last", "--host", "box")
     try:
@@ -292,9 +293,11 @@ def test_the_newest_job_is_followed_to_its_end_although_a_newer_one_begins(
         newer = far.cli.child("run", "far", "hello", "--no-wait", "--host", "box")
         assert newer.code == 0, newer.err
         assert cut(far, command, "ssh")
+        far.write(go, "")
         assert command.wait() == 0, command.errors
     finally:
         command.close()
+        far.write(go, "").unlink()
     assert command.said() == whole(200)
     assert command.lines[-1]["job"] == started.out.strip()
 
