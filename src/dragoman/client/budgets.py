@@ -47,7 +47,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise UsageError(f"{name} must be a time in seconds, not {value!r}")
+                raise UsageError(f"{name} must not be negative: {value!r}")
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0; None waits forever")

@@ -85,7 +85,9 @@ def _limit(seconds: float) -> Iterator[None]:
     """Raise `IsolationFailed` in a read or write that blocks for too long."""
 
     def over(number: int, frame: FrameType | None) -> None:
-        raise IsolationFailed("the transfer", f"nothing arrived for {seconds:g} s")
+        raise IsolationFailed(
+            "the transfer", f"a read or write did not finish within {seconds:g} s"
+        )
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -123,7 +123,7 @@ class BrokerRecorder:
             try:
                 await in_thread(str(writer.store.path), lambda _: self._end(writer))
             except FileFailed as error:
-                log.warning("the store is not closed: %s", error)
+                log.warning("could not close the store: %s", error)
 
     def _end(self, writer: StoreWriter) -> None:
         if writer.trouble is not None:

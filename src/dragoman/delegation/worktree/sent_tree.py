@@ -127,7 +127,9 @@ def _workspace(top: Path, subfolder: str) -> Path:
     for part in PurePosixPath(subfolder).parts:
         workspace /= part
         if workspace.is_symlink():
-            raise IsolationFailed("unpacking the bundle", "its directory is a symbolic link")
+            raise IsolationFailed(
+                "unpacking the bundle", "the path of its directory has a symbolic link"
+            )
     make_private(workspace)
     return workspace
 

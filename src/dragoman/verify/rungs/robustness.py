@@ -44,7 +44,9 @@ async def codes(state: Verification) -> RungFinding:
             continue
         except ConnectionLost as error:
             return failed(
-                f"it did not survive {what} ({question[0]}): {error}", remedies.CRASH, **found
+                f"the connection ended after {what} ({question[0]}): {error}",
+                remedies.CRASH,
+                **found,
             )
         found[name] = code
         if code == probes.ACCEPTED:
@@ -75,7 +77,7 @@ async def oversized(state: Verification) -> RungFinding:
             pass
         except ConnectionLost as error:
             return warned(
-                f"it did not survive {what}: {error}",
+                f"the connection ended after {what}: {error}",
                 remedies.OVERSIZED,
                 survives_oversized_line=False,
             )

@@ -34,7 +34,7 @@ async def params(state: Verification) -> RungFinding:
         except CallTimeout as error:
             return warned(f"no answer to {method}: {error}", remedies.UNANSWERED)
         except ConnectionLost as error:
-            return failed(f"it did not survive {method}: {error}", remedies.CRASH)
+            return failed(f"the connection ended after {method}: {error}", remedies.CRASH)
         if needed is None:
             told.append(f"{method}: refused with all of its params")
             continue
