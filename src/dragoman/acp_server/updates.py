@@ -167,19 +167,19 @@ class UpdateSender:
         ):
             await self._pass_on(gateway_session, event)
         else:
-            for update in gateway_session.speaker.updates(event):
-                await self.update(update)
+            await gateway_session.tell_all(event, gateway_session.speaker.updates, self.update)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
         """Forward the peer's update unchanged, once for all events of its line."""
         raw = event.raw
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
+        if event.native not in UNTOLD and self._server.connection.is_full:
+            # If a cancellation ends this wait, the same event is told again.
+            await self._server.connection.drain()
         gateway_session.last_raw = raw
         if event.native in UNTOLD:
             return
-        if self._server.connection.is_full:
-            await self._server.connection.drain()
         try:
             params = messages.decode_envelope(raw).params
         except messages.UNDECODABLE as error:

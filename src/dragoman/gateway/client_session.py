@@ -333,15 +333,19 @@ class ClientSession:
         if self._forwards and type(speech) is AcpSpeech and gateway_session.takes(event):
             # One line may be several events, and is sent once.
             if raw is not None and raw is not gateway_session.last_raw:
+                is_update = event.native.startswith(_UPDATE)
+                if is_update and self._server.connection.is_full:
+                    # If a cancellation ends this wait, the same event is told again.
+                    await self._hold_up(gateway_session)
                 gateway_session.last_raw = raw
-                if event.native.startswith(_UPDATE):
-                    if self._server.connection.is_full:
-                        await self._hold_up(gateway_session)
+                if is_update:
                     self._forward(raw)
         else:
-            for update in self._updates(gateway_session, event):
-                if (sending := speech.update(gateway_session.conversation.id, update)) is not None:
-                    await sending
+            await gateway_session.tell_all(
+                event,
+                functools.partial(self._updates, gateway_session),
+                functools.partial(speech.update, gateway_session.conversation.id),
+            )
         if isinstance(event, model.PermissionAsked):
             if event.request_id in gateway_session.told:
                 gateway_session.told.discard(event.request_id)

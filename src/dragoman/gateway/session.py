@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from dragoman.agent.client_side import ClientSide
@@ -75,6 +75,9 @@ class GatewaySession:
         self.held_up = False
         """Whether the client reads too slowly, so that an event is taken but not sent yet."""
         self.last_raw: bytes | None = None
+        self._unsent: list[acp.SessionUpdate] = []
+        """Updates for the event `_unsent_of` that are not sent yet."""
+        self._unsent_of: model.Event | None = None
         self._strange = frozenset(
             native
             for capability, natives in _GATED.items()
@@ -135,6 +138,24 @@ class GatewaySession:
             if cancelled is not None:
                 raise cancelled
             return ended
+
+    async def tell_all(
+        self,
+        event: model.Event,
+        translate: Callable[[model.Event], Iterable[acp.SessionUpdate]],
+        send: Callable[[acp.SessionUpdate], Awaitable[None] | None],
+    ) -> None:
+        """Send the updates for an event. If a cancellation interrupts this, the next call with the
+        same event sends the rest: translating twice would give other updates. `send` must not have
+        sent anything when it is interrupted."""
+        if self._unsent_of is not event:
+            self._unsent_of, self._unsent = event, list(translate(event))
+        while self._unsent:
+            waiting = send(self._unsent[0])
+            if waiting is not None:
+                await waiting
+            del self._unsent[0]
+        self._unsent_of = None
 
     async def caught_up(self) -> None:
         """Wait until the client has all events of the turn so far."""

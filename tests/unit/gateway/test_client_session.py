@@ -16,6 +16,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.events import model
 from dragoman.gateway.acp_filter import RAW_KEY
+from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import OPTIONS, Refusal, chunk
 from tests.unit.gateway.between import CONNECTIONS, bridged, plain
@@ -308,6 +309,35 @@ async def test_last_words_after_a_cancel_come_before_the_answer() -> None:
             {"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}},
         )
         assert (await client.told("session/update"))["update"]["content"]["text"] == "two"
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["forwarded", "translated"])
+@aio
+async def test_a_cancel_loses_no_update_of_a_client_that_reads_slowly(raw: bool) -> None:
+    # With an observer of events, the messages are not just passed through.
+    async with scene(on_event=lambda event: None, raw=raw) as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        client.stream.pause_reading()
+        sent = 0
+        size = HIGH_WATER_SIZE // 4
+        for _ in range(20):
+            here.agent.update(chunk(f"{sent} {'x' * size}"))
+            sent += 1
+            await turns()
+        client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
+        await here.agent.expect("session/cancel")
+        here.agent.say(
+            {"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}}
+        )
+        await turns()
+        client.stream.resume_reading()
+        texts = [await client.told("session/update") for _ in range(sent)]
+        numbers = [int(each["update"]["content"]["text"].split()[0]) for each in texts]
+        assert numbers == list(range(sent))
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
 
 

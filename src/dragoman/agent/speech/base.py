@@ -95,9 +95,13 @@ class DocumentSpeech:
         writer = self.writers.get(session_id)
         if writer is None:
             return
+        connection = self.server.connection
+        if connection.is_full:
+            # Before anything is sent: a caller that is cancelled here may repeat the update.
+            await connection.drain()
         for event in translate.of_update(update, self._place, None):
             for method, params in writer.tell(event):
-                await self.server.connection.notify(method, params)
+                connection.post(method, params)
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         raise Unsupported(f"the dialect {self.dialect} has no request like {method.name}")
