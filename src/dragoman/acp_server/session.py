@@ -35,7 +35,7 @@ from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.words import Outcome
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
-from dragoman.rpc.tasks import in_thread
+from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
 from dragoman.runs.session_lock import begun_once
@@ -220,7 +220,12 @@ class EditorSession:
             on_notice=self._notice,
         )
         await worker.start()
-        await self.aclose()
+        try:
+            await self.aclose()
+        except BaseException:
+            # A cancellation: without this, nothing would close the new one.
+            await finish(worker.aclose())
+            raise
         self._worker = worker
         opened = worker.opened
         if opened.context != RESTORED:

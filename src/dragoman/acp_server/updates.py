@@ -175,7 +175,7 @@ class UpdateSender:
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
         if event.native not in UNTOLD and self._server.connection.is_full:
-            # If a cancellation ends this wait, the same event is told again.
+            # If a cancellation ends this wait, the same event is sent again.
             await self._server.connection.drain()
         gateway_session.last_raw = raw
         if event.native in UNTOLD:

@@ -191,6 +191,10 @@ class HostTurn:
         seen.prompted = True
         try:
             submitted = await self._bounded(self._link.submit(self._prompt(sent)), "submitting")
+        except BudgetExceeded as error:
+            # The host may still complete the submission and prompt the agent.
+            error.may_have_run = True
+            raise
         except DragomanError as error:
             seen.prompted = error.may_have_run
             raise

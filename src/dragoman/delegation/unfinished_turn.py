@@ -58,8 +58,13 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
     )
     if not others:
         for record in list_brokers(paths):
-            if record.name == endpoint and await stop_broker(record):
-                return None
+            if record.name != endpoint:
+                continue
+            try:
+                if await stop_broker(record):
+                    return None
+            except DragomanError as error:
+                return f"{_STILL_WORKING}, and its broker cannot be stopped: {error}"
     return _STILL_WORKING
 
 

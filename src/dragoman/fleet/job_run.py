@@ -190,10 +190,14 @@ async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
         bundle = convert_typed(spec.packed, Bundle)
     except UNDECODABLE as error:
         raise UsageError(f"invalid description of the job's repository: {error}") from error
-    make_private(folder)
-    write_whole(folder / OWNER, msgspec.json.encode(own_identity()))
     file = folder / "repository.bundle"
-    write_whole(file, data)
+    try:
+        make_private(folder)
+        write_whole(folder / OWNER, msgspec.json.encode(own_identity()))
+        write_whole(file, data)
+    except OSError as error:
+        # Another worker may have room for it.
+        raise IsolationFailed("storing the repository", error.strerror or str(error)) from error
     try:
         return await unpack(file, bundle, folder=folder)
     finally:

@@ -420,6 +420,9 @@ class FleetWorker:
             await finish(removed(folder))
             await self._report(leased, AttemptEnded(refused=f"cannot use the repository: {error}"))
             return
+        except asyncio.CancelledError:
+            await finish(removed(folder))
+            raise
         try:
             try:
                 await publisher.started()

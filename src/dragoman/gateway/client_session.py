@@ -335,7 +335,7 @@ class ClientSession:
             if raw is not None and raw is not gateway_session.last_raw:
                 is_update = event.native.startswith(_UPDATE)
                 if is_update and self._server.connection.is_full:
-                    # If a cancellation ends this wait, the same event is told again.
+                    # If a cancellation ends this wait, the same event is sent again.
                     await self._hold_up(gateway_session)
                 gateway_session.last_raw = raw
                 if is_update:

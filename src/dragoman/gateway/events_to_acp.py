@@ -115,7 +115,10 @@ class AcpTranslator:
             case model.Compacted():
                 return self._compacted(event)
             case model.TurnStarted():
+                # Nothing of an earlier turn matters for this one, and its diffs may be large.
                 self._said.clear()
+                self._streamed.clear()
+                self._tools.clear()
                 return ()
             case model.TurnEnded(text=text):
                 return self._last_words(text or "")

@@ -174,6 +174,8 @@ class Run:
         except DragomanError as error:
             if self.seen.result is None:
                 self.seen.error = error
+            else:
+                log.warning("after the turn of %s: %s", self.request.peer, error)
         return self.seen
 
     async def result(self) -> RunResult:

@@ -6,6 +6,7 @@ Sending, following and fetching are tested with a real sshd in tests/hosts/test_
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast
@@ -20,13 +21,19 @@ from dragoman.delegation.attempt import AttemptSetup
 from dragoman.delegation.host_attempt import HostTurn
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
-from dragoman.errors import CallCancelled, DragomanError, HostUnavailable, UsageError
+from dragoman.errors import (
+    BudgetExceeded,
+    CallCancelled,
+    DragomanError,
+    HostUnavailable,
+    UsageError,
+)
 from dragoman.policy import Policy
 from dragoman.policy.rules import Rule
 from dragoman.runs import host_link
 from dragoman.runs.host_link import FollowedJob
 from dragoman.runs.lineage import Lineage
-from dragoman.runs.run_values import CancelHandle, RunResult
+from dragoman.runs.run_values import CancelHandle, Deadline, RunResult
 from tests.aio import aio
 from tests.unit.delegation.test_host_facts import CONFIG, place_with
 from tests.unit.rpc.other_side import until
@@ -208,6 +215,31 @@ async def test_a_job_is_no_longer_followed_when_an_event_cannot_be_handled(
     with pytest.raises(LookupError):
         await turn._follow(FollowedJob(turn._link, "j-1"))
     assert over == ["j-1"]
+
+
+@aio
+async def test_a_submission_that_the_deadline_interrupts_may_have_run_and_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+
+    async def submit(self: Link, prompt: HostPrompt) -> HostSubmitted:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def remove(host: Host, id: str) -> None:
+        removed.append(id)
+
+    monkeypatch.setattr(Link, "submit", submit, raising=False)
+    monkeypatch.setattr(host_attempt, "send_workspace", send_nothing)
+    monkeypatch.setattr(host_attempt, "remove_workspace", remove)
+    turn, seen = turn_in(tmp_path, monkeypatch)
+    turn._setting = dataclasses.replace(turn._setting, deadline=Deadline.after(0.2))
+    await turn.run(tmp_path)
+    assert isinstance(seen.error, BudgetExceeded) and seen.error.may_have_run
+    assert seen.prompted and removed == []
+    link: Any = turn._link
+    assert link.cancelled == [turn._job]
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.broker.client import brokers as client_list
 from dragoman.delegation.unfinished_turn import unrest
-from dragoman.errors import ConnectionEnded
+from dragoman.errors import BrokerUnavailable, ConnectionEnded
 from dragoman.paths import find_paths
 from dragoman.rpc import tasks
 from dragoman.runs.adapter_run import AdapterPeer
@@ -105,6 +105,18 @@ async def test_a_peer_that_does_not_stop_is_ended_if_nobody_else_uses_it(
 ) -> None:
     assert await unrest(behind_broker(session("s", quarantined=True)), "s", PATHS) is None
     assert stopped == ["alpha-1"]
+
+
+@aio
+async def test_a_peer_whose_broker_cannot_be_stopped_may_still_be_working(
+    stopped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(record: object) -> bool:
+        raise BrokerUnavailable("it did not end")
+
+    monkeypatch.setattr(client_list, "stop_broker", fail)
+    why = await unrest(behind_broker(session("s", quarantined=True)), "s", PATHS)
+    assert "may still be working, and its broker cannot be stopped" in str(why)
 
 
 @aio

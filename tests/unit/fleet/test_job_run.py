@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from dragoman.errors import IsolationFailed, UsageError
+from dragoman.fleet import job_run
 from dragoman.fleet.job_run import (
     LEFT_AGE,
     OWNER,
@@ -94,6 +97,22 @@ async def test_only_old_job_directories_are_removed(tmp_path: Path) -> None:
 async def test_a_job_without_a_repository_description_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="invalid description"):
         await unpacked(spec(), b"", folder=tmp_path / "job")
+
+
+@aio
+async def test_a_worker_without_room_for_the_repository_refuses_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(job_run, "write_whole", full)
+    packed = {
+        name: "" for name in ("project", "name", "subfolder", "head", "sent_head", "sent", "staged")
+    }
+    job = msgspec.structs.replace(spec(), packed={**packed, "object_format": "sha1"})
+    with pytest.raises(IsolationFailed, match="No space left"):
+        await unpacked(job, b"", folder=tmp_path / "job")
 
 
 @aio

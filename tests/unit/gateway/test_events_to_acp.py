@@ -369,3 +369,15 @@ def test_a_hunk_of_a_whole_file_holds_the_whole_file(old: list[str], new: list[s
 @given(st.text())
 def test_garbage_is_never_an_exception(diff: str) -> None:
     hunks_of(f"@@ -1,2 +1,2 @@\n{diff}")
+
+
+def test_the_file_changes_of_every_turn_are_shown() -> None:
+    speaker = AcpTranslator()
+    for name in ("/a", "/b"):
+        change = parts.FileChange(name, FileOp.MODIFY, "old", "new")
+        told = spoken(
+            make(model.TurnStarted),
+            make(model.FilesChanged, (change,), ChangeStage.APPLIED),
+            speaker=speaker,
+        )
+        assert [update.content[0].path for update in told] == [name]
