@@ -60,10 +60,10 @@ META: Final = shape.META
 """Our key in a `_meta`."""
 
 LINEAGE: Final = ("depth", "lineage")
-"""Members of it that are passed to the peer: the lineage of a delegation."""
+"""Members of our `_meta` that are passed to the peer: the lineage of a delegation."""
 
 PolicyTerms: TypeAlias = PolicyName | Policy
-"""Who decides after a caller has disconnected: a preset by name, or a whole policy."""
+"""The policy after a caller has disconnected: the name of a preset, or a complete policy."""
 
 
 class Stop(Struct, rename="camel"):
@@ -84,7 +84,7 @@ class CallerTerms(Struct, rename="camel"):
     trace: bool = False
     """Whether it wants every line between the broker and the peer."""
     policy: PolicyTerms | None = None
-    """Budgets of turns whose prompt does not name any."""
+    """Policy for turns whose prompt does not name one."""
     answered: bool = False
     """Whether it accepts `_dragoman/answered`. Otherwise a question that another caller has
     answered is cancelled."""
@@ -210,7 +210,8 @@ class PromptMeta(Struct):
     job: str | None = None
     policy: PolicyTerms | None = None
     asks: bool = False
-    """Whether to ask a watching person before the preset alone refuses the request."""
+    """Whether to ask a person who watches, if no rule decides and only the preset would refuse the
+    request."""
     fresh: bool = False
     budgets: TurnBudgets | None = None
 
@@ -335,11 +336,12 @@ def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
 
 NOTHING: Final[frozenset[str]] = frozenset()
 FOR_GATEWAY: Final = frozenset({"model", shape.METADATA})
-"""The `_meta` of `session/new` for the gateway in front of a peer."""
+"""Members of our `_meta` of `session/new` that the gateway in front of a peer reads."""
 
 
 def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:
-    """Return the members without our part, as they are sent to the peer."""
+    """Return the members as they are sent to the peer: our part of `_meta` is removed, except for
+    the lineage and the members named in `but`."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return body

@@ -20,7 +20,7 @@ EXAMPLE: Final = "127.0.0.1:4222"
 """An address, for messages."""
 
 SIZES: Final = (3, 5)
-"""Allowed numbers of servers. An even number tolerates no more failures than one server less."""
+"""Allowed numbers of servers. An even number tolerates no more failures than one server fewer."""
 
 ROUTE_OFFSET: Final = 2000
 """The servers connect to each other on the members' port plus this: 6222 for 4222."""

@@ -57,20 +57,20 @@ RETRY_INTERVAL: Final = 0.2
 CLOSE_TIMEOUT: Final = 2.0
 
 MAX_REFUSALS: Final = 10
-"""How often in a row a server refuses to let a member in again until the connection is closed."""
+"""Number of consecutive refusals on reconnecting after which the connection is closed."""
 
 PENDING_MESSAGES: Final = 16 * 1024
 PENDING_SIZE: Final = 64 * 1024 * 1024
-"""Messages and bytes that wait for the handler of a subscription. What exceeds this is dropped,
-logged, and passed to `on_dropped`. Nothing is lost for good: a worker repeats its heartbeat, an
-assignment that did not arrive is given to a worker again when its lease expires, a request without
-a reply fails or is repeated, and everything else is only a sign to read what is stored."""
+"""Maximum number of messages and bytes that wait for the handler of a subscription. Further
+messages are dropped and logged, and `on_dropped` is called. Nothing is lost permanently: a worker
+repeats its heartbeat, a lost assignment is assigned again when its lease expires, a request without
+a reply fails or is repeated, and all other messages only notify about stored data."""
 
 _FULL: Final = frozenset({10002, 10023, 10047, 10077, 10122})
 """JetStream error codes for a full stream, account or disk."""
 
 _REFUSED: Final = ("violation", "revoked", "expired")
-"""Words of the server about credentials that it does not accept, or not for this."""
+"""Words in the server's error messages about rejected credentials and missing rights."""
 
 _NOT_SENT: Final = (ConnectionClosedError, NoRespondersError, OutboundBufferLimitError)
 """Failures after which a message certainly had no effect. After any other failure it may have had
@@ -83,7 +83,8 @@ HEADERS_SIZE: Final = 128
 """Bytes for the headers of a message, which the server counts too."""
 
 MAX_DENIALS: Final = 100
-"""Messages of the server about missing rights to remember: more than there are requests at once."""
+"""Number of the server's error messages about missing rights to remember, more than there are
+concurrent requests."""
 
 _WRONG_REVISION: Final = frozenset({10071, 10164})
 """JetStream error codes for a last sequence number that is not the expected one."""
@@ -115,8 +116,8 @@ class _Found(Struct):
 
 
 class _FleetClient(Client):
-    """A client whose subscriptions, including the one for replies, have our limits, and that
-    survives a `flush` without an answer and messages that are too large."""
+    """A nats-py client with our limits on every subscription, including the one for replies. Its
+    connection survives a `flush` without an answer, and messages that are too large."""
 
     async def subscribe(
         self,
@@ -139,15 +140,15 @@ class _FleetClient(Client):
         reply: str = "",
         headers: dict[str, str] | None = None,
     ) -> None:
-        # nats-py does not count the headers. The server does, and ends the connection.
+        # nats-py does not count the headers. The server does, and closes the connection.
         if headers and len(payload) + HEADERS_SIZE > self.max_payload:
             raise MaxPayloadError
         await super().publish(subject, payload, reply, headers)
 
     async def _process_pong(self) -> None:
-        """Process the answer to a ping, even if the `flush` that sent it was cancelled or timed
-        out. nats-py sets the result of its future, which would raise, and it would read nothing
-        more from this connection."""
+        """Process the answer to a ping, even if the `flush` that sent the ping was cancelled or
+        timed out. nats-py would set the result of a future that is already done. That raises an
+        exception, which ends its read loop for this connection."""
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.Future()
         await super()._process_pong()
@@ -175,7 +176,7 @@ class FleetConnection:
         self.refused = ""
         """The server's last message about a refused or expired credential or right."""
         self._denials: deque[str] = deque(maxlen=MAX_DENIALS)
-        """Its last messages about missing rights, in small letters."""
+        """The server's last messages about missing rights, in lower case."""
         self._client: Client = _FleetClient()
 
     @property
@@ -205,13 +206,13 @@ class FleetConnection:
             "reconnected_cb": self._was_reconnected,
         }
         if not isinstance(access, Access):
-            # Nothing is kept while there is no connection: what a worker sends must not leave it
-            # later, when its lease is over.
+            # Buffer nothing while disconnected: a worker's message must not be sent after its lease
+            # has expired.
             options["pending_size"] = 0
         if access.authority:
             options["tls"] = trusting(access.authority)
             logging.getLogger("asyncio").addFilter(_is_of_interest)
-            # Otherwise the server's first message is not encrypted, and a machine in between could
+            # Otherwise the server's first message is not encrypted, and a man in the middle could
             # replace it with one that does not require encryption.
             options["tls_handshake_first"] = True
         # Try every server once, in random order. Later reconnects may use any of them.
@@ -254,7 +255,7 @@ class FleetConnection:
                 await cancellable(self._client.close())
         except (NatsError, OSError, TimeoutError):
             log.debug("could not close the connection to the fleet", exc_info=True)
-        # nats-py cancels its attempt to reconnect, and does not wait until it has ended.
+        # nats-py cancels its reconnect task, but does not wait until the task has ended.
         reconnecting: asyncio.Task[None] | None = self._client._reconnection_task
         if reconnecting is not None and not reconnecting.done():
             await asyncio.wait({reconnecting}, timeout=CLOSE_TIMEOUT)
@@ -263,7 +264,7 @@ class FleetConnection:
         return base64.b64encode(self._key.sign(nonce.encode()))
 
     async def _failed(self, error: Exception) -> None:
-        """Called by nats-py with what the server reports, and with failed tries to connect."""
+        """Called by nats-py with errors from the server, and with failed connection attempts."""
         if isinstance(error, SlowConsumerError):
             self._message_dropped(error)
             return
@@ -275,7 +276,7 @@ class FleetConnection:
             self.refused = text
             self._denials.append(text.casefold())
             if not self._client.is_connected:
-                # It tries to connect again.
+                # The server refused a reconnect; nats-py will try again.
                 self._refusals += 1
                 if self._refusals >= MAX_REFUSALS:
                     self._closed.set()
@@ -333,18 +334,18 @@ class FleetConnection:
         on_dropped: Callable[[], None] = lambda: None,
     ) -> Callable[[], Awaitable[None]]:
         """Call `handler` with each message of a subject, one after the other. Returns a function
-        that ends this; it also ends when the connection is closed.
+        that ends the subscription; closing the connection ends it too.
 
-        What it raises is logged with its traceback and passed to `on_failure`. The messages that
-        follow are handled too. `on_dropped` is called for each message that was dropped, because
-        the handler is too slow.
+        Exceptions of the handler are logged with their traceback and passed to `on_failure`, and
+        the next message is handled. `on_dropped` is called for each message that was dropped
+        because the handler is too slow.
         """
 
         async def handle(message: Msg) -> None:
             try:
                 await handler(message)
             except Exception as error:
-                # nats-py would pass it on as a failure of the connection.
+                # nats-py would report the exception as a connection error.
                 log.error("processing a message on %s failed", message.subject, exc_info=error)
                 on_failure(error)
 
@@ -363,7 +364,7 @@ class FleetConnection:
         self._on_dropped.pop(subscription, None)
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                # While nats-py reconnects, it sends nothing, and does not subscribe again later.
+                # During a reconnect nats-py sends nothing and drops the subscription.
                 await cancellable(subscription.unsubscribe())
         except (NatsError, OSError, TimeoutError):
             log.debug("could not unsubscribe", exc_info=True)
@@ -386,8 +387,8 @@ class FleetConnection:
         changes: bool = False,
     ) -> Msg:
         """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none, and
-        `FleetRefused` if the right is missing. With `changes`, the request has an effect, and
-        `may_have_run` of the error says whether it may have had it."""
+        `FleetRefused` if the right is missing. `changes` says that the request changes something;
+        then `may_have_run` of the error says whether it may have done so."""
         self._require_open()
         reply: Msg = await self._do(
             self._client.request(subject, data, timeout=timeout, headers=headers),
@@ -477,7 +478,8 @@ class FleetConnection:
         raise FleetUnreachable(f"cannot read from the fleet's server: {found.error}")
 
     async def _do(self, work: Awaitable[Any], subject: str = "", *, changes: bool = False) -> Any:
-        """Await a call of nats-py. `subject` is that of the message it publishes, if any."""
+        """Await a call of nats-py and convert its errors. `subject` is the subject of the message
+        that it publishes, if any."""
         doing = f" ({subject})" if subject else ""
         try:
             return await cancellable(work)
@@ -488,7 +490,7 @@ class FleetConnection:
             if self.closed and self.refused:
                 raise FleetRefused(self.refused, may_have_run=in_doubt) from error
             if subject:
-                # The server does not reply to it, but reports this beside it.
+                # If the right is missing, the server does not reply but reports an error.
                 self._require_right(f'publish to "{subject}"')
             raise FleetUnreachable(
                 f"the fleet's server does not answer{doing}: {_words(error)}",
@@ -497,8 +499,8 @@ class FleetConnection:
 
 
 def _is_of_interest(record: logging.LogRecord) -> bool:
-    """Drop a warning of asyncio that appears whenever a connection ends on which nats-py started
-    TLS after connecting."""
+    """Filter out a warning that asyncio logs at the end of every connection on which nats-py
+    started TLS after connecting."""
     return "eof_received() has no effect when using ssl" not in record.getMessage()
 
 

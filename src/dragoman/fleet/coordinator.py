@@ -167,7 +167,7 @@ class Coordinator:
         session = CoordinatorSession(connection, leadership, self._options)
         tasks = TaskOwner("the coordinator")
         try:
-            # From the beginning: to load many records may take longer than the time to live.
+            # Renew while loading too: loading many records may take longer than the time to live.
             keeping = tasks.start(leadership.keep(), "leadership")
             await _first_of(keeping, tasks.start(session.load(), "load"))
             self._told, self._leads = "", True
@@ -249,7 +249,8 @@ class CoordinatorSession:
             self._schedule.drained = set(decode(found.data, DrainedWorkers).names)
 
     async def _drain(self, question: DrainQuestion) -> None:
-        """Drain a worker, or undo that, and store it. Raises `UsageError` and `FleetError`."""
+        """Drain a worker, or undo that, and store the change. Raises `UsageError` and
+        `FleetError`."""
         async with self._lock:
             wanted = self._schedule.drained - {question.name}
             if not question.undo:
@@ -544,7 +545,7 @@ class CoordinatorSession:
         except DragomanError as error:
             reply = CoordinatorReply(error=str(error), failure=describe(error))
             if isinstance(error, FleetUnreachable | FleetConflict):
-                # Perhaps it is stored, so the revision is no longer known here.
+                # The change may have been stored, so the current revision is unknown here.
                 self._handler_failed(error)
         await self._respond(message, encode(reply))
 

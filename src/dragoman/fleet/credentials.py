@@ -133,7 +133,7 @@ def save_credential(credential: MemberCredential, path: Path) -> None:
 
 
 def read_credential(path: Path) -> MemberCredential:
-    """Raises `UsageError` if the file is missing, invalid, or readable by others."""
+    """Read the file. Raises `UsageError` if it is missing, invalid, or readable by others."""
     data = read_file(path, invalid=_invalid)
     if data is None:
         raise UsageError(f"no fleet credentials in {path}")

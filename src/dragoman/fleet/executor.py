@@ -216,7 +216,7 @@ class _Follower:
     async def run(self) -> FleetError | None:
         """Follow the job until it is done. Returns why it cannot be followed."""
         try:
-            # Also if the listener raises, the subscriptions end here: the connection stays open.
+            # End the subscriptions even if the listener raises, because the connection stays open.
             async with aclosing(self._reader.follow()) as events:
                 async for one in events:
                     if one.attempt != self._attempt:

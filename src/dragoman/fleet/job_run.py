@@ -58,10 +58,10 @@ OWNER: Final = "owner.json"
 share the state directory."""
 
 MIN_SECRET_SIZE: Final = 12
-"""Characters of a secret that a patch must not contain."""
+"""Minimum length, in characters, of the secrets that are searched for in a patch."""
 
 _ORDER: Final[tuple[Permissions, ...]] = ("deny-all", "approve-reads", "ask", "approve-all")
-"""From the most restrictive preset to the least, when there is no user to answer `ask`."""
+"""The presets from the most restrictive to the least, if there is no user to answer `ask`."""
 
 
 class WorkerLimits(Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ def require_no_secret(patch: bytes, secrets: Iterable[str]) -> None:
         for line in lines
         if len(line) >= MIN_SECRET_SIZE and not line.startswith("-----")
     ]
-    # Searching the lines one after the other takes much longer.
+    # Search the whole patch first: searching each line takes much longer.
     found = [secret for secret in wanted if secret in patch]
     if any(
         line.startswith(b"+") and any(secret in line for secret in found)

@@ -158,7 +158,7 @@ class Beat(Struct, frozen=True, kw_only=True):
     slots: int
     running: tuple[RunningJob, ...] = ()
     reported: int = 0
-    """How many of these have ended and are waiting for the coordinator to read the result."""
+    """How many of the `running` jobs have ended and wait until the coordinator reads the result."""
     labels: tuple[str, ...] = ()
     peers: dict[str, str] = {}
     """Its enabled peers, each with its state: ready, or why it is not."""

@@ -40,8 +40,8 @@ COLLECT_TIMEOUT: Final = 5.0
 """Seconds after which a command leaves the remaining jobs of earlier commands to the next one."""
 
 PENDING_AGE: Final = 31 * 24 * 3600.0
-"""Seconds after which a note is removed. The server deletes a job after 3 days, or after those of
-`fleet up --keep`."""
+"""Seconds after which a note is removed. The server deletes a job after 3 days, or after the number
+of days in `fleet up --keep`."""
 
 MAX_RESULT_SIZE: Final = 64 * 1024 * 1024
 """Maximum bytes of a delegation result to decode."""

@@ -1,5 +1,5 @@
-"""Decisions of the coordinator: assign jobs, hold leases, accept results, end lost attempts. And
-its replies with lists of jobs and workers.
+"""Decisions of the coordinator: assign jobs, hold leases, accept results, end lost attempts. Also
+builds its replies with lists of jobs and workers.
 
 No I/O: `coordinator` does that. Each decision returns the job record to write. The caller writes it
 by revision and then calls `applied`; a decision that could not be written has no effect. Time is an

@@ -241,7 +241,7 @@ class FleetServer:
         self._lock: HeldLock | None = None
         self.keys: FleetKeys
         self.new_certificate = False
-        """Whether members that joined before do not accept the certificate of the server."""
+        """Whether the certificate was replaced, so that members that joined before reject it."""
 
     @property
     def pid(self) -> int:
@@ -385,7 +385,7 @@ async def _answers(access: Access) -> bool:
 
 
 def last_error(log: str) -> str:
-    """The last error in the log of a server, or the end of the log."""
+    """Return the last error in the log of a server, or the end of the log."""
     lines = log.strip().splitlines()
     for line in reversed(lines):
         for word in ("[FTL] ", "[ERR] "):

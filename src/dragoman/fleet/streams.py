@@ -58,8 +58,8 @@ ACK_WAIT: Final = 10.0
 """Seconds after which the server redelivers an inbox message that was not acknowledged."""
 
 PENDING_SIZE: Final = (FETCH + 1) * 1024 * 1024
-"""Bytes that a reader of a stream may have received and not processed. It never asks for more. A
-message of the inbox that would be dropped is not acknowledged, and comes again."""
+"""Maximum number of bytes that a stream reader may have received but not processed: one fetch of
+messages of the maximum size. A dropped inbox message is not acknowledged, so it is redelivered."""
 
 
 def stream_configs(
@@ -173,7 +173,7 @@ async def stream_reader(
 
 
 async def read_all(jetstream: JetStreamContext, stream: str, handle: Callable[[Msg], None]) -> None:
-    """Call `handle` with each message that a stream has now."""
+    """Call `handle` with each message that is in a stream now."""
     config = ConsumerConfig(
         deliver_policy=DeliverPolicy.ALL,
         ack_policy=AckPolicy.NONE,

@@ -35,7 +35,7 @@ JOB_SUBJECTS: Final = "$KV.jobs.*"
 FLEET_SUBJECTS: Final = "$KV.fleet.>"
 
 ACTED: Final = "-acted"
-"""Suffix of the subject of an inbox message that says what an attempt did, and is not a report."""
+"""Subject suffix of an inbox message that says what a running attempt did (not its result)."""
 
 BEATS: Final = "beat.*"
 QUESTIONS: Final = "ask.*.*"
@@ -182,4 +182,4 @@ SHARED: Final = Shared(
     ),
     streams=(assignment("*"), JOB_SUBJECTS, WORKERS),
 )
-"""What crosses between the account of the members and that of the streams."""
+"""Subjects that the account with the streams shares with the members' account."""

@@ -76,11 +76,11 @@ LISTED: Final = "`dragoman fleet jobs` lists the jobs"
 
 
 RECONNECT_TIMEOUT: Final = 180.0
-"""Seconds in which a reader waits for a server that does not answer: one that is restarted, or a
-laptop that changes its network, is back by then."""
+"""Seconds for which a reader waits for a server that does not answer: enough for a restart of the
+server, or for a laptop to change networks."""
 
 MAX_REASONS: Final = 3
-"""Different reasons why events of a job cannot be read that are passed to `on_notice`."""
+"""Maximum number of different reasons for unreadable events that are passed to `on_notice`."""
 
 
 class FleetEvent(Struct, frozen=True):
@@ -281,7 +281,7 @@ class JobReader:
         self._on_notice = on_notice
         self._lost_at: float | None = None
         self._unreadable: set[str] = set()
-        """Reasons why events could not be read that the caller knows."""
+        """Reasons for unreadable events that were already passed to `on_notice`."""
         self._wake = asyncio.Event()
         self._position = 1
         self._attempt = 0
@@ -330,7 +330,7 @@ class JobReader:
                 if self._connection.closed:
                     raise
                 self._lost(error)
-                # Meanwhile the coordinator may have been away too.
+                # The coordinator may have been disconnected too, so the timeouts start again.
                 give_up_at, moved_at = loop.time() + ACCEPT_TIMEOUT, loop.time()
                 await asyncio.sleep(RETRY_INTERVAL)
                 continue
@@ -424,7 +424,8 @@ class JobReader:
             return
         last = self.job.attempts[-1]
         if last.number != self._attempt:
-            # From the start: the worker before it may have published events after its first ones.
+            # Read from the start of the stream: the first events of this attempt may be stored
+            # before the last ones of the previous attempt.
             self._attempt, self._position, self._number, self._yielded = last.number, 1, 0, 0
         subject = subjects.events(last.worker, self._id, last.number)
         while True:

@@ -68,9 +68,9 @@ class Team(Struct, frozen=True, kw_only=True):
 
     name: str
     seed: str
-    """Of the account of the members."""
+    """Private key of the members' account."""
     store_seed: str
-    """Of the account with the streams. Only the coordinator is in it."""
+    """Private key of the account with the streams. Only the coordinator is a user of it."""
     coordinator_seed: str
     members: tuple[TeamMember, ...] = ()
     revoked: dict[str, int] = {}
@@ -298,7 +298,7 @@ class FleetFolder:
         )
 
     def expects(self, code_id: str, public: str, *, team: str) -> bool:
-        """Return whether a join code was created here and is still unused, except by this key."""
+        """Return whether a join code was created here and may be used with this key."""
         return any(one.may_use(code_id, public) for one in self.read().team(team).members)
 
     def admit(self, code_id: str, public: str, *, team: str, now: int) -> str:

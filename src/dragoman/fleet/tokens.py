@@ -29,12 +29,12 @@ class Rights(Struct, frozen=True, kw_only=True):
 
 
 class Shared(Struct, frozen=True, kw_only=True):
-    """Subjects that cross from one account to another one."""
+    """Subjects that one account (the exporter) shares with another one."""
 
     services: tuple[str, ...]
-    """What the other account may send here. A reply goes back to it, and nowhere else."""
+    """Subjects on which the other account may send requests. Replies go only to that account."""
     streams: tuple[str, ...]
-    """What is sent here and the other account may receive."""
+    """Subjects of messages in the exporting account that the other account may receive."""
 
 
 class AccountLimits(Struct, frozen=True, kw_only=True):

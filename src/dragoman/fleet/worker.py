@@ -145,7 +145,8 @@ class FleetWorker:
         self._redact: Redactor
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises `FleetRefused` if the credentials are revoked or have expired."""
+        """Run until `stop` is set. Raises `FleetRefused` if the credentials are revoked or have
+        expired."""
         self._place = worker_context(self._state.parent, self._options.limits)
         own = (self._credential.seed, self._credential.token)
         self._secrets = worker_secrets(self._place, *own)
@@ -332,7 +333,7 @@ class FleetWorker:
     # -- jobs
 
     def _assignment_dropped(self) -> None:
-        # No heartbeat lists it, so its lease expires, and it is assigned again.
+        # No heartbeat lists the job, so its lease expires, and the job is assigned again.
         self._on_notice("an assignment was dropped: this machine is too busy to process it")
 
     async def _on_assignment(self, message: Msg) -> None:

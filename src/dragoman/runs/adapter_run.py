@@ -184,7 +184,7 @@ class AdapterPeer(Peer):
         self.assignment = Assignment(
             way=replace(
                 way,
-                # An adapter passes nothing else on to its peer.
+                # The adapter does not get the options, so these go into the launch spec.
                 env={**way.env, **(request.options.env or {})},
                 protocol=dialect_of(way, request.options),
             ),
@@ -197,7 +197,7 @@ class AdapterPeer(Peer):
         self.on_event = on_event
         self.workspace = request.workspace
         self.info = PeerInfo(name=request.peer)
-        # We have no connection here that could fail, and there is no broker behind it.
+        # A stub for callers that check the connection: it never fails, and there is no broker.
         self.client = SimpleNamespace(connection=SimpleNamespace(failure=None), greeting=None)
         self.tasks = TaskOwner("the adapter")
 
@@ -234,7 +234,7 @@ class AdapterConversation(Conversation):
 
     @property
     def unusable(self) -> bool:
-        """Always false: a prompt whose adapter did not end has no effect on the next one."""
+        """Always False: each prompt has its own session, so an unfinished one does not matter."""
         return False
 
     @unusable.setter
@@ -286,7 +286,7 @@ class DispatchTurn(ConversationTurn):
 
     def _send(self) -> Call:
         self._work = self._conversation.peer.tasks.start(self._run(), "dispatch")
-        # A task cancelled before its first step has not ended by itself.
+        # A task cancelled before its first step never enters `_run`; `_left` ends the turn.
         self._work.add_done_callback(self._left)
         return Call("dispatch", lambda call: None)
 

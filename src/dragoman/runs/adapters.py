@@ -59,7 +59,7 @@ class DescribedAdapter:
 # -- adapters in Python
 
 BROKEN: Final = (Exception, SystemExit)
-"""The exceptions to expect while an adapter's code is loaded: any."""
+"""The exceptions to catch while an adapter's code is loaded: it may raise anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MARK: Final = "notes"
 """Key in a process description which says that the process watches for notes."""
 
 LOOK_INTERVAL: Final = 0.05
-"""Seconds between two looks whether a note was taken."""
+"""Seconds between two checks of whether a note was taken."""
 
 TAKE_TIMEOUT: Final = 5.0
 """Seconds for a note to be taken: enough even for a very busy process."""

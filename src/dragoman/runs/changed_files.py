@@ -247,7 +247,8 @@ def _differs(name: str, before: FileStates, after: FileStates) -> bool:
     old, new = before.files.get(name), after.files.get(name)
     if old is not None and new is not None:
         return not same(old, new)
-    # The file may be beyond the limit of the walk.
+    # The file is missing in one of the walks. That is a change only if this walk was complete:
+    # otherwise the file may just be beyond its limit.
     return after.complete if new is None else before.complete
 
 

@@ -43,7 +43,7 @@ class SummaryTurn:
 
 
 class ConversationSummary:
-    """The transcript of one session."""
+    """The summary of one conversation, updated as its turns run."""
 
     def __init__(self) -> None:
         self.turns: list[SummaryTurn] = []

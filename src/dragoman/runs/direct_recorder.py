@@ -130,7 +130,7 @@ class DirectRecorder:
         self._keep_open = keep_open
 
     def opened_elsewhere(self, session_id: str) -> None:
-        """Called when a peer on another machine works: its events are recorded here."""
+        """Called instead of `opened` for a peer on another machine. Records its events here."""
         self._opened = _Opened(key=new_session_key(), session_id=session_id, context="")
 
     def event(self, event: model.Event) -> None:

@@ -301,7 +301,9 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
     for name, said in own.items():
         values = trusted.get(name, {})
         if COMMANDS.isdisjoint(values) or ("process" in said and "process" not in values):
-            # `process` takes precedence over the rest, and an empty one cannot be unset again.
+            # Disable the whole filter: it has no trusted command, or an untrusted `process`, which
+            # takes precedence over trusted commands. An empty `process` overrides it, but git has
+            # no way to unset it.
             values, said = {"required": "true" if refuse else "no"}, set(SWITCHES)
         for switch in SWITCHES:
             if switch in said:
@@ -363,8 +365,8 @@ async def stage_everything(
 async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str, str]) -> None:
     """Make git skip nested repositories in our index.
 
-    It would otherwise run `git status` in each of them with the configuration found there. They are
-    handled one by one instead.
+    git would otherwise run `git status` in each of them with the configuration found there. The
+    caller handles nested repositories one by one instead.
     """
     if not _may_have_links(index):
         return

@@ -79,9 +79,9 @@ class RunningCommand:
         self._folder = paths.state / FOLDER
         self._id = asked.id or new_job_id()
         self._identity: ProcessIdentity | None = None
-        """A command with an id."""
+        """The process of a command with an id, which survives the connection."""
         self._child: ChildProcess | None = None
-        """A command without an id."""
+        """The process of a command without an id, which ends with the connection."""
         self._interrupted = False
         self._signalled = False
 
@@ -156,7 +156,7 @@ class RunningCommand:
                 inherit=tuple(os.environ),
                 times=END_TIMES,
             )
-        # There is no pipe that could hold output back.
+        # The output goes to files, so there is no pipe to read to its end.
         child.output_ended()
         return child
 
@@ -238,7 +238,7 @@ class RunningCommand:
             if not child.exited:
                 return None
             return 128 + (child.signal or 0) if child.exit_code is None else child.exit_code
-        # Looked at first: the code is stored before the process ends.
+        # Checked before the code is read: the code is stored before the process ends.
         running = self._identity is not None and _is_running(self._identity)
         try:
             return int(self._file("code").read_text())

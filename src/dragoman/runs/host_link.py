@@ -110,7 +110,7 @@ class HostLink:
         self.host = host
         self._limits = limits
         self.notice = on_notice
-        """Tells the user something."""
+        """Shows a message to the user."""
         self._on_stderr = on_stderr
         self._retries = Retries(timeout)
         self._open: HostConnection | None = None
@@ -173,7 +173,7 @@ class HostLink:
         failure: DragomanError | None = None
         may_have_run = False
         if self._open is not None and self._open.connection.failure is not None:
-            # A reader noticed the loss, and this is the first request since then.
+            # The connection was lost before this request; wait as after a failed attempt.
             failure = self._open.connection.failure
         while True:
             if failure is not None:
@@ -203,7 +203,7 @@ class HostLink:
         """Wait before the next attempt. Raises `HostUnavailable` if retrying took too long or does
         not help."""
         if isinstance(failure, LineTooLong):
-            # It would be sent again.
+            # Retrying does not help: the host would send the same line again.
             raise HostUnavailable(
                 self.host.name,
                 str(failure),
@@ -241,7 +241,7 @@ class HostLink:
         try:
             return await self.keep_trying(ask)
         except CallCancelled as error:
-            # The other side says so only if the prompt was not sent, or was cancelled too.
+            # The host reports this only if the prompt was not sent, or its job was cancelled too.
             error.may_have_run = False
             raise
 

@@ -109,7 +109,7 @@ class HostServer(Ignore):
                 connection.fail(ConnectionLost("no message from the other side"))
 
     async def _finish_submissions(self) -> None:
-        # The other side submits them again with the same ids.
+        # After reconnecting, the other side submits them again with the same ids and gets the jobs.
         left = list(self._submissions.values())
         if left:
             await asyncio.wait(left, timeout=SUBMIT_GRACE)

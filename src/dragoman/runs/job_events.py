@@ -297,7 +297,7 @@ async def follow_job(
     `BrokerError` if its broker no longer answers."""
     interval = FIRST_INTERVAL
     while job.state == "queued":
-        # A job usually starts at once, and one that waits for others may wait long.
+        # The interval grows: a job usually starts at once, but may wait long behind other jobs.
         await asyncio.sleep(interval)
         interval = min(2 * interval, LOOK_INTERVAL)
         job = await find_job(job.id, paths=paths, require_answer=True)

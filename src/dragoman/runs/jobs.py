@@ -111,7 +111,7 @@ async def find_job(
     """Return the current state of a job. Raises `UnknownJob`.
 
     If its broker does not answer in time, returns the job as stored, or with `require_answer`
-    raises `BrokerError`: a caller that polls would never end.
+    raises `BrokerError`, so that a caller that polls does not poll forever.
     """
     paths = paths or find_paths()
     job = _stored(id, paths)

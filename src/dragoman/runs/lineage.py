@@ -92,7 +92,7 @@ def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lin
         if strict:
             raise ConfigInvalid(DEPTH, f"{text[:40]!r} is not a number; unset it")
         return Lineage()
-    # Python refuses to read a number of thousands of digits.
+    # `int` raises an error for a number with thousands of digits.
     depth = min(int(text), MAX_COUNTED) if len(text) < 10 else MAX_COUNTED
     return Lineage(depth=max(depth, len(jobs)), jobs=jobs)
 

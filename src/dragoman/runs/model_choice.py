@@ -183,8 +183,8 @@ async def use_model(
 ) -> None:
     """Set the model of an open session, and read it back. Raises what `choose_model` raises.
 
-    If the peer accepts models that it does not list, another name is used, with a notice. It is not
-    an error: Codex lists OpenAI's models even for another provider, which may have models with
+    If the peer accepts models that it does not list, an unlisted name is used, with a notice. It is
+    not an error: Codex lists OpenAI's models even for another provider, which may have models with
     similar names.
     """
     option = model_option(view.options)
@@ -212,8 +212,8 @@ async def use_model(
 
 
 def _listed(option: SessionOption) -> list[str]:
-    """Return the models that the peer lists. The model in use comes first in an open-ended list,
-    without a name of its own, if it is not listed."""
+    """Return the models that the peer lists. If the model in use is not one of them, an open-ended
+    option has it as its first choice, with its value as its name; that choice is left out."""
     choices = option.choices
     if choices and choices[0].value == choices[0].name:
         choices = choices[1:]

@@ -48,8 +48,8 @@ from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.peer import Noise, Stray
 
 STARTED: Final = ("sh", "-c", 'echo; exec env "$@"', "dragoman")
-"""The beginning of the command there. What a shell has printed without a line's end must not be
-part of the first message."""
+"""The beginning of the remote command. The `echo` ends an unfinished line that the remote shell may
+have printed, so that it does not become part of the first message."""
 
 LOGIN_TIMEOUT: Final = 60.0
 """Additional seconds for the login and the start of a broker on the host before the handshake."""

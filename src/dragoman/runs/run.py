@@ -92,9 +92,10 @@ Value = TypeVar("Value")
 class Run:
     """A session with one peer and its turns. Use with ``async with``.
 
-    Entering it connects and opens the session. Errors are raised; no prompt was sent then, and a
-    session that was started for it is discarded. So is a session that a `UsageError` ends before
-    its first prompt. Without a `CancelHandle`, cancelling a job interrupts this process.
+    Entering it connects and opens the session. If that raises an error, no prompt was sent, and a
+    session that was started for the run is discarded. The session is also discarded if a
+    `UsageError` leaves the block before the first prompt. Without a `CancelHandle`, cancelling a
+    job interrupts this process.
     """
 
     peer: Peer
@@ -284,7 +285,7 @@ class Run:
         self._listener.connected(self.peer)
         self._keeper = None
         if not self.warm or request.approver.caller is None:
-            # A broker itself shows the questions that its callers are asked.
+            # Otherwise the broker shows the questions to consoles, because it asks this caller.
             request.approver.inbox = self._ask
         if not self.warm:
             from dragoman.runs.direct_recorder import keeper_for

@@ -51,11 +51,11 @@ async def begun_once(
     names = (paths or find_paths()).runtime / "names"
     path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
     lock: HeldLock | None = None
-    # A name held this long will not be released within a person's patience.
+    # After the timeout the session starts without the lock: a user would not wait longer.
     try:
         await in_thread(str(names), lambda _: make_private(names), changes_disk=True)
         async with asyncio.timeout(BEGIN_TIMEOUT):
-            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
+            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - polls a file lock
                 await asyncio.sleep(LOCK_INTERVAL)
     except (OSError, TimeoutError) as error:
         why = str(error) or f"another command has held it for {BEGIN_TIMEOUT:g} s"

@@ -380,7 +380,7 @@ def _names(
     """Return how to store a session, and the initial model for dialects that take it when the
     session opens.
 
-    It is sent only to a broker: an agent has no use for it.
+    Empty without a broker: an agent has no use for it.
     """
     if broker_of(peer) is None:
         return {}
@@ -480,8 +480,8 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
 def place_of(record: SessionRecord, here: Path) -> Path:
     """Return the directory from which the peer of a stored session is reached.
 
-    It is where the session began, because its broker is there; from elsewhere only its name can be
-    found. A directory that is gone can no longer be used.
+    That is the directory where the session began, because it determines the broker. If that
+    directory no longer exists, it is `here`.
     """
     began = Path(record.cwd)
     return began if began.is_dir() else here

@@ -109,7 +109,8 @@ class Database:
         self.path = path
         self.redact = redact
         self.replaced = replaced
-        """A message that the file was damaged, where it is now, and that a new one was created."""
+        """Empty, or a message: the file was damaged, where it was moved, and that a new one was
+        created."""
         self._connection = connection
         self._read_only = read_only
         self._identity = identity_of(path)
@@ -137,8 +138,8 @@ class Database:
         return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
 
     def check_kept(self) -> None:
-        """Raise `StoreCorrupt` if the file was damaged and replaced, for callers that look
-        something up and could not otherwise tell."""
+        """Raise `StoreCorrupt` if the file was damaged and replaced, for callers that must not
+        mistake the new, empty file for one without records."""
         if self.replaced:
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 

@@ -66,7 +66,7 @@ class Portable(SessionTable, JobTable, EventTable):
         encode = msgspec.json.encode
         first = self.first_event(key)
         gaps = [gap for gap in self.gaps(key) if first <= gap.next <= session.next_event]
-        # Events before the first gap may all be missing.
+        # There may be a gap before the first stored event.
         first = min([first, *(gap.first for gap in gaps)])
         yield encode({"session": session, "format": FORMAT, "firstEvent": first})
         jobs = self.jobs(session_key=key, limit=-1)

@@ -173,7 +173,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name.encode()
 
 
 def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
-    """Yield the events of one stored line, which may have been stored just now."""
+    """Yield the events of one line, as it is stored."""
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:

@@ -29,8 +29,8 @@ def open_store(
     """Open the store. Use with ``with``. Raises `StoreError`.
 
     Everything that is written is redacted: the values of variables named in `credentials`, of all
-    variables with secret-looking names, and of those `handed` to an agent, unless they are short or
-    are paths in its `workspace` or elsewhere.
+    variables with secret-looking names, and of those `handed` to an agent. Short values of the last
+    kind are not redacted, nor are existing paths, absolute or relative to the `workspace`.
     """
     paths = paths or find_paths()
     if read_only:

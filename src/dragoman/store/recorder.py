@@ -100,7 +100,7 @@ class JobAnswer:
         """Add the agent's text from lines. Lines of the usual form are not decoded."""
         text = b",".join(lines)
         if text.count(_SAID) >= len(lines):
-            # It almost always occurs exactly once in each line.
+            # Nearly always each line contains it exactly once, so no line needs to be left out.
             chunks = lines
         else:
             chunks = [line for line in lines if _SAID in line]
@@ -142,7 +142,7 @@ class SessionLines:
 
     @property
     def numbers(self) -> range:
-        """The number of lines so far."""
+        """The numbers of the lines so far."""
         return range(self._first, self.next)
 
     def prepare(
@@ -232,7 +232,7 @@ class StoreRecorder:
         if (writer := self.works) is not None:
             await writer.flush()
 
-    # -- when
+    # -- timers
 
     def mark(self) -> None:
         """Called when there is something to store soon."""
@@ -240,7 +240,7 @@ class StoreRecorder:
             self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
 
     def hasten(self) -> None:
-        """Write the queued lines immediately."""
+        """Write everything that is queued, after `QUESTION_INTERVAL`."""
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 

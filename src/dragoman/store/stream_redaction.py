@@ -21,7 +21,7 @@ from dragoman.wire.messages import UNDECODABLE, mend
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 ENDS: Final = frozenset({"tool_call", "tool_call_update"})
-"""Updates that end a run. Other updates may come between two pieces of one word."""
+"""Updates that end a run of chunks. Others may come between two pieces of one word."""
 
 OUTPUT: Final = "tool_call_update"
 """Updates that may carry the next piece of a tool's output."""
@@ -30,7 +30,7 @@ WINDOW: Final = 4096
 """Number of characters to search at once, so that many lines share the cost of a search."""
 
 TOGETHER: Final = 64
-"""Number of lines to examine as one: more of them would soon contain some suspicious word."""
+"""Number of lines to examine together. A larger group would too often contain a suspicious word."""
 
 MANY_LINES: Final = 1024
 """Number of lines after which a search is due, however little text they have."""
@@ -67,8 +67,8 @@ class LineForm(NamedTuple):
 
 
 _Held: TypeAlias = tuple[bytes, str | None, LineForm | None]
-"""A line, its text, and what surrounds it. A line without text only waits for its turn, and is
-already redacted."""
+"""A line, its text, and what surrounds the text. A line without text is already redacted, and is
+held only to keep the order."""
 
 _NO_FORM: Final = LineForm(b"\0", b"\0")
 
@@ -179,7 +179,7 @@ class LineRedactor:
         return self._form
 
     def flush(self) -> list[bytes]:
-        """End the run. Returns all lines that were held back."""
+        """End the run of chunks. Returns all lines that were held back."""
         if self._outputs.is_holding:
             return self._unchanged(self._outputs.flush())
         return self._search(final=True) if self._held else []
@@ -203,7 +203,8 @@ class LineRedactor:
             out = [] if self._outputs.is_holding else self.flush()
             out += self._unchanged(self._outputs.feed(line, line))
             if self._outputs.is_holding:
-                # This way the next chunk comes here too, and does not overtake what is held back.
+                # Then this method also handles the next chunk, which must not overtake the lines
+                # that are held back.
                 self._forget_form()
             return out
         clean = self._redact.line(line)

@@ -338,7 +338,7 @@ class StoreWriter:
                     remedy="check the load of the disk",
                 )
             )
-            # Even if nothing was written in between, the thread finds out that the disk works.
+            # Wake the thread even if nothing is queued, so that it notices that the disk works.
             self._wake()
 
     def _recovered(self) -> None:

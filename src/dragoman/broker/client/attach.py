@@ -30,17 +30,17 @@ from dragoman.transports.base import HIGH_WATER_SIZE, Stream
 from dragoman.transports.stdio import open_stdio
 
 SILENCE: Final = "DRAGOMAN_HOST_SILENCE"
-"""The variable with which the other side of an ssh connection says after how many seconds without
-input the connection is dead. It sends empty lines more often."""
+"""Environment variable that the other side of an ssh connection sets: after this many seconds
+without input the connection counts as dead. The other side sends empty lines more often than
+that."""
 
 PING_INTERVAL: Final = 10.0
-"""Seconds between two of these lines."""
+"""Seconds between two of these empty lines."""
 
 SILENCE_TIMEOUT: Final = 180.0
-"""The value of the variable: sshd may not notice a dead link for hours, and a permission request
-must not wait for a program that is gone. A laptop that sleeps, or a program that a debugger has
-stopped, may be back by then; a blocked event loop does not matter, because a thread sends the
-lines."""
+"""The value of `SILENCE`. sshd may not notice a dead link for hours, and a permission request must
+not wait for a program that is gone. The timeout is long enough for a laptop that sleeps briefly, or
+a program stopped in a debugger. A blocked event loop does not matter: a thread sends the lines."""
 
 
 async def attach(
@@ -134,7 +134,7 @@ class _Copy:
 
     async def end_if_silent(self, seconds: float) -> None:
         while True:
-            # Nothing arrives while nothing is read.
+            # While reading is paused, silence does not mean that the connection is dead.
             left = seconds if self._waiting else self._read_at + seconds - self._loop.time()
             if left <= 0:
                 self._over.set()

@@ -74,8 +74,8 @@ BROKER_MARGIN: Final = 5.0
 the reason, reports it."""
 
 EXPIRED_MARGIN: Final = 0.5
-"""The same margin for a turn that timed out. Here the caller knows the reason too, and keeps to its
-time limit."""
+"""The same margin for a turn that timed out. It is short, because the caller knows the reason
+itself and has to keep to its time limit."""
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class WarmPeer(AcpPeer):
     async def open(self, opening: Opening) -> Session:
         own = {name: value for name, value in opening.metadata.items() if name != META}
         if own:
-            # An ACP agent gets them unchanged; a gateway reads them from our part of `_meta`.
+            # An ACP agent gets the metadata unchanged; a gateway reads it from our part of `_meta`.
             ours = {**opening.metadata.get(META, {}), METADATA: own}
             opening = structs.replace(opening, metadata={**own, META: ours})
         return await super().open(opening)
@@ -390,7 +390,7 @@ async def _reach(
             if not gone:
                 # The peer ended, and the broker reports it.
                 raise
-            # The broker ended between its hello and the handshake. Nothing was prompted.
+            # The broker ended between its hello and the handshake. No prompt was sent.
             lost = error
         except CallTimeout as error:
             await client.aclose()
@@ -442,9 +442,11 @@ async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str])
 
 
 def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
-    """Return the budgets of a broker. It also serves other callers, which must not time out because
-    the first one set a short limit: that caller enforces its own limit, and sends the budgets that
-    apply after it disconnects."""
+    """Return the budgets of a broker: each is the longer of the usual one and the caller's.
+
+    Other callers of the broker must not time out because the first one set a short limit. That
+    caller enforces its own limit, and sends the budgets that apply after it disconnects.
+    """
     if budgets is None:
         return usual
     longest: dict[str, float | None] = {}

@@ -49,7 +49,8 @@ MAX_STARTS: Final = 3
 """Maximum number of starts per caller. A broker that dies at once this often will not recover."""
 
 REAP_TIMEOUT: Final = 1.0
-"""Seconds to wait for the first process, which has already ended when the second one reports."""
+"""Seconds to wait for the exit of the process we started. It forks the broker and exits at once, so
+it has usually ended when the broker reports."""
 
 REAP_INTERVAL: Final = 0.005
 
@@ -201,7 +202,7 @@ async def start(
 
 
 async def _reap(pid: int) -> None:
-    """Reap the first process, which has ended: the program continues in another one."""
+    """Reap the process we started: it exits after it has forked the broker."""
     give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
     while pid in reap_detached():
         if asyncio.get_running_loop().time() >= give_up_at:

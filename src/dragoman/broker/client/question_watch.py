@@ -41,7 +41,7 @@ class Watched(Struct):
     questions: list[ShownQuestion] = []
     peer: str = ""
     workspace: str = ""
-    """The workspace of a run without a broker. A broker has its own in its record."""
+    """The workspace of a run without a broker. For a broker, it is in the `BrokerRecord`."""
 
 
 class _Notices(Ignore):

@@ -70,8 +70,8 @@ def _end_processes(record: BrokerRecord) -> int:
         return 0
     for child in record.children:
         if state_of(child) is ProcessState.ALIVE:
-            # It is the leader of the group with its pid and was alive a moment ago, so this is its
-            # group.
+            # Each child leads the process group with its own pid. It was alive a moment ago, so the
+            # pid still belongs to this group.
             warden.kill_group(child.pid)
             kill(child, signal.SIGKILL)
     if record.owner:

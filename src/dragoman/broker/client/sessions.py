@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 CLOSE_TIMEOUT: Final = 10.0
-"""Timeout in seconds for a peer to close a session. It is closed here in any case."""
+"""Timeout in seconds for a peer to close a session. The caller closes the stored session even
+after a timeout."""
 
 
 async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | None]]:
@@ -94,7 +95,7 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         try:
             told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
             if told.get("released") and not told.get("closed"):
-                # That process's peer keeps the session for as long as it runs.
+                # The peer of that broker keeps the session open for as long as it runs.
                 await stop_broker(record, if_idle=True)
         except RemoteError as error:
             refused = revive(error.data, error.message)

@@ -41,7 +41,7 @@ async def run_on_host(
             cwd="/",
             timeout=timeout,
             limit_size=limit_size,
-            # ssh is the user's own program and gets its complete environment, as from a shell.
+            # ssh is the user's own program and gets the complete environment, as from a shell.
             inherit=tuple(os.environ),
             input=input,
         )

@@ -293,7 +293,7 @@ class Broker:
             self._life.happens(BrokerEvent.WORK)
         else:
             self._life.happens(BrokerEvent.DONE)
-        # Status requests alone do not make a caller: brokers send them to each other.
+        # Connections that only sent status requests do not count: other brokers send these.
         idle = not busy and not any(caller.greeted for caller in self._callers)
         if idle is not self._was_idle:
             self._was_idle = idle

@@ -43,7 +43,7 @@ class IdleClock:
 
     @property
     def idle_for(self) -> float | None:
-        """Idle time in seconds; None while it works. Measured by the loop's monotonic clock."""
+        """Idle time in seconds by the loop's monotonic clock; None if the broker is not idle."""
         return None if self._since is None else self._loop.time() - self._since
 
     def start(self) -> None:
@@ -58,8 +58,8 @@ class IdleClock:
         self._wind()
 
     def keep_for(self, ttl: float) -> None:
-        """Set the idle timeout for a caller. The caller itself still finds the broker, even if that
-        was idle for longer."""
+        """Set the idle timeout that a caller asks for. Even if the broker was already idle for
+        longer, it stays for `GREETING_TIME`, so that this caller can still use it."""
         self.ttl = ttl
         self._wind(at_least=GREETING_TIME)
 

@@ -71,11 +71,11 @@ class Job:
         """Seconds that a question waits while no person can answer it."""
         self.fresh = fresh
         self.budgets = budgets
-        """Its budget, if the caller set one."""
+        """The budgets that the caller set for it, if any."""
         self.notice = ""
         """A notice for its caller, sent with the end of the turn."""
         self.expired: BudgetExceeded | None = None
-        """The budget that ran out, because of which it is cancelled."""
+        """The budget that ran out, if that is why the job is cancelled."""
         self.stderr_before = 0
         """How many bytes the peer had written to stderr when the prompt was sent."""
         self.state = "queued"
@@ -90,7 +90,7 @@ class Job:
         """Whether a refused permission was the last event."""
         self.denials = 0
         self.approvals = 0
-        """Number of permissions refused and granted."""
+        """`denials` and `approvals`: number of permissions refused and granted."""
         self.cancelled = False
         """Whether a caller has requested its cancellation."""
         # Timestamps are for people, so they use the wall clock; nothing is measured with them.

@@ -52,8 +52,8 @@ _SETTINGS: Final = (
 )
 
 _ANY_SETTING: Final = b'_update"'
-"""The common suffix of all these updates. It does not occur in agent text, so one search is
-enough."""
+"""The common suffix of these names. Agent text cannot contain it, because JSON escapes the quote.
+So one quick search rules out most lines."""
 
 NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a new session, in any currency."""

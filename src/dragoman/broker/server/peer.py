@@ -218,7 +218,7 @@ async def reach(
             dialect=spec.protocol,
             permit=deny_all,
             visits=True,
-            # Requests that get this far were already checked (`permissions`).
+            # Requests that get this far were already checked in `peer_requests`.
             guard=approve_all,
             budgets=spec.budgets,
             env=spec.env,

@@ -440,7 +440,7 @@ class PeerQuestions:
             asked = _decode_asked(request.params)
             outcome = _decode_decided(result).outcome
         except UNDECODABLE:
-            # It was passed to the peer unchanged, which has to interpret it.
+            # The response was passed to the peer unchanged, and the peer has to interpret it.
             return
         option_id = outcome.optionId if outcome.outcome == "selected" else None
         kind = next((each.kind for each in asked.options if each.optionId == option_id), "")
@@ -453,7 +453,7 @@ class PeerQuestions:
                 # Refused, although the peer offers no option for it.
                 job.decided(allowed=False)
             if kind.startswith("allow"):
-                # Used only if the caller disconnects before the peer asks the broker to do it.
+                # Used only if the caller disconnects before the peer requests the approved action.
                 self._allowed.append((job, request.params))
         call = asked.toolCall
         self._note(by, call.title, call.toolCallId, option_id)

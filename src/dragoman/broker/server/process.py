@@ -48,7 +48,7 @@ MAX_SPEC_SIZE: Final = 16 * 1024 * 1024
 """Maximum size of a spec, in bytes: far more than the largest environment that a system allows."""
 
 LOCK_TIMEOUT: Final = 2.0
-"""Seconds to retry taking the name. Other processes hold the lock for a moment while they look or
+"""Seconds to retry taking the lock. Other processes hold it for a moment while they check it or
 clean up."""
 
 LOCK_RETRY_INTERVAL: Final = 0.01
@@ -236,7 +236,7 @@ class _signals:
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._end)
-            # It does not matter whether the terminal that started us is closed.
+            # The broker continues when the terminal that started it is closed.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __exit__(self, *_: object) -> None:
@@ -313,7 +313,7 @@ class _Word:
 
     def say(self, word: dict[str, Any]) -> None:
         if self._open:
-            # The starting process may be gone, but other callers will come.
+            # If the starting process is gone, other callers can still use the broker.
             with contextlib.suppress(OSError):
                 os.write(1, msgspec.json.encode(word) + b"\n")
             self.close()

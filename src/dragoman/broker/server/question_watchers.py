@@ -250,7 +250,7 @@ def _chosen_kind(params: Raw, result: Raw) -> str:
     if chosen.outcome == "cancelled" and not any(
         each.startswith("reject") for each in kinds.values()
     ):
-        # The agent offers no way to refuse, and it has to be possible.
+        # The agent offers no option to refuse, but refusing must always be possible.
         return REJECT_ONCE
     kind = kinds.get(chosen.optionId or "")
     if chosen.outcome != "selected" or kind is None:

@@ -227,7 +227,7 @@ class BrokerRecorder:
             return stop, []
 
     async def settle(self, session: LiveSession) -> None:
-        """Wait until everything so far is stored, or has at least been inspected."""
+        """Save the events so far, and wait until they are on the disk, if the disk accepts them."""
         self.save(session)
         await self.flush()
 
@@ -337,7 +337,7 @@ class BrokerRecorder:
         if job.outcome is Outcome.OK and self._spec.error_texts:
             self._judge_text(job)
         if job.failure is not None:
-            # Callers are notified too, not only the disk.
+            # Redacted here and not only when it is stored, because callers get the failure as well.
             line = self._recorder.redact.line(msgspec.json.encode(job.failure))
             job.failure = msgspec.json.decode(line)
         writer = self._writer
@@ -345,7 +345,8 @@ class BrokerRecorder:
             job.settled()
             return
         if job.caller is None and job.outcome is not None and job.outcome.good:
-            # A waiting caller checks the result itself, knowing more about the peer.
+            # Only for jobs without a caller: a caller judges the result itself, because it knows
+            # more about the peer, and then unparks the peer.
             state, peer, here = (
                 Path(self._spec.paths.state),
                 self._spec.peer,

@@ -165,7 +165,7 @@ class Sessions:
                 far = await self._broker.ready()
                 context = await self._restore(session, far, fresh=False)
         session.open_for(caller, name)
-        # It was found under this id, so it may be looked up under it again.
+        # A caller that resumed it by id may do so again, so it is not closed after its jobs.
         session.once = False
         return with_added(
             pack(session.settings()),
@@ -315,7 +315,7 @@ class Sessions:
         far = self._broker.far
         if far is None or session.far is not far:
             return
-        # If the peer refuses because it is about to forget the session, it is closed anyway.
+        # Errors of the peer are only logged: the broker no longer has the session in any case.
         await self._peer.close(far, session.id)
         await session.sheltered.release()
 
@@ -511,7 +511,7 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def _lock(self, name: str) -> AsyncIterator[None]:
-        """Serializes work per session id; an unused id needs no lock."""
+        """Serialize work per session. The lock is removed when its last user leaves."""
         session = self._sessions.get(name)
         name = name if session is None else session.key
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
@@ -526,7 +526,7 @@ class Sessions:
 
 
 def _was_unsent(error: RemoteError) -> bool:
-    """Return whether the peer ended while its gateway held the request back."""
+    """Return whether the peer ended before its gateway had sent the request to it."""
     lost = error_codec.revive(error.data)
     return isinstance(lost, ConnectionLost) and not lost.may_have_run
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
 
 FIRST_DELAY: Final = 0.2
-"""Seconds before a peer that died is restarted: most deaths are accidents."""
+"""Seconds before a peer that died is restarted. It is short, because most crashes do not repeat."""
 
 MAX_DELAY: Final = 30.0
 """Maximum delay before a restart, which limits the load from a peer that keeps dying."""
@@ -29,7 +29,7 @@ MAX_RETRY_DELAY: Final = 1.0
 not want to wait."""
 
 STEADY_TIME: Final = 30.0
-"""Seconds after which a peer counts as healthy, so that its next death is an accident again."""
+"""Seconds of running after which a peer counts as healthy, and earlier deaths are forgotten."""
 
 MAX_UNASKED: Final = 3
 """Maximum number of automatic restarts in a row. After that many deaths the peer stays down until a

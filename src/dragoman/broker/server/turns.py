@@ -360,7 +360,7 @@ class Turns:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
         except DragomanError as error:
             log.debug("could not send a cancel to the peer: %s", error)
-        # After the cancel: a peer that first gets the answer may end its turn as usual.
+        # After the cancel: a peer that gets the answers first may end its turn normally.
         session.questions.call_off()
         self._broker.liveness.doubt(
             session.far, "a cancel", heard=heard, window=budgets.cancel_grace
@@ -420,8 +420,9 @@ class Turns:
             self.cancel(job)
 
     def _keep_vigil(self, job: Job) -> None:
-        """Enforce the budgets of a turn that no caller follows. Its silence does not count while it
-        waits for a person, or for a service of ours."""
+        """Enforce the budgets of a turn that no caller follows. The silence budget is suspended
+        while the peer waits for an answer from a person, or for a file or terminal service of the
+        broker."""
         if job in self._vigils:
             return
         session = job.session
@@ -451,7 +452,7 @@ class Turns:
 
     def fail_waiting(self, error: DragomanError) -> None:
         """Fail the waiting jobs because the peer cannot be started."""
-        # The end of one would start the next, which has to end as well.
+        # Otherwise the end of one job would start the next, which has to fail as well.
         self._holding = True
         try:
             for job in list(self.queue.waiting()):

@@ -39,7 +39,7 @@ _TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unen
 
 
 class EndedAttempt(NamedTuple):
-    """An attempt that is recorded when it has ended: on another machine."""
+    """An attempt on another machine, which is recorded only after it has ended."""
 
     began: AttemptRecord
     ending: Ending
@@ -57,7 +57,7 @@ class AttemptTable(PosteriorTable):
         *,
         health: HealthChange | None = None,
     ) -> int:
-        """Record the start of an attempt, and return it with its id.
+        """Record the start of an attempt, and return its id.
 
         The decision is stored with its first attempt. `health` updates the health of the peer in
         the same transaction. Raises `StoreConflict` if the job already has an attempt of this

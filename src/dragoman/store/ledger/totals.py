@@ -62,7 +62,8 @@ _KEYS: Final[dict[By, str]] = {
     "work": "role, peer, machine",
     "machine": "machine, NULL, machine",
 }
-"""Key, peer and machine of a row; other rows have only their key."""
+"""SQL expressions for the key, peer and machine of a row. The rows of other groupings have only
+their key."""
 
 _SPENT: Final = """
 SELECT currency, count(*), sum(ended_at - started_at),
