@@ -65,7 +65,7 @@ def parse_cluster(text: str, number: int | None) -> Cluster:
 
 
 def replicas(nodes: int) -> int:
-    """Number of copies of each stream with this many servers; 0 means no cluster."""
+    """Return the number of copies of each stream. `nodes` is 0 for a server without a cluster."""
     return min(max(nodes, 1), MAX_REPLICAS)
 
 

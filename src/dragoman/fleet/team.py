@@ -177,7 +177,7 @@ def system_access(keys: FleetKeys, now: int) -> Access:
 
 
 def coordinator_access(keys: FleetKeys, team: Team, now: int) -> Access:
-    """Access with all rights in the team's account."""
+    """Access with all rights in the account with the team's streams."""
     user = read_seed(team.coordinator_seed)
     token = user_token(read_seed(team.store_seed), user.public, name=COORDINATOR, now=now)
     return _access(keys, COORDINATOR, user, token)

@@ -417,8 +417,8 @@ class Run:
     # -- turns
 
     async def prompt(self, blocks: Sequence[Block], *, job: str = "") -> RunResult:
-        """Send one prompt and wait for the end of its turn, which is always a result. Raises
-        the error that prevented sending the prompt."""
+        """Send one prompt, wait for the end of its turn, and return the result, even of a failed
+        turn. Raises the error that prevented sending the prompt."""
         if self._prompts:
             self.seen = RunResult(view=self.seen.view)
         self._prompts += 1

@@ -96,7 +96,7 @@ async def stop_broker(
 
 
 async def reap(paths: Paths) -> list[Reaped]:
-    """Remove the files of dead brokers."""
+    """Kill the processes that dead brokers left behind, and remove the files of these brokers."""
     from dragoman.broker.client.reap import sweep
 
     folder = brokers_folder(paths.runtime)

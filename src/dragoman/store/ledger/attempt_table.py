@@ -181,7 +181,8 @@ class AttemptTable(PosteriorTable):
     def end_orphans(
         self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
     ) -> list[AttemptRecord]:
-        """Mark the attempts whose process is gone as crashed. Their cost remains unknown."""
+        """Mark the attempts whose process is gone as crashed, and return them. Their cost remains
+        unknown."""
         ended = []
         with self.transaction():
             for attempt in self._attempts("outcome IS NULL"):
@@ -211,7 +212,8 @@ class AttemptTable(PosteriorTable):
             yield {"type": "Health", **msgspec.to_builtins(health)}
 
     def prune(self, before: float) -> int:
-        """Delete the attempts that ended before `before`, and decisions without attempts."""
+        """Delete the attempts that ended before `before`, and older decisions without attempts.
+        Returns the number of deleted attempts."""
         with self.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM attempts WHERE started_at < ? AND ended_at < ?", (before, before)
