@@ -112,7 +112,7 @@ class DelegationView(DelegationListener):
         except DragomanError as error:
             return error
 
-    # -- what happens
+    # -- callbacks of the delegation
 
     def job(self, job: str) -> None:
         self._on_job(job)
@@ -146,7 +146,7 @@ class DelegationView(DelegationListener):
         self._lines.append(text)
         self._changed.set()
 
-    # -- showing it
+    # -- updates of the tool call
 
     async def _show(self) -> None:
         while True:

@@ -175,7 +175,7 @@ class PeerSession(RunListener):
         """Whether the connection is open."""
         return self.peer.client.connection.failure is None
 
-    # -- life
+    # -- start and end
 
     async def start(self) -> None:
         """Connect to the peer and open the session. Raises the errors of both."""

@@ -156,7 +156,8 @@ class AcpServer:
                 try:
                     return await connection.wait_ended()
                 finally:
-                    # Before the connection itself ends, which ends the tasks that hold the peers.
+                    # Before the connection is closed, because that ends the tasks that hold the
+                    # peers.
                     await finish(self._leave())
         finally:
             self._editor_sessions.clear()

@@ -99,7 +99,7 @@ class EditorSession:
     def peer(self) -> str:
         return self.choices.peer
 
-    # -- life
+    # -- start and end
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
         """Load a stored session. With `replay`, its history is sent to the client."""
@@ -266,7 +266,7 @@ class EditorSession:
     def _happened(self, event: model.Event) -> None:
         worker = self._worker
         if worker is None or event.session != worker.conversation.id:
-            # While a session is being opened: the client gets its whole state afterwards.
+            # A session is being opened. The client gets its whole state afterwards.
             return
         if isinstance(event, model.SessionChanged) and isinstance(event.title, str):
             self.titled = True

@@ -91,7 +91,7 @@ class UpdateSender:
             )
             self._gateway_session = GatewaySession(conversation, speaker, self._side)
 
-    # -- saying things ourselves
+    # -- our own updates
 
     async def update(self, update: acp.SessionUpdate) -> None:
         waiting = self._server.speech.update(self._session.id, update)
@@ -197,7 +197,7 @@ class UpdateSender:
         line = b'{"sessionId":%b,"update":%b%b}' % (self._name, bytes(told.update), meta)
         self._server.connection.post(_UPDATE, Raw(line))
 
-    # -- what was stored
+    # -- stored updates
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
         """Send a peer's stored update again; `events` are its events."""

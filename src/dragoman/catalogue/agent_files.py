@@ -101,7 +101,7 @@ def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
     if readings[0] in claimed:
         return readings[0]
     if value in catalogue:
-        # The whole value is the name of a peer, longer than any other that it starts with.
+        # The whole value is a peer's name without a role. A shorter peer name is not meant.
         raise _unknown_peer(value, catalogue)
     raise _not_claimed(value, readings[0], catalogue)
 

@@ -50,7 +50,7 @@ VALUED: Final = frozenset(
 """Options of any of these programs that take the next argument."""
 
 ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s"})}
-"""Options that take no argument with this program."""
+"""Exceptions to `VALUED`: options that take no argument with these programs."""
 
 NAMELESS: Final = frozenset(
     {"cargo", "dotnet", "escript", "go", "java", "just", "make", "mono", "wsl"}

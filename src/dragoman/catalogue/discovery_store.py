@@ -1,8 +1,8 @@
 """Disk cache of what was discovered about a program: its dialect and its method names.
 
 Implements `dialects.discovery.Cache` in dragoman's cache directory, with one small JSON file per
-program. Another file at the same path is another program, of which nothing is known. What cannot be
-read or written is discovered again at the next start, so no failure here is an error.
+program. If the file at a path has changed, it counts as a different program. Facts that cannot be
+read or written are discovered again at the next start, so no failure here is an error.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MAX_KNOWN: Final = 64
 """Maximum number of facts to keep per program, newest first. Each of its launches has a few."""
 
 FAILURE_LIFETIME: Final = 24 * 3600.0
-"""Seconds for which the fact "no method name known" is valid. The program may gain one without a
-change to its file, for example a module of an interpreter."""
+"""Seconds for which the fact "no method name known" is valid. A method may be added without a
+change to the program's file, for example in a module that an interpreter loads."""
 
 log = logging.getLogger(__name__)
 

@@ -141,7 +141,7 @@ def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
     """Return the launch spec with the environment, arguments and mode that make the peer ask."""
     table = _table(spec.descriptor)
     quirks = spec.quirks
-    # Codex starts in its narrowest sandbox, and only ACP has a mode to start in.
+    # Only ACP can set a mode when a session is opened. Codex starts in its narrowest sandbox.
     modes = table.modes if spec.descriptor and spec.descriptor.protocol == ACP else ()
     if modes and quirks.mode_after_open not in modes:
         quirks = structs.replace(quirks, mode_after_open=modes[0])

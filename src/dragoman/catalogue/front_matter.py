@@ -170,7 +170,7 @@ def _refuse_lookalikes(lines: list[str], first: str) -> None:
             return
 
 
-# -- what stands in it
+# -- what it contains
 
 
 class _Yaml:
@@ -178,7 +178,7 @@ class _Yaml:
 
     def __init__(self, parts: _Parts) -> None:
         self.text = parts.inner
-        # After the first word of a line a tab separates like a space; the parser rejects it.
+        # After the first word of a line YAML allows a tab like a space, but the parser rejects it.
         shown = parts.inner.translate(NO_BREAKS)
         shown = re.sub(r"(?<=\S)[ \t]+", lambda gap: gap[0].replace("\t", " "), shown)
         try:

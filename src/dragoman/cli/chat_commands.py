@@ -48,7 +48,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 """A path such as ``/usr/bin`` is not a command."""
 
 _MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]*)|([\w./~+=,:-]*))\Z""")
-"""A file mention that is being typed; `prompt.MENTION` matches a complete one."""
+"""A file mention that is being typed; `read_input.MENTION` matches a complete one."""
 
 _PLAIN: Final = re.compile(r"[\w./~+=,:-]+")
 """A path that can be mentioned without quotes."""

@@ -61,8 +61,8 @@ ESCAPE_TIMEOUT: Final = 0.1
 
 
 STOP_TIMEOUT: Final = 0.2
-"""Seconds for a stop signal to reach all threads. It has no effect if there is no shell to return
-to."""
+"""Seconds for a stop signal to reach all threads. The signal has no effect if there is no shell to
+return to."""
 
 SHOW_DELAY: Final = 0.2
 """Seconds to collect output before the prompt is redrawn below it: agents send small pieces."""
@@ -219,8 +219,8 @@ def _keys() -> KeyBindings:
 def _stop_process() -> None:
     """Give the terminal back to the shell until it resumes this process."""
     os.kill(0, signal.SIGTSTP)
-    # Another thread may get the signal, which stops this one a moment later. Until then it must not
-    # change the terminal mode, which belongs to the shell.
+    # Another thread may get the signal. Then this thread stops a moment later. Until then it must
+    # not change the terminal mode, which belongs to the shell.
     time.sleep(STOP_TIMEOUT)
 
 

@@ -149,9 +149,9 @@ class CommandLoop:
                 time.sleep(WAKE_AGAIN)
 
     def _heard(self, told: int) -> None:
-        """Wake the main thread for a signal. If it was just about to wait, a signal that came a
-        moment before does not wake it. So it is woken up: if it waits at the queue, by an empty
-        request; if it reads a line, by sending the same signal again."""
+        """Wake the main thread after a signal. A signal that arrives just before the main thread
+        starts to wait does not interrupt the wait. An empty request ends a wait for the queue; an
+        interrupt that is sent again ends the read of a line."""
         loop = asyncio.get_running_loop()
         self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
         ours, self._heard_own = self._heard_own, False
@@ -331,7 +331,8 @@ def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> 
         except asyncio.CancelledError:
             if not live.interrupts:
                 raise
-            # The interrupt cancelled this task, and only the process itself waits for it.
+            # The interrupt cancelled this task. No other task awaits it, so the cancellation need
+            # not be passed on.
             return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
     try:

@@ -197,7 +197,7 @@ def leave(code: int) -> None:
     if threading.active_count() > 1:
         from dragoman.rpc.tasks import THREAD_NAME
 
-        # Those for file work have nothing left to do, or hang.
+        # Threads for file access may be abandoned: they are idle, or hang in a system call.
         known = (threading.main_thread().name, THREAD_NAME)
         if any(thread.name not in known for thread in threading.enumerate()):
             return

@@ -32,7 +32,7 @@ INTERRUPT_TIMEOUT: Final = 10.0
 """Seconds for the response to an interrupt."""
 
 INTERRUPT_INTERVAL: Final = 0.1
-"""Seconds until a command that was not there yet is interrupted again."""
+"""Seconds before the next try to interrupt a command that has not started on the host yet."""
 
 READING: Final = ("delegate",)
 """Commands that read piped input."""
@@ -150,7 +150,8 @@ class _Relayed:
                 )
                 if told.interrupted:
                     return
-                # The command is not there yet, or not any more: then this ends with the command.
+                # The command has not started yet, or has already ended. In the second case, this
+                # task is cancelled when the command's result arrives.
                 await asyncio.sleep(INTERRUPT_INTERVAL)
         except DragomanError as error:
             _notice(f"could not interrupt the command: {error}")

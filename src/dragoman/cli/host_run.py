@@ -79,7 +79,7 @@ def run(host: str, *, peer: str | None, **given: Any) -> int:
     try:
         return perform(live, work)
     except CallCancelled:
-        # By an interrupt, while the prompt was being submitted.
+        # An interrupt arrived while the prompt was being submitted.
         show.notice(NOT_BEGUN)
         return _interrupted(live)
     except DragomanError as error:
@@ -257,7 +257,8 @@ class HostTurns:
         for notice in submitted.notices:
             self.show.notice(notice)
         if self._cancelled == prompt.job:
-            # An earlier connection was still submitting it when it was cancelled on this one.
+            # After a reconnect, the cancel may have arrived before the host had created the job.
+            # Cancel the job again.
             await self._cancel(prompt.job)
         return submitted
 

@@ -84,7 +84,7 @@ def read_prompt(
 
     Piped input is marked as such, unless it is the whole prompt or was requested with a dash.
     Nothing is read from a terminal: the user would not know that input is expected.
-    `inputs.read_stdin` controls the timeout and the notice.
+    `timeout` and `on_wait` are those of `read_stdin`.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)

@@ -248,8 +248,8 @@ def plan_of(options: RunOptions) -> RunPlan:
         mcp_servers=servers,
         dialect=_dialect(options.dialect),
         any_version=options.any_version,
-        # A warm agent has terminals or not for its whole lifetime, whatever the policy of the next
-        # prompt.
+        # A warm agent gets no terminals: they are offered once, at its start, and later prompts may
+        # have a stricter policy.
         terminals=way.descriptor is None
         and not _warm(options, settings)
         and _may_run_commands(policy, settings.policy),

@@ -298,7 +298,8 @@ def _variable(name: str, text: str) -> Layer:
     if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not text:
         return {}, {}
     if name not in KEYS:
-        # Not an error: other parts of dragoman, and other programs, may have variables.
+        # Unknown variables are allowed, unless the name looks like a misspelt setting: other
+        # programs may use the prefix too.
         close = nearest(name, KEYS)
         if close and _only_misspelt(name, close[0]):
             raise ConfigInvalid(name, f"there is no such variable; did you mean {close[0]}?")

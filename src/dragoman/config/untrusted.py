@@ -71,8 +71,8 @@ def _is_limit(key: str) -> bool:
 
 
 def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]) -> list[Any]:
-    """Return the rules of a project as limits: as a rule, even ``ask`` could allow more than
-    before."""
+    """Return the rules of a project as limits, which can only restrict. A rule could override the
+    user's settings: even ``ask`` allows more than ``deny``."""
     rules = values.get(RULES, [])
     for number, rule in enumerate(rules):
         if rule["action"] == "allow":
@@ -83,8 +83,8 @@ def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 def drop_wider(
     merge: MergedValues, before: MergedValues, file: Path, ignored: list[IgnoredSetting]
 ) -> None:
-    """Drop a project's value for one peer if it is wider than a variable or a flag, which came
-    later, says for all peers."""
+    """Drop a project's permissions for one peer if they are wider than those that a variable or a
+    flag sets for all peers. Variables and flags are merged after the project."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
         if not (key.startswith("peer.") and key.endswith(".permissions")):
             continue

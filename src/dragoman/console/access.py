@@ -55,7 +55,7 @@ class ConsoleToken(Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     digest: str
-    """Of the cookie, or of the cookie and the key: see `token_secret`."""
+    """SHA-256 of the cookie, or of the cookie and the key: see `token_secret`."""
     rights: Rights
     label: str
     """The browser's User-Agent."""

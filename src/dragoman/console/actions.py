@@ -116,7 +116,7 @@ class _BegunListener(DelegationListener):
 
 
 async def _from_inbox(question: Question) -> Decision:
-    """Wait for the answer from the inbox. It arrives through the broker, which cancels this."""
+    """Wait until the broker cancels this call. The answer from the inbox goes to the broker."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the wait only ends by cancellation")
 

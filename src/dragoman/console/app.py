@@ -216,7 +216,7 @@ class ConsoleApp:
         try:
             revoked = [each for each in self._sockets if not self._access.is_valid(each.token.id)]
         except DragomanError as error:
-            # Nothing proves that their tokens are still valid.
+            # Without the access file, no token can be checked.
             log.warning("closing all connections: %s", error)
             revoked = list(self._sockets)
         else:

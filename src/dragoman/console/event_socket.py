@@ -39,14 +39,15 @@ MAX_FEEDS: Final = 16
 """Maximum number of sessions that one browser can follow at the same time."""
 
 ALIVE_INTERVAL: Final = 15.0
-"""Seconds between two messages that only say that the connection works. A page cannot see the pings
-of a WebSocket, and after a sleep or a lost tunnel its connection may be dead without an error."""
+"""Seconds between two keep-alive messages. A page cannot see the pings of a WebSocket, and after a
+sleep or a lost tunnel its connection may be dead without an error."""
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds to wait for the closing handshake. A browser that stopped reading never answers it."""
 
 PROTOCOL: Final = "dragoman.v1"
-"""The subprotocol that a browser offers next to its key, because it expects one to be chosen."""
+"""The subprotocol that the server selects. A browser offers it together with its key, and closes
+the connection if the server selects none."""
 
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011

@@ -32,8 +32,8 @@ READING: Final = frozenset({"GET", "HEAD"})
 
 KEY_HEADER: Final = b"x-dragoman-key"
 KEY_PROTOCOL: Final = b"dragoman.key."
-"""The key of a token is in this header, or for a WebSocket, for which a page cannot set headers, in
-a subprotocol with this prefix."""
+"""Where a request has the key of its token: in the header `KEY_HEADER`. A page cannot set headers
+for a WebSocket, so there the key is in a subprotocol with this prefix."""
 
 
 class ConsoleGuard(AddressGuard):
@@ -110,8 +110,11 @@ def _key(scope: Scope) -> str:
 
 
 def _cookies(headers: list[tuple[bytes, bytes]], name: str) -> list[str]:
-    """Return the values of a cookie. Not with `http.cookies`, which gives up at the first malformed
-    cookie: all ports of a host share their cookies, and other programs set any."""
+    """Return the values of a cookie.
+
+    Does not use `http.cookies`, which stops at the first malformed cookie. Other servers on the
+    same host share the cookies and may set malformed ones.
+    """
     prefix = f"{name}=".encode()
     parts = [
         part.strip() for key, value in headers if key == b"cookie" for part in value.split(b";")

@@ -36,7 +36,8 @@ log: Final = logging.getLogger("dragoman.console")
 HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    # A browser may look up the host of a link before it is clicked, and tell that host something.
+    # Browsers may resolve the host names of links before a click. A link in an agent's text could
+    # leak data that way.
     "x-dns-prefetch-control": "off",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",

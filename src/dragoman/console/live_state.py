@@ -481,7 +481,7 @@ class SeenJobs:
             data = read_file(self._path)
             found = [] if data is None else msgspec.json.decode(data, type=list[str])
         except (*UNDECODABLE, DragomanError) as error:
-            # Without this file, only ended work looks new. Questions and work must not stop for it.
+            # Without this file, ended work is only shown as new, so the error is not raised.
             if str(error) != self._problem:
                 log.warning("cannot read which work was seen: %s", error)
                 self._problem = str(error)

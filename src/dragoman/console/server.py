@@ -102,7 +102,7 @@ async def serve_console(
         url = f"{scheme}://{own[0]}:{port}/"
         access.set_url(url)
         state.on_state_file(lambda name: _keep_url(access, url, name))
-        # Not earlier: a page that reconnects to a restarted console would be refused, and logged.
+        # Not before the guard is set up: it would refuse a page that reconnects after a restart.
         await server.start()
         on_listening(url, new_link(access, "read" if options.read_only else "act"))
         await stop.wait()

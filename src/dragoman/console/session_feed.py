@@ -139,7 +139,7 @@ class SessionFeed:
                         self._room.clear()
                         await self._room.wait()
             except UsageError as error:
-                # A line number that does not exist yet.
+                # `number` is the number of a line that does not exist yet.
                 log.debug("no more lines of session %s: %s", self._record.key, error)
             except DragomanError as error:
                 failure = error

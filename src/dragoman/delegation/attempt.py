@@ -62,13 +62,13 @@ WORKTREES: Final = "worktrees"
 """Directory of the worktrees, below the state directory."""
 
 LATE_LOOK_TIMEOUT: Final = 0.5
-"""Seconds to look for changed files after the deadline. With the time to end the agent, a command
-stays within two seconds of its time limit, also in a large workspace."""
+"""Seconds to look for changed files after the deadline. Together with the time needed to end the
+agent, a command exceeds its time limit by at most two seconds, even in a large workspace."""
 
 
 def runtime_role(peer: str) -> RuntimeRole:
-    """Return the role of a peer: host for scout and the local model, which are part of dragoman,
-    and peer for all others."""
+    """Return the runtime role of a peer: `host` for scout and the local model, which are part of
+    dragoman, and `peer` for all others."""
     return "host" if peer == LOCAL or peer in ALWAYS_ENABLED else "peer"
 
 
@@ -110,8 +110,8 @@ class Attempt:
         self.id = f"{setting.job}-{number}"
         self.seen = RunResult()
         self.workspace_fault = False
-        """Whether the workspace kept the peer from being prompted, or its work cannot be taken out
-        of the worktree. Neither is the peer's fault."""
+        """Whether a problem with the workspace kept the peer from being prompted, or the peer's
+        changes cannot be taken out of the worktree. Neither is the peer's fault."""
         self.misused = False
         """Whether the peer was never prompted because it cannot do what was requested, such as use
         a model that it does not have. This is not the peer's fault either."""
@@ -121,7 +121,8 @@ class Attempt:
         self._known: AttemptReport | None = None
         self._copy: Path | None = None
         self._root: Path | None = None
-        """The directory that tool calls name their files from, if it is on another machine."""
+        """The remote workspace, against which paths in tool calls are resolved; None if the peer
+        works on this machine."""
         self._kept: Path | None = None
         self._enforced: Enforced
         self._adapter: AdapterWork | None = None
@@ -217,8 +218,8 @@ class Attempt:
             return None
 
     async def _on_host(self) -> AttemptReport:
-        """Work on another machine, in a copy of the workspace. What changed there is applied here
-        by the rules of isolated work, so a failure leaves nothing behind."""
+        """Work on another machine, in a copy of the workspace. The changes are applied here under
+        the same rules as isolated work, so a failed attempt changes nothing here."""
         setting, request = self.setting, self.setting.request
 
         async def work(worktree: Path) -> float:
@@ -327,7 +328,7 @@ class Attempt:
         request, settings = setting.request, setting.place.config.settings
         own = settings.for_peer(name)
         policy = self._policy()
-        # A turn in a worktree must not outlive this process: nothing would use its result.
+        # A turn in a worktree must not outlive this process, which alone can use its result.
         warm = settings.warm and not (request.cold or request.isolate or self._adapter)
         limits = [settings.limits, own.limits]
         turn_limits = TurnLimits(limits)

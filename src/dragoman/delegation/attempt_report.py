@@ -32,7 +32,7 @@ SHOWN_FILES: Final = 20
 """Maximum number of files listed in the text; the JSON has all of them."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Maximum number of stderr lines in the text: a traceback ends with what counts."""
+"""Maximum number of stderr lines in the text: the end of a traceback matters most."""
 
 SHOWN_STDERR_WIDTH: Final = 500
 """Maximum length of such a line, in characters."""
@@ -41,7 +41,7 @@ _SIGNS: Final = {FileOp.ADD: "+", FileOp.DELETE: "-"}
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attempt."""
+    """Report of one attempt."""
 
     peer: str
     role: str
@@ -66,11 +66,11 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     only a number, and stderr shows what happened."""
     error_class: str | None = None
     may_have_run: bool = False
-    """Whether the prompt may have reached a model before it failed."""
+    """Whether the prompt may have reached a model before the attempt failed."""
     changed: Changed | None = None
     """The changes on disk; None if they were not checked."""
     outside: tuple[str, ...] = ()
-    """Files outside the workspace that it wrote, according to its tool calls."""
+    """Files outside the workspace that the peer wrote, according to its tool calls."""
     denials: tuple[Denial, ...] = ()
     approvals: int = 0
     """Number of granted permissions."""
@@ -83,9 +83,9 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     cost: Charge = UNKNOWN
     context: ContextState = "fresh"
     isolated: bool = False
-    """Whether it worked in a worktree, which has been removed."""
+    """Whether the peer worked in a worktree, which has been removed."""
     patch: str | None = None
-    """Path of the patch with its changes, if it was kept."""
+    """Path of the patch with the peer's changes, if it was kept."""
     patch_stat: tuple[FileStat, ...] = ()
     """The diffstat of that patch."""
     patch_top: str | None = None
@@ -113,7 +113,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def files(self) -> tuple[FileChange, ...]:
-        """The files that it changed in the workspace."""
+        """The files in the workspace that this attempt changed."""
         if self.isolated:
             return self.applied.files if self.applied is not None and self.applied.ok else ()
         return self.changed.files if self.changed is not None else ()
@@ -122,8 +122,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         """Return why no other peer may be tried after this attempt, or None if it left no changes
         behind.
 
-        An unknown state counts as changed: another attempt on top of a partial change would hide
-        both.
+        An unknown state counts as changed. If another peer continued on top of partial changes, the
+        user could no longer tell which peer changed what.
         """
         if self.outside:
             return f"it wrote outside the workspace: {_listed(self.outside)}"
@@ -141,8 +141,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return None
 
     def patch_obstacle(self) -> str:
-        """Return why its patch must not be applied, or an empty string if it may. `delegate
-        --apply` and a review apply a patch only if this is empty."""
+        """Return why the patch of this attempt must not be applied, or an empty string if it may.
+        `delegate --apply` and a review apply a patch only if this is empty."""
         if not self.outcome.good:
             return f"the turn ended as {self.outcome.value.replace('_', ' ')}"
         if self.check is not None and not self.check.ok:

@@ -39,8 +39,8 @@ LOCAL: Final = "local-model"
 """Name of the local model in places that hold a peer's name."""
 
 RECORD_AGE: Final = 90 * DAY
-"""Seconds for which a delegation counts in a peer's record. Older ones were done by another
-release."""
+"""Seconds for which a delegation counts in a peer's record. Older ones usually ran on an earlier
+release of the peer."""
 
 _NO_RECORD: Final = TrackRecord()
 
@@ -215,7 +215,7 @@ class _Spending:
     def over(self, peer: str) -> str | None:
         if self._all is not None:
             return self._all
-        # A limit of codex counts codex@box, too; that one may have further limits.
+        # A limit for codex also applies to codex@box, which may have its own limits as well.
         for name in dict.fromkeys([split_peer(peer)[0], peer]):
             own = self._settings.peer.get(name, PeerSettings()).limits
             if has_daily(own):
@@ -273,8 +273,8 @@ def _card(card: Card) -> CardFacts:
     if failed:
         first = failed[0]
         problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
-    # A login that was missing at verification says nothing about another shell or a later day. A
-    # turn finds out, and parks the peer if the login is still missing.
+    # A login that was missing at verification may exist in another shell or since then. The next
+    # turn shows it, and parks the peer if the login is still missing.
     no_login = facts.authenticated is False
     return CardFacts(
         usable=card.usable or no_login,

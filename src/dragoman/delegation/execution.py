@@ -450,7 +450,8 @@ class _DelegationRun:
         interrupted = self.cancel.pulled and not report.ok
         broker_failed = attempt.seen.broker_failed
         blameless = interrupted or attempt.workspace_fault or attempt.misused
-        # Before the prompt is sent, the reading says that the same peer may be tried again.
+        # If the broker failed before the prompt was sent, the reading is kept: it allows a retry
+        # with the same peer.
         if blameless or (broker_failed and attempt.seen.prompted):
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort

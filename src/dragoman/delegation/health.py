@@ -37,7 +37,7 @@ PASSING: Final = 60.0
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Minimum and maximum pause before a retry: what a person waits for without wondering."""
+"""Minimum and maximum pause before a retry, in seconds: short enough for a user who waits."""
 
 
 class Sign(enum.StrEnum):
@@ -249,7 +249,7 @@ _SAID: Final = re.compile(
 )
 
 _THIS_CENTURY: Final = 4_102_444_800
-"""The first second of 2100. A greater number counts milliseconds."""
+"""The first second of the year 2100. A larger number is in milliseconds."""
 
 
 def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) -> float | None:

@@ -200,7 +200,8 @@ class HostTurn:
             raise
         setting.on_notice(f"job {self._job} on {self._host.name}")
         if self._cancelling:
-            # An earlier connection was still submitting it when it was cancelled on this one.
+            # After a reconnect, the cancel may have arrived before the host had created the job.
+            # Cancel the job again.
             await self._cancel_there()
         for notice in submitted.notices:
             setting.on_notice(notice)

@@ -26,7 +26,7 @@ from dragoman.runs import git
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 
 WILD: Final = frozenset("*?[{")
-"""Characters with which the plain part of a glob ends."""
+"""Characters that end the literal prefix of a glob."""
 
 
 def host_peers(place: RunContext) -> list[str]:

@@ -162,7 +162,7 @@ async def _exchange(
         if told is None:
             raise HostUnavailable(host.name, "the host reported an unknown error")
         if isinstance(told, SpawnError):
-            # A transfer there runs no other program.
+            # git is the only program that a transfer runs there.
             raise HostUnavailable(
                 host.name,
                 f"git cannot be used there: {told}",

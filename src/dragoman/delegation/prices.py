@@ -113,7 +113,7 @@ def price(
         )
     found = price_of(model, prices)
     if found is None or usage.input_tokens is None or usage.output_tokens is None:
-        # Half of the token counts are not enough to compute half of the price.
+        # A cost computed from only one of the two counts would be too low.
         return UNKNOWN
     fresh, guessed = usage.input_tokens, False
     cost = 0.0

@@ -1,7 +1,7 @@
 """`DelegationRequest`: role, prompt, workspace and options of a delegation. Also parses agent
 files.
 
-`routing` chooses the peer, and `results` holds the outcome.
+`routing` chooses the peer, and `result` holds the outcome.
 """
 
 from __future__ import annotations

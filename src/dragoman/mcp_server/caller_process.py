@@ -1,7 +1,8 @@
 """Find the local process at the other end of a loopback TCP connection (Linux, via /proc).
 
-A stdio server inherits the delegation depth from its parent; an HTTP server has to look up its
-caller, or delegated work could delegate without limit. `runs.lineage` reads its environment.
+A stdio server inherits the delegation depth from its parent. An HTTP server has to look up its
+caller; otherwise delegated work could delegate without limit. `runs.lineage` reads the caller's
+environment.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ROOTS_TIMEOUT: Final = 10.0
-"""Seconds for a client to list its roots, which it knows."""
+"""Seconds for a client to list its roots. A client that works answers at once."""
 
 ROOTS: Final = "roots"
 """The name of the roots request if it is sent as part of a response."""
@@ -301,7 +301,7 @@ class ToolHandlers:
         if not may_see(folder, own=self._roots, named=await call.roots(), cwd=self._cwd):
             raise UnknownJob(f"there is no job {job!r} in the directories of this client")
 
-    # -- what is known
+    # -- explain and lineage
 
     async def _explain(self, wanted: tools.Explain, call: _Call) -> ToolAnswer:
         place = await self._place(call, wanted.workspace)

@@ -162,7 +162,7 @@ class McpTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The arguments as one JSON Schema: some hosts follow no references."""
+        """The arguments as one JSON Schema without ``$ref``, which some hosts do not resolve."""
         _, components = msgspec.json.schema_components([self.arguments])
         schema: dict[str, Any] = components[self.arguments.__name__]
         schema.pop("title", None)

@@ -39,7 +39,7 @@ def choose_workspace(
     if "\0" in asked:
         raise UsageError("the workspace path contains a NUL byte")
     if roots is not None and not roots:
-        # A client with roots but none open shares only the directory it started us in.
+        # The client supports roots but has none, so only the directory it started us in is allowed.
         roots = [cwd]
     if asked:
         path = Path(asked).expanduser()
@@ -64,8 +64,8 @@ def _is_in(real: Path, bound: Path) -> bool:
 def may_see(
     root: Path, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> bool:
-    """Return whether a client may see the work in a project: if it is inside one of its roots, or
-    contains one."""
+    """Return whether a client may see the work in the directory `root`: it must be inside one of
+    the client's roots or contain one, and likewise for `own`."""
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))] or [cwd]
     real = Path(os.path.realpath(root))
     return all(

@@ -67,8 +67,8 @@ class Remembered(msgspec.Struct):
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of stored sessions; the variable applies to all such data of
-    dragoman."""
+    """Return the directory of stored sessions. If `VARIABLE` is set, it names dragoman's whole
+    state directory."""
     environ = os.environ if environ is None else environ
     given = environ.get(VARIABLE)
     if given:

@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
+"""The Node.js version that agents from npm need: with an older one npm installs old releases."""
 
 STORES_TIMEOUT: Final = 600.0
 """Timeout in seconds to check the databases. They are read completely, and may be gigabytes in
 size."""
-"""The node version that agents from npm need: with an older one npm installs old releases."""
 
 
 class CheckState(enum.StrEnum):

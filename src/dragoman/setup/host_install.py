@@ -91,7 +91,7 @@ def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
 
 
 def read(source: BinaryIO, size: int) -> bytes:
-    """Read so many bytes, or fewer at the end."""
+    """Read `size` bytes, or fewer at the end. Raises `InstallError` after `READ_TIMEOUT`."""
 
     def silent(number: int, frame: Any) -> None:
         raise InstallError("damaged", f"nothing arrived for {READ_TIMEOUT:g} s")

@@ -1,8 +1,8 @@
 """Run one of our Python scripts on another machine over SSH, with the Python of that machine.
 
-The remote shell looks for a Python that is new enough. That reads the script from stdin: a line
-with its length, its source, a line of JSON, and its payload. The script prints its result as one
-marked line of JSON, so that other output of a login shell does not matter.
+The remote shell looks for a Python that is new enough. That Python reads stdin: a line with the
+length of the script, its source, a line of JSON with its argument, and its payload. The script
+prints its result as one marked line of JSON, so that other output of a login shell does not matter.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ FIND_PYTHON: Final = (
     f'&& old="$old $p $v;"; done; printf "\\n{NO_PYTHON}%s\\n" "$old"'
 )
 """Script for the remote shell. Its arguments are the Pythons to try; $0 is the code to run. It is
-one line: some login shells, such as csh, do not take a line break in quotes. uv installs Pythons in
-~/.local/bin, which is often not on the PATH of a remote command."""
+one line: some login shells, such as csh, do not accept a line break in quotes. uv installs Pythons
+in ~/.local/bin, which is often not on the PATH of a remote command."""
 
 LOADER: Final = (
-    # If the link dies now, the process ends by itself.
+    # If the connection dies now, the alarm ends the process.
     "import signal, sys; signal.alarm(600); f = sys.stdin.buffer; n = int(f.readline()); "
     "exec(compile(f.read(n), 'dragoman', 'exec'), {'__name__': '__main__'})"
 )

@@ -32,7 +32,8 @@ DOWNLOAD_TIMEOUT: Final = 600.0
 """Seconds for pip to download a dozen wheels over a slow connection."""
 
 UNREACHABLE: Final = "after connection broken by"
-"""What pip says when it cannot reach an index. At the end it says only that nothing was found."""
+"""Part of pip's warning when it cannot reach an index. Its final error message says only that no
+package was found."""
 
 REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 WHEEL_NAME: Final = re.compile(

@@ -70,7 +70,7 @@ class VerifiedPeer:
         return not self.trouble
 
 
-# -- looking
+# -- finding
 
 
 def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
@@ -206,7 +206,7 @@ async def try_prompt(
 
 
 def _measurable(result: RungResult, peer: str) -> RungResult:
-    """Return a result that was skipped for lack of a turn, with how to measure it."""
+    """Return the result. If it was skipped because no turn was run, say how to measure it."""
     if result.verdict is not RungVerdict.SKIPPED or not result.evidence.startswith("it needs echo"):
         return result
     return replace(result, evidence=f"not measured: `dragoman peers verify {peer} --turns`")

@@ -1,8 +1,8 @@
 """Remove from a stream of events what a dialect cannot express.
 
-Has one rule for each part of `words.Part`, which removes exactly that part. For tests of
-dialects, also of your own: they compare the same story in two dialects, and a remaining difference
-is an undocumented loss.
+Has one rule for each part of `words.Part`, which removes exactly that part. For tests of dialects,
+including your own: a test compares the same story in two dialects after the reduction. A remaining
+difference is an undocumented loss.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
     """Return the events without these parts."""
     kept = list(events)
     lost = frozenset(parts)
-    # In the order of the enumeration: a title may be replaced by a name only once the name is
-    # settled, and the end of a tool call counts as making its changes as long as it is known.
+    # In the order of the enumeration, because rules depend on each other: a title is replaced by
+    # the name that is left, and proposed changes need the end of their tool call.
     for part in Part:
         if part in lost:
             kept = _RULES[part](kept)
@@ -71,8 +71,8 @@ def _numbered(events: Sequence[Event]) -> list[Event]:
 
 
 def _only_paths(events: Sequence[Event]) -> list[Event]:
-    """Keep only the paths of changes, as the turn's own, reported once they are made: on their own,
-    or at the end of the tool call that proposed them."""
+    """Keep only the paths and diffs of changes, without their tool calls. A proposed change is
+    reported when its tool call has completed."""
     kept: list[Event] = []
     changed: dict[str, FileChange] = {}
     proposed: dict[str | None, model.FilesChanged] = {}

@@ -47,8 +47,8 @@ class ExpectAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request that was expected last, or the last with the method `to`. Used twice
-    it makes a duplicate; after other steps it is late."""
+    """Answer the request that was expected last, or the last one with the method `to`. Use this
+    step twice for a duplicate response, and after other steps for a late one."""
 
     result: Any = None
     to: str | None = None
@@ -103,7 +103,7 @@ class CloseStdin:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreTerminate:
-    """From now on ignore signals to end."""
+    """Ignore termination signals from now on."""
 
 
 @dataclass(frozen=True, slots=True)

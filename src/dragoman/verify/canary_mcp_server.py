@@ -3,7 +3,7 @@
 Appends one word per event to the file: ``started``, then each method. Has one tool. Uses only the
 standard library, because the peer runs it by its path in the peer's own environment:
 
-    python canary_server.py FILE
+    python canary_mcp_server.py FILE
 """
 
 from __future__ import annotations

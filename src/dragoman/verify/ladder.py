@@ -1,7 +1,7 @@
 """Run the rungs of the verification ladder in order, and build and store the card.
 
 Also skips rungs, stops early and enforces timeouts. `rungs` holds the checks, `verification` the
-processes and sessions they share. Each wait has a timeout (`limits`), and so has each rung; no
+processes and sessions they share. Each wait and each rung has a timeout (`time_limits`). No
 process of the peer is left at the end, even after a cancel.
 """
 

@@ -1,6 +1,7 @@
 """Render the file changes of an agent as a few diff lines per file.
 
-Uses the agent's diff, or computes one from the old and new text. `output.text` colours the lines.
+Uses the agent's diff, or computes one from the old and new text. `turn_text` colours
+the lines.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def lines_of(change: FileChange, *, limit: int | None = SHOWN_LINES) -> list[str
 
 
 def _word(change: FileChange) -> str:
-    # Most agents send an empty old text for a new file, and so they do for an empty one.
+    # Most agents send an empty old text for a new file as well as for an empty one.
     is_empty = change.op is FileOp.MODIFY and change.old_text == ""
     if is_empty and os.path.isabs(change.path) and not os.path.lexists(change.path):
         return _WORDS[FileOp.ADD]

@@ -1,7 +1,7 @@
 """Print changed files as a unified diff, coloured on a terminal.
 
 The changes are values of `config.file_transaction`. Changes made by an agent are rendered in
-`output.file_changes`.
+`output.agent_changes`.
 """
 
 from __future__ import annotations

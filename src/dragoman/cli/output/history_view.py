@@ -1,6 +1,6 @@
 """Render stored turns, and turns running in another shell, as text.
 
-Unlike `output.text`, it shows the prompts too and ends each turn with its outcome.
+Unlike `output.turn_text`, it shows the prompts too and ends each turn with its outcome.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Renderer`, the base class of the output formats, and `TurnReport`, with its summary in one line.
 
-The formats are `text` (people), `jsonl` (programs) and `quiet` (answer only); `show_as` chooses
-one. Writing stops when the output is closed.
+The formats are in `turn_text` (people), `jsonl` (programs) and `quiet` (answer only); `show_as`
+chooses one. Writing stops when the output is closed.
 """
 
 from __future__ import annotations

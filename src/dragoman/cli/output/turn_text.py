@@ -109,7 +109,7 @@ class TextShow(Renderer):
         self._held_error = ""
         """An error that no other output has followed yet. If it ends the turn, `ended` shows it."""
 
-    # -- what happens
+    # -- events
 
     def event(self, event: model.Event) -> None:
         if not self._overflows(event):
@@ -269,7 +269,7 @@ class TextShow(Renderer):
             else len(tool.content) >= KEPT_ITEMS
         )
 
-    # -- words
+    # -- text
 
     def _said(self, event: model.MessageDelta) -> None:
         if event.role is Role.USER:
@@ -438,7 +438,7 @@ class TextShow(Renderer):
         for line in lines:
             self._line(f"    {line}", colours.get(line[:1], "dim"))
 
-    # -- the rest
+    # -- plan, denials, notices and the end
 
     def _plan(self, event: model.PlanSet) -> None:
         if event.text:

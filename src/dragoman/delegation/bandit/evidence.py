@@ -31,7 +31,7 @@ _LEAST_EFFICIENCY: Final = 1e-6
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The neutral cost and time, which earn half of what can be earned."""
+    """The neutral cost and duration of a turn. Each earns half of its share of the reward."""
 
     cost: float
     seconds: float

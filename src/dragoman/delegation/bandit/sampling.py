@@ -16,8 +16,8 @@ from dragoman.delegation.bandit.priors import prior
 from dragoman.store.values import FLOOR, Arm, Posterior
 
 SHARPNESS: Final = 2.0
-"""Weight of each piece of evidence in a draw. Forgetting keeps every posterior wide, so draws from
-the plain posterior would keep trying poor arms, about twice as often in the simulation."""
+"""Weight of each piece of evidence in a draw. Decay keeps every posterior wide. Draws from the
+unsharpened posterior would try poor arms about twice as often (measured in the simulation)."""
 
 
 class Chance(Protocol):

@@ -338,7 +338,7 @@ def _read_patterns(named: str, repository: Repository) -> str:
         try:
             data = read_file(path, max_size=MAX_PATTERNS_SIZE // 2 - 1)
         except ConfigInvalid:
-            # git ignores nothing by a file that it cannot read, or would not end with this one.
+            # Not a regular file, unreadable or too large. git itself ignores an unreadable file.
             continue
         found.append((data or b"").decode("utf-8", "replace").replace("\0", ""))
     return "\n".join(found)

@@ -82,7 +82,7 @@ class Isolation:
             raise UsageError("the worktree does not exist yet: use `async with`")
         return self._workspace
 
-    # -- life
+    # -- entering and leaving
 
     async def __aenter__(self) -> Self:
         if self._record is not None:
@@ -143,7 +143,7 @@ class Isolation:
         await records.remove_now(home, record)
         self._home = self._workspace = None
 
-    # -- making
+    # -- creating the worktree
 
     async def _copy(
         self, repository: Repository, folder: Path, path: Path, *, prefix: str, depth: int
@@ -208,7 +208,7 @@ class Isolation:
         self._record = msgspec.structs.replace(self._record, trees=(*others, tree))
         records.write_record(self._home, self._record)
 
-    # -- the work
+    # -- the changes
 
     async def patch(self) -> bytes:
         """Return the changes in the worktree so far, as a patch for the top of the repository.

@@ -257,7 +257,7 @@ def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, .
         for path in files if text != line else ():
             if text.startswith(f"{path}:"):
                 why = text[len(path) + 1 :].strip()
-                # A line number comes first, and the reason after it.
+                # git reports a line number for a file first, and the reason in a later line.
                 told[path] = told.get(path, "") if why.isdigit() else why
     if not told:
         return (Conflict(".", git.describe(answer)),)

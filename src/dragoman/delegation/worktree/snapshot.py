@@ -241,7 +241,7 @@ async def _take_repository(
         (listed, left, ignored), facts = await together(
             together(
                 git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
-                # Not staged: a repository without a commit, an unreadable file.
+                # What could not be staged: repositories without a commit, unreadable files.
                 git.ask((*others, "--exclude-standard", "--directory"), cwd=folder, env=env),
                 git.ask(
                     (*others, "--ignored", "--exclude-standard", "--directory"), cwd=folder, env=env

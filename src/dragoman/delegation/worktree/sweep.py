@@ -64,7 +64,7 @@ async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
 async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept | None:
     kept: Path | None = None
     if all(tree.base for tree in record.trees):
-        # Otherwise the worktree was never finished, and is unused.
+        # A worktree without a base was never completed, so it has no changes to save.
         try:
             data = await patch_of(record.trees)
             kept = keep_patch(patches, record.id, data) if data else None

@@ -27,7 +27,7 @@ MAX_PLACES: Final = 8
 MAX_NEAREST: Final = 3
 
 FEW: Final = 1 / 3
-"""Share of a question's words that must be exceeded for an answer."""
+"""A question counts as answered only if more than this share of its words was found."""
 
 
 async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:

@@ -2,5 +2,5 @@
 
 `clients` lists the programs and the form of their entries, `program` finds dragoman's own command,
 `entries` edits a file with a backup, `json_edit`, `toml_edit` and `jsonc` change one entry in a
-text, `skill` installs the skill file.
+text. `cli.skill` installs the skill file.
 """

@@ -3,7 +3,7 @@
 Each kind of misbehaviour is a fault with a name, and `healthy` is the agent without one. It speaks
 ACP v1 with plain `json` and `os`, so that it can break the protocol at any level and is an
 independent check. `faults` names the faults, `agent` is the agent, `turns` handles prompts, `pipe`
-its bytes, `children` its processes, and `table` has what the verification ladder must find.
+its bytes, and `children` its processes.
 
     python -m dragoman.testing.chaos --fault never-asks
 """

@@ -1,7 +1,7 @@
 """The chaos agent: a small agent that speaks ACP v1, with one fault.
 
-Has the loop, the methods and the sessions, which are stored in files in their directories so that
-another process of it remembers them. Turns are in `turns`, bytes in `pipe`, processes in
+Has the loop, the methods and the sessions. A session is stored in a file in its directory, so that
+another process of the agent can load it. Turns are in `turns`, bytes in `pipe`, processes in
 `children`.
 """
 

@@ -1,7 +1,6 @@
 """The names of the faults, and what an agent with each of them does.
 
-Each fault is implemented where it takes effect, in `agent`, `turns`, `pipe` and `children`; `table`
-has the findings of the verification ladder.
+Each fault is implemented where it takes effect, in `agent`, `turns`, `pipe` and `children`.
 """
 
 from __future__ import annotations

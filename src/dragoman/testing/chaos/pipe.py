@@ -1,7 +1,6 @@
-"""The bytes of a chaos agent: lines in, lines out, and the faults at that level.
+"""Read and write the lines of a chaos agent, with the faults at that level.
 
-Has reading, writing and the faults there: split frames, noise, a limit on line length. It does not
-interpret messages.
+The faults are split frames, noise and a limit on line length. Messages are not interpreted here.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class Conversation:
     async def aclose(self) -> None:
         await self.stream.aclose()
 
-    # -- inside
+    # -- internals
 
     def _take(self, line: bytes) -> None:
         if not line.strip():

@@ -340,7 +340,7 @@ class Probe:
         self._talk.tell("elicitation/complete", {"elicitationId": "dragoman-unknown"})
         await self._talk.fence("elicitation/complete")
 
-    # -- inside
+    # -- internals
 
     def _update(self, session: str, update: Message) -> None:
         self._talk.tell("session/update", {"sessionId": session, "update": update})

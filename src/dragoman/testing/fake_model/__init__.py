@@ -1,8 +1,8 @@
 """A model on loopback that real agent programs can use in place of a paid one.
 
-This package owns a small HTTP server that speaks the wire formats of four model APIs, and answers
-by rules: the last text of the user says what happens. It thinks nothing and remembers only what
-was asked. `triggers` has the rules, `server` the server, and each format has a module of its own.
+A small HTTP server that implements the wire formats of four model APIs. It has no model: the last
+text of the user contains triggers that determine the answer. It records the requests. `triggers`
+has the rules, `server` the server, and each format has its own module.
 
     async with FakeModel() as model:
         ...  # point an agent at model.url, prompt it, look at model.requests
@@ -26,10 +26,11 @@ input ends.
 | ``HTTP:status`` | answers with this status and an error |
 | ``HTTP:status*n`` | the same, n times for each text, and then answers normally |
 
-A trigger stands alone or at the start of a line, and its argument reaches to the end of the line.
-Several calls of tools are made one after another. When the results of all calls are there, the
-model says ``The tool said: `` and the last result. How tools and their arguments are called is
-taken from the request. A request for an answer in JSON gets some value that fits its schema.
+A trigger that calls a tool must be at the start of a line, and its argument ends with the line. The
+other triggers can be anywhere, as separate words. Several tool calls are made one after another.
+When all results have arrived, the model says ``The tool said: `` and the last result. It takes the
+names of tools and arguments from the request. A request for JSON output gets a value that fits its
+schema.
 """
 
 from dragoman.testing.fake_model.server import FakeModel, Recorded
