@@ -92,7 +92,7 @@ class EditorSession:
         self._notices: list[str] = []
         self._told_folders = False
         self._known = False
-        """Whether a client knows the session, so that another one may open it too."""
+        """Whether a client has received the session's id. Then other clients may open it too."""
         session.choose_from(self.choices)
 
     @property

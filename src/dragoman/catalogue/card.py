@@ -172,7 +172,7 @@ NOTHING: Final = "Nothing: "
 
 def to_know(card: Card) -> list[str]:
     """Return what a user of the peer should know, one line each: failures, and warnings with
-    something to do. The whole card has the others too."""
+    something to do. Other warnings are only on the card itself."""
     told = []
     for one in card.rungs:
         if one.verdict is RungVerdict.FAIL:

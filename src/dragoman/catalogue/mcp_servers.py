@@ -75,7 +75,7 @@ def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
     """Return an entry of the workspace, or of a directory above it, that would take effect if it
     were trusted.
 
-    Entries in the home directory itself belong to the user.
+    The home directory and those above it are not searched: entries there are the user's own.
     """
     home = Path.home()
     for folder in (workspace, *workspace.parents):

@@ -215,8 +215,8 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _suggest_option(refused: Any) -> None:
-    """If the option is known from a similar program, suggest ours instead of one that is spelled
-    alike."""
+    """If the option exists in a similar program, suggest our equivalent instead of an option that
+    is spelled alike."""
     meant = OTHER_OPTIONS.get(getattr(refused, "option_name", ""))
     if meant is not None and refused.ctx is not None:
         known = {word for each in refused.ctx.command.params for word in each.opts}

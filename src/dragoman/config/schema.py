@@ -239,7 +239,7 @@ def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
                         flat[f"peer.{peer}.{name}"] = each
         elif key == HOSTS:
             for host, settings in value.items():
-                # An empty table names a host, too.
+                # An empty table also defines a host.
                 entries = settings or {"destination": None}
                 flat.update({f"{HOSTS}.{host}.{name}": each for name, each in entries.items()})
         else:

@@ -34,7 +34,7 @@ async def serve_http(
     terms: ConnectionTerms | None = None,
     **limits: Any,
 ) -> None:
-    """Listen on a port of this machine until `stop` is set; 0 takes a free one.
+    """Serve on a loopback port until `stop` is set. Port 0 selects a free port.
 
     `limits` are those of `HttpGuard`. Raises `AddressInUse` if the port is taken.
     """
@@ -52,7 +52,7 @@ async def serve_http(
         running = asyncio.Event()
         serving = tasks.start(_run(manager, running, stop), "sessions")
         await running.wait()
-        # Not earlier: without a running manager, a request is an internal error.
+        # Not earlier: a request fails with an internal error while the manager is not running.
         await server.start()
         on_listening(f"http://{LOOPBACK}:{number}{PATH}")
         await serving

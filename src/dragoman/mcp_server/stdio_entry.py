@@ -64,7 +64,7 @@ async def serve_early(
 
     try:
         lines = Lines(stream, greet)
-        # The end of the input is also left to the SDK's part, which knows what is still unanswered.
+        # `mcp_server.stdio` also handles the end of the input: it knows which requests are open.
         lines.on_over = needed.set
         stopping = tasks.start(stop.wait(), "wait for the signal to stop")
         needing = tasks.start(needed.wait(), "wait for a request")

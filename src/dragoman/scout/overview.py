@@ -21,7 +21,7 @@ from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test
 
 MAX_MAINS: Final = 60
-"""File names that suggest a program, and the maximum number of them to list."""
+"""Maximum number of files to list whose names suggest a program."""
 
 MANIFESTS: Final = ("pyproject.toml", "package.json", "Cargo.toml", "Makefile")
 """Files that list programs."""

@@ -95,7 +95,7 @@ async def climb(
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
-    # Started as it would be under a policy, because what counts is whether it then asks for
+    # Start the peer as under a restrictive policy: the card says whether it then asks for
     # permission.
     way = made_to_ask(way)
     with surroundings(way, careful=careful) as where:

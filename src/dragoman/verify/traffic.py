@@ -41,7 +41,7 @@ MAX_KEYS: Final = 50
 """Maximum number of keys to keep per kind of notification."""
 
 SAMPLES: Final = 20
-"""Maximum number of notifications of one kind whose keys are examined: they are much alike."""
+"""Maximum number of notifications of one kind whose keys are examined: most have the same keys."""
 
 
 class EventBuffer(list[model.Event]):

@@ -166,7 +166,7 @@ class InitOutput:
         self._head(f'First task: dragoman delegate {request.role} "{request.prompt}"')
 
     def question(self, text: str) -> None:
-        """Show a question. Its answer is read on the next line, so that no word is broken."""
+        """Show a question on its own lines, wrapped at words. The answer is read below it."""
         self._line(text)
 
     # -- the end

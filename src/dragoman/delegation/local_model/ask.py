@@ -30,8 +30,8 @@ CONNECT_TIMEOUT: Final = 10.0
 """Timeout in seconds for the connection alone: a machine that is off does not answer at all."""
 
 MAX_TEXT_SIZE: Final = 8 * 1024 * 1024
-"""Maximum length of an answer, in characters: far more than any model writes, in case one is
-broken."""
+"""Maximum length of an answer, in characters. No model writes that much; the limit stops a broken
+server that never ends its answer."""
 
 _STOPS: Final[Mapping[str, Outcome]] = {
     "stop_sequence": Outcome.OK,

@@ -20,7 +20,7 @@ from dragoman.wire.framing import Framer
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_LINE_SIZE: Final = 1024 * 1024
-"""Maximum size of one chunk, in bytes: a few words in their envelope."""
+"""Maximum size of one chunk, in bytes. A chunk is usually a few words and its JSON envelope."""
 
 MAX_ERROR_SIZE: Final = 64 * 1024
 """Maximum number of bytes read from an error response."""

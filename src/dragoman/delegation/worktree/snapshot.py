@@ -159,7 +159,7 @@ def _compare(
 
 
 def _different_contents(before: bytes, after: bytes) -> Iterator[tuple[str, FileOp]]:
-    # Most lines are the same, and comparing them as a set is a thousand times quicker than reading.
+    # Most lines are equal. Comparing them as sets is a thousand times faster than parsing them.
     old_lines, new_lines = set(before.split(b"\0")), set(after.split(b"\0"))
     old = dict(_read_lines(old_lines - new_lines))
     new = dict(_read_lines(new_lines - old_lines))

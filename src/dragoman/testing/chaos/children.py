@@ -51,7 +51,7 @@ def run(command: str, *, cwd: str) -> int:
 
 
 class McpServer:
-    """A running MCP server on pipes, which gets the start of a conversation."""
+    """A running MCP server, connected by pipes."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: str) -> None:
         source, self._input = os.pipe()
@@ -86,7 +86,7 @@ class McpServer:
 def _become(argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> NoReturn:
     try:
         os.chdir(cwd)
-        # It must not get the pipes of others, or ours.
+        # The new program must not inherit any of our pipes.
         os.closerange(3, 256)
         environment = {**os.environ, **(env or {})}
         os.execve(find_program(argv[0], environment=environment), [*argv], environment)

@@ -63,7 +63,7 @@ async def cancelled_turn_says_so(lab: Lab) -> None:
     answer = await _answer(lab, conversation, id)
     expect(answer.error is None, "the response to a cancelled prompt was an error", answer.message)
     if _stop_reason(answer) != "cancelled":
-        # The turn may have ended before it saw the cancel. This check cannot tell.
+        # The turn may have ended before the cancel arrived. This check cannot distinguish that.
         raise Skip(f"the turn ended by itself first: {answer.fields().get('stopReason')}")
 
 

@@ -43,7 +43,7 @@ def read(body: dict[str, Any], path: str) -> Asked:
             if part.get("type") == "tool_result"
         ]
         if said_by_tools:
-            # Text next to a result is a reminder of the program, not the user's.
+            # Text next to a tool result is a reminder from the agent program, not from the user.
             results += said_by_tools
         elif spoken := last_text(texts(content)):
             text, results = spoken, []

@@ -72,7 +72,7 @@ class Reply:
     thoughts: tuple[str, ...] = ()
     call: ToolCall | None = None
     status: int = 200
-    """Any other status is an error, without anything else."""
+    """The HTTP status. Any status but 200 is an error response without an answer."""
     times: int | None = None
     """How often the error comes before the answer; None means always."""
     interval: float = 0.0

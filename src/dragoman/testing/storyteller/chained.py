@@ -1,7 +1,8 @@
 """The story in the chained dialect, under one set of its method names.
 
-Written from the dialect's specification. Only the third name of each method is known here, so that
-a client has to find it. A prompt is acknowledged at once; a notification ends its turn.
+Written from the dialect's specification, which has several names for each method. This agent knows
+only the third, so that a client has to find it. A prompt is acknowledged at once; a notification
+ends its turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The story in the tagged dialect: a string version, metadata, updates with a type.
 
-Written from the dialect's specification. A plan has no fields of its own, so it is sent as text; a
-cancel is a request. This agent reads while it tells, unlike the one in the specification.
+Written from the dialect's specification. The dialect has no fields for a plan, so a plan is sent as
+text. A cancel is a request. Unlike the agent in the specification, this one reads messages during a
+turn.
 """
 
 from __future__ import annotations

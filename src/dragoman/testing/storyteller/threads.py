@@ -1,7 +1,7 @@
-"""The story in the threads dialect: a turn has only its response.
+"""The story in the threads dialect, in which the response to a turn has its whole result.
 
 Written from the dialect's specification. The handshake, which opens the first thread, is optional.
-The dialect has no names for progress, so this agent uses one of its own.
+The dialect defines no notifications for progress, so this agent uses its own.
 """
 
 from __future__ import annotations
