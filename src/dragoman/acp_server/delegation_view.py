@@ -175,8 +175,8 @@ class DelegationView(DelegationListener):
 
 
 def _output(done: Delegation) -> dict[str, Any]:
-    """Return the result for programs, without the answer and the skipped peers: clients already
-    show the answer, and `jobs result` and `/explain` have both."""
+    """Return the result for programs, without the answer, which clients already show, and without
+    the skipped peers, which `/explain` lists."""
     whole = done.as_json()
     kept = ("job", "role", "ok", "outcome", "answered", "stopped", "costs", "costs_complete")
     tried = ("peer", "model", "reason", "outcome", "seconds", "files")

@@ -356,7 +356,7 @@ class PeerSession(RunListener):
                 turn.denied(Denial("", question.title, question.kind))
             raise prompt_responses.refusal(error) from error
         finally:
-            # Does not apply to commands that have already run.
+            # Needed only if the request was refused: then the coroutine was never awaited.
             served.close()
 
     # -- turns

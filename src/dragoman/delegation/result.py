@@ -106,7 +106,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
         for number, report in enumerate(self.attempts, 1):
             first, *rest = report.lines()
             if failure:
-                # Why the attempt before failed is in the line above.
+                # The line above already says why the previous attempt failed.
                 first = first.replace(f": {failure}", "", 1)
             failure = report.failure.message if report.failure is not None else ""
             told += [f"{number}. {first}", *(f"   {line}" for line in rest)]

@@ -1,7 +1,7 @@
 """Render the file changes of an agent as a few diff lines per file.
 
-Uses the agent's diff, or computes one from the old and new text. `turn_text` colours
-the lines.
+Uses the agent's diff, or computes one from the old and new text. `turn_text` colours the
+lines.
 """
 
 from __future__ import annotations

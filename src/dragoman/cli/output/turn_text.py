@@ -407,7 +407,7 @@ class TextShow(Renderer):
         changes = [change for change in event.changes if change.path]
         if event.tool_id is None:
             if self._tools_changed or not changes:
-                return  # The whole turn so far, whose parts were shown one by one.
+                return  # The list of all changes so far, which were already shown one by one.
         else:
             self._tools_changed = True
         fresh: dict[int, FileChange] = {}

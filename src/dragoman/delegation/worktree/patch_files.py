@@ -82,7 +82,7 @@ def _file(lines: list[bytes]) -> PatchFile:
             after = _without_prefix(line.removeprefix(b"+++ "))
     body = lines[first:]
     while body and not body[-1]:
-        # The text after the last line break of the patch.
+        # Empty lines at the end come from the split, not from the hunks.
         body.pop()
     text = b"\n".join(body).decode("utf-8", "replace")
     path = after or before or _path_of_head(lines[0])

@@ -72,7 +72,7 @@ def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]
 
 
 def _without_lines(text: str, path: tuple[str, str]) -> str:
-    """Cut out the lines from the header of the table and of those below it up to the last value."""
+    """Remove the table and its subtables: the lines from each header to the last value below it."""
     header = r"\s*\.\s*".join(f'(?:{re.escape(part)}|"{re.escape(part)}")' for part in path)
     ours = re.compile(rf"\s*\[\s*{header}\s*(?:\.[^\]]*)?\]\s*(?:#.*)?$")
     kept: list[str] = []
@@ -94,7 +94,7 @@ def _without_lines(text: str, path: tuple[str, str]) -> str:
         elif line.strip() and not line.lstrip().startswith("#"):
             held = []
         else:
-            # Lines between the last value and the next header belong to what follows.
+            # Blank lines and comments after the last value belong to the next table.
             held.append(line)
     return "".join(kept + held)
 
