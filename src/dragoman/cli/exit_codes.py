@@ -38,7 +38,7 @@ MEANINGS: Final = {
     ),
     ExitCode.USAGE: ("The command line is invalid, or names a peer that does not exist."),
     ExitCode.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
-    ExitCode.NO_SESSION: "The requested session does not exist.",
+    ExitCode.NO_SESSION: "The session or job does not exist, or the session can no longer be used.",
     ExitCode.DENIED: (
         "A permission was denied and none approved, whatever the agent reported afterwards."
     ),
