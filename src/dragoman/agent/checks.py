@@ -232,7 +232,7 @@ def _require(value: Any) -> None:
     try:
         data = _encode(value)
         if EXTRA.encode() not in data:
-            # A value with unknown fields cannot be checked by its type.
+            # A value with unknown fields is not checked: its type does not define them.
             decode(data)
     except (*UNDECODABLE, TypeError, ValueError) as error:
         raise TypeError(f"this {kind.__name__} cannot be sent: {error}") from error

@@ -125,8 +125,8 @@ class Server:
         return self._document or self._acp
 
     def _choose(self, request: Request) -> None:
-        """Detect the client's dialect from its first request. If the handshake comes later, the
-        first guess was wrong."""
+        """Detect the client's dialect from its first request. A handshake after that request means
+        that the first guess was wrong: then the dialect is detected again."""
         if self._agent.dialect is not None:
             return
         document = self._document

@@ -74,8 +74,8 @@ async def call_in_order(
 ) -> T:
     """Call a method and return what `then` makes of its result.
 
-    `then` is called while the response is being read. A caller that awaits resumes a little later,
-    after messages that followed the response: it would overwrite newer state with older, and an
+    `then` is called while the response is being read. Code after an `await` would run only after
+    messages that followed the response: it could overwrite newer state with older state, and an
     update would not find its session.
     """
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -92,7 +92,7 @@ async def call_in_order(
         except DragomanError as invalid:
             future.set_exception(invalid)
         except Exception as failure:
-            # An error in `then` is logged, and the caller must not wait forever.
+            # The connection logs this error. The caller gets it too, or it would wait forever.
             future.set_exception(failure)
             raise
 

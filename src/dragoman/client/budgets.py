@@ -68,7 +68,7 @@ class Watchdog:
     """Enforces the budgets of one turn, and calls `expired` once with the budget's name and size.
 
     While `held` returns true the agent is silent only because of us, for example because we do not
-    read from it. It is called at every check, and may count signs of life.
+    read from it. `held` is called at every check, and may add signs of life.
     """
 
     __slots__ = (

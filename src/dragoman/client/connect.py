@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, structs
 
-from dragoman import transports  # The module: its names are loaded only when they are used.
+from dragoman import transports  # Not its names: they are imported on first use.
 from dragoman.client import file_guard, handshake_errors
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
@@ -168,7 +168,7 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
                 raise
             raise handshake_errors.greeted_in_vain(first, search.tried) from first.__cause__
         if cache is not None and program is not None and search.dialect != known:
-            # A dialect that the command line implies need not be cached.
+            # The dialect that the command line suggests is tried first anyway: do not cache it.
             if known is not None or search.answered:
                 cache.put(program, key, search.dialect)
         return peer

@@ -447,7 +447,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             if ended.failure is not None:
                 error.retryable = ended.failure.retryable
             if self._acted:
-                # Its code may mean that nothing ran, but something did.
+                # The error code may mean that nothing ran, but this turn has done something.
                 error.may_have_run = True
         return Result(
             outcome,

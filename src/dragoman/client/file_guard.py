@@ -61,13 +61,13 @@ def running(
 ) -> Question:
     """Return the question of whether to run a command for the agent.
 
-    Without arguments it may be a shell line.
+    `command` may be a shell line if there are no arguments.
     """
     told: dict[str, Any] = {"command": [command, *args] if args else command}
     if cwd is not None:
         told["cwd"] = cwd
     if env:
-        # Values may be secrets, so only the names are used.
+        # The values may be secrets, so the question only says that variables are set.
         told["env"] = True
     return _question(session_id, "execute", f"Run {' '.join((command, *args))}", told)
 

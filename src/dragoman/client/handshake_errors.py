@@ -193,6 +193,6 @@ def _silence(noise: list[str]) -> str:
 def _tail(error: DragomanError, stream: Stream | None) -> str:
     if isinstance(error, ProcessExited):
         return error.stderr_tail
-    # Only a program has a command line, and its stream has it even if something else failed.
+    # Any other error: only the stream to a program has a stderr.
     tail = getattr(stream, "stderr_tail", None)
     return str(tail()) if callable(tail) else ""

@@ -219,7 +219,7 @@ _ENDED: Final = "ended"
 
 
 def _with_ours(data: dict[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
-    """Return the data of an error with one of our fields added."""
+    """Return the data of an error with one of dragoman's own fields added."""
     ours = (data or {}).get(_OURS)
     return {**(data or {}), _OURS: {**(ours if isinstance(ours, dict) else {}), name: value}}
 
@@ -340,14 +340,14 @@ _LOGIN: Final = re.compile(
     r"|(?:invalid|incorrect|missing|expired)[ _](?:x-)?api[ _-]?key|api[ _-]key not valid"
     r"|invalid authentication|token (?:has |is )?(?:expired|invalid)|not logged in",
 )
-"""Matches messages of a model that did not accept the key, or of an agent without one."""
+"""Matches messages about a missing, invalid or expired key or login."""
 
 _QUOTA: Final = re.compile(
     _STATUS + r"429\b|\b429\b(?! (?!errors|responses)[a-z]+s\b)|(?<!disk )quota|rate[ _-]?limit"
     r"|too many requests|usage limit|resource[ _]exhausted|out of credits?|credit balance"
 )
-"""Matches messages about an exceeded limit. A full disk has a quota too, and "429 files" is a
-count."""
+"""Matches messages about an exceeded limit, but not about a disk quota, and not a count such as
+"429 files"."""
 
 _STATUS_FIELDS: Final = (
     *("status", "statusCode", "status_code", "httpStatus", "http_status", "httpStatusCode"),

@@ -225,8 +225,8 @@ class _Loop:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         """Why the loop could not start."""
-        # It ends with its block. A daemon, so that a program that never leaves the block can still
-        # exit.
+        # The thread ends with the `with` block. It is a daemon thread so that a program that never
+        # leaves the block can still exit.
         self._thread = threading.Thread(target=self._work, name="dragoman", daemon=True)
 
     def __enter__(self) -> _Loop:
@@ -303,7 +303,7 @@ class _Loop:
             return outcome.result()
         except BaseException:
             if not ended.is_set():
-                # After `begin`, if that is pending: the loop runs them in order.
+                # If `begin` is still pending, it runs first: the loop keeps the order.
                 loop.call_soon_threadsafe(cancel)
                 ended.wait()
             raise
@@ -319,7 +319,7 @@ def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
     try:
         yield value
     finally:
-        # Without the exception: an interrupt concerns this thread, not the loop.
+        # The exception is not passed on: an interrupt concerns this thread, not the loop.
         loop.run(lambda: _coroutine(lambda: block.__aexit__(None, None, None)))
 
 
@@ -352,8 +352,8 @@ def _in_thread(asking: Callable[[Q], Any]) -> Callable[[Q], Any]:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, decided, answer, failure)
 
-        # Not one of the loop's own threads: the loop joins those at its end, and a person may never
-        # answer.
+        # Not in the loop's executor: the loop waits for its threads when it closes, and a person
+        # may never answer.
         threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
         answer = await decided
         return await answer if inspect.isawaitable(answer) else answer

@@ -79,7 +79,8 @@ KNOWN_NAMES: Final = (
     | SEARCH_NAMES
     | READ_NAMES
 )
-"""Fields that are understood here. Arguments are not, if there is no command."""
+"""Fields that are understood here. `ARGUMENT_NAMES` are not among them: arguments have a meaning
+only together with a command."""
 
 
 class ToolInput:
@@ -176,7 +177,7 @@ def _look(value: Any, name: str, told: ToolInput, depth: int) -> None:
         arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
         for name, item in fields:
             if " " in name or "\n" in name:
-                # This is the value of a field, not its name.
+                # A key with spaces or line breaks is content, not the name of a field.
                 told.unknown = True
             _field(name, item, arguments, told)
             _look(item, name, told, depth - 1)

@@ -172,7 +172,7 @@ def _files(view: View, event: happened.FilesChanged) -> None:
     tool.changes = event.changes
     tool.stage = event.stage
     if event.stage is ChangeStage.PROPOSED:
-        # This event comes after the end of its call, which says more.
+        # If the call has already ended, its status says whether the change was made.
         tool.stage = _STAGES.get(tool.status, event.stage)
 
 

@@ -80,7 +80,7 @@ async def run(arguments: argparse.Namespace) -> None:
     if arguments.client_dialect is not None:
         served_dialect(arguments.client_dialect)
     if arguments.unix is None and arguments.websocket is None:
-        # Taken over first, before anything else can print to it.
+        # Take over stdin and stdout first, before anything else can print to stdout.
         stream = EarlyInitialize(await open_stdio())
         try:
             client = offered(await stream.greeting())

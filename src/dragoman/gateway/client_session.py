@@ -275,7 +275,7 @@ class ClientSession:
     async def _set_mode(self, session: Session, mode_id: str) -> None:
         conversation = self._session_of(session.id).conversation
         if self._forwards:
-            # The client's error codes are also valid for the peer.
+            # The peer speaks ACP: use `session/set_mode`, even if it has an option for the mode.
             await cast("AcpSession", conversation).switch_mode(mode_id)
         else:
             await conversation.set_mode(mode_id)
@@ -385,7 +385,7 @@ class ClientSession:
         self, gateway_session: GatewaySession, event: model.SettingsChanged
     ) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
-        # An ACP client gets the peer's own message about it.
+        # If both speak ACP, the client gets the peer's own message about the mode.
         told = self._forwards and type(self._server.speech) is AcpSpeech
         if isinstance(event.mode, str) and gateway_session.view.modes and not told:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))

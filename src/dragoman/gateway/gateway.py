@@ -101,8 +101,8 @@ class Gateway:
     ) -> ConnectionLost:
         """Serve one client until it or the peer disconnects. Returns why its connection ended.
 
-        A connection passed instead of a stream has the `settings`. It must not be started, unless
-        `on_taken` is given, which is called with its handlers.
+        A connection passed instead of a stream must have been created with `settings`. It must not
+        be started, unless `on_taken` is given, which is called with its handlers.
         """
         return await ClientSession(self).serve(stream, self._upstream, on_taken=on_taken)
 

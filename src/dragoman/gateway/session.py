@@ -38,7 +38,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name
 _GATED: Final = {
     "session.notices": (f"{_UPDATE}:notice",),
     "session.compaction": (f"{_UPDATE}:compaction_update", f"{_UPDATE}:compaction_summary_chunk"),
-    # A boolean option may be one of them.
+    # The options may include boolean ones.
     "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
 }
 """Updates that are sent only to clients with a capability."""

@@ -109,7 +109,7 @@ class Approver(Struct):
     """The questions that the caller is being asked, by tool call."""
 
     def __post_init__(self) -> None:
-        # These two belong to one approver; a changed copy starts with none.
+        # These two belong to one approver: a changed copy must not share them.
         self._allowed = Allowed(self.workspace)
         self._asked = {}
 
@@ -292,7 +292,7 @@ class Approver(Struct):
             return asked.answer
         except TimeoutError:
             if not scope.expired():
-                # It is the caller's own error, such as that of a connection to a person.
+                # Not our timeout, but an error of the caller, for example of its connection.
                 raise
             log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
         except DragomanError as error:

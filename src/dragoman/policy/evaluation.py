@@ -222,7 +222,7 @@ def _by_preset(policy: Policy, facts: ActFacts, action: Action) -> str:
         for command in facts.running.told if rule.action == "allow" else ():
             word = patterns.unnamed(rule.commands, command)
             if word is not None:
-                # Name the word, because the author of the rule would look for the mistake there.
+                # Name the word, so that the author of the rule can find the cause.
                 fits = (
                     f"no rule matches: {spelled((word,))} in `{spelled(command.words)}` is "
                     "not known "

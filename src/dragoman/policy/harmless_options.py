@@ -280,12 +280,12 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
             continue
         key = name if behind is None or place < behind else f"{name} {words[behind]}"
         if word.startswith(UNKNOWN):
-            # A file name may begin with a dash, unless the options have ended before it.
+            # It may be a file name that begins with a dash, unless `--` has ended the options.
             found = table(key)
             if found is None or not (found.every or options_ended(words[:place])):
                 yield place
         elif name == "tar" and place == 1 and word[0:1] != "-":
-            # Its options may appear without a dash in the first word.
+            # The first argument of tar may contain options without a dash.
             if not _is_harmless(f"-{word}", table(key)):
                 yield place
         elif word.startswith("-") and not _is_harmless(word, table(key)):

@@ -82,7 +82,7 @@ def absolute(pattern: str, root: str) -> str:
 
 
 def _literal(root: str) -> str:
-    # A star in a directory's name matches itself, so the workspace is still found.
+    # A star in the workspace's own path is not escaped: as a pattern it also matches a star.
     return "" if root == "/" else root
 
 

@@ -61,7 +61,7 @@ EXTRAS: Final = {
     "file": RiskyFlags(writes=("--compile",), write_letters="C", valued="eFfmP"),
     "go": RiskyFlags(
         ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
-        # The environment is kept, and names programs.
+        # `go env -w` stores variables, some of which name programs to run.
         writes=("-w", "--w"),
         by_name=False,
     ),
@@ -388,13 +388,13 @@ def _subscripts(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
         calculates = bool(CALCULATING & set(words))
     for at, word in enumerate(words[1:], 1):
         if "[" in word and (name != "printf" or "$" in word or "`" in word):
-            # `x[_]` is enough: the last word of the previous command is evaluated as well.
+            # Even `x[_]` is risky: `_` is the last word of the previous command, and is evaluated.
             yield RiskyFlag(at)
         elif UNKNOWN in word and name != "printf":
-            # A file name may contain such a text.
+            # The unknown part, such as a file name, may contain brackets.
             yield RiskyFlag(at)
         elif calculates and (UNKNOWN in word or VARIABLE.search(word)) and word[:1] not in "-%":
             yield RiskyFlag(at)
         elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
-            # It sets a variable, which the next command's lookup may use.
+            # `printf -v` sets a variable, which may change the program that the next command runs.
             yield RiskyFlag(at, runs=False)

@@ -238,7 +238,7 @@ def _words(command: Node) -> tuple[str, ...]:
 
 
 def _word(node: Node) -> tuple[str, str]:
-    """Return a word without its quotes, and the same with the result of a glob left open."""
+    """Return a word without its quotes, and the same word with its globs replaced by `UNKNOWN`."""
     if node.type not in PLAIN:
         raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
     if node.type == "concatenation":

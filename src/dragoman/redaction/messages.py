@@ -159,7 +159,7 @@ class MessageRedactor(Generic[T]):
             piece.run = None
             place = end
         del pieces[:count]
-        # The rest of a secret may be in chunks that must stay.
+        # A secret may continue in chunks that are still held back: remove that part as well.
         rest = next((last - place for first, last in spans if first < place < last), 0)
         for piece in pieces:
             cut = min(rest, len(piece.text))
@@ -167,7 +167,7 @@ class MessageRedactor(Generic[T]):
             rest -= cut
         if not pieces:
             del self._open[run]
-        # A text that is held back for more than a word is not searched again for each letter.
+        # A longer text that is held back is not searched again after every chunk.
         kept = sum(len(piece.text) for piece in pieces)
         self._due[run] = kept + max(STEP, kept // 4) if kept > STEP else 0
 

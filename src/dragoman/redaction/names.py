@@ -29,8 +29,8 @@ SECRET_VARIABLE: Final = re.compile(
     r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
     re.IGNORECASE,
 )
-"""Names of variables whose values are not written to disk. They are wider than the names refused in
-a settings file: redacting a word too many does little harm here."""
+"""Names of variables whose values are not written to disk. It matches more names than are refused
+in a settings file, because redacting too much does little harm here."""
 
 _NAMES: Final = (
     r"(?:token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"

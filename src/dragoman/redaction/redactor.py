@@ -53,7 +53,7 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value)}
-        # A value that is part of another one must not leave the rest of it behind.
+        # The longest first: if a value is part of another one, the whole of the longer one must go.
         self._values = tuple(sorted(forms, key=len, reverse=True))
         self.reach = max(REACH, *(len(form) for form in forms)) if forms else REACH
         """Number of characters that must be seen together to recognise a secret."""
@@ -62,7 +62,7 @@ class Redactor:
         """Return whether a text may contain a secret. Cheap, and never misses one."""
         if len(text) <= LONG:
             return self._looks(text)
-        # The patterns run on the chunks that `text` makes of it.
+        # Only the fast checks here: `text` runs the patterns on a long text chunk by chunk.
         return self._touches(text) or (is_encoded(text) and self._touches(decoded(text)))
 
     def _touches(self, text: str) -> bool:
@@ -184,7 +184,7 @@ class Redactor:
             piece = text[start:stop]
             clean = self._clean(piece) if self._looks(piece) else piece
             while stop < len(text) and len(piece) < LONGEST and clean[-EDGE:] != piece[-EDGE:]:
-                # The redacted secret continues after it.
+                # The chunk ends in a redacted secret, which may continue after the chunk.
                 stop = self._boundary(text, start, stop + len(piece))
                 piece = text[start:stop]
                 clean = self._clean(piece)

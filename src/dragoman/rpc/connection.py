@@ -74,7 +74,7 @@ class ConnectionSettings(Struct, frozen=True):
     cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
     """The notification that cancels a call that we abandoned, if the dialect has one."""
     reserved: Reserved | None = None
-    """A text that must not be sent as part of the dialect's values."""
+    """The marker in the dialect's values that must be removed before they are sent."""
 
 
 class Connection(Requester, Responder):

@@ -51,7 +51,8 @@ class Limits(Struct, frozen=True):
 
 
 consuming: ContextVar[Flow | None] = ContextVar("consuming", default=None)
-"""The flow whose item is being handled in this context. A call made in it must get its response."""
+"""The flow whose item is being handled in this context. While the handler waits for a response on
+the same connection, reading must continue."""
 
 
 class Flow:

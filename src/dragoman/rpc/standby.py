@@ -94,14 +94,14 @@ class Standby(OrdinaryStart):
         try:
             _enter_task(loop, worker)
         except RuntimeError:
-            # The data was delivered by a task, and no other can run inside it.
+            # This callback runs inside a task, and a second task cannot run inside it.
             return super().begin(work, name)
         context = self._context
         waited: Any = _ENDED
         try:
             waited = context.run(work.send, None)
         except (StopIteration, asyncio.CancelledError):
-            # The exceptions of a task that is done, and of one that cancelled itself.
+            # The work has ended: it returned, or it raised `CancelledError` itself.
             pass
         finally:
             _leave_task(loop, worker)
@@ -140,7 +140,7 @@ class Standby(OrdinaryStart):
         )
 
     def _let_go(self) -> None:
-        """Resume the standby task: with its work, or to its end."""
+        """Resume the standby task: it continues its work, or ends if it has none."""
         self._worker = None
         if not self._gate.done():
             self._gate.set_result(None)

@@ -141,13 +141,14 @@ def was_cancelled() -> bool:
 
 
 async def cancellable(work: Awaitable[T]) -> T:
-    """Await work of a library that may swallow a cancellation of this task, and raise it then.
+    """Await work of a library that may swallow a cancellation of this task, and raise
+    `CancelledError` if it did.
 
-    `asyncio.wait_for` of Python 3.11 does so if the result arrives together with the cancellation.
+    `asyncio.wait_for` of Python 3.11 swallows it if the result arrives at the same time.
     """
     task = asyncio.current_task()
     assert task is not None
-    # A task may be cancelled already, and clean up.
+    # The task may already be cancelled and cleaning up: only a new cancellation counts.
     before = task.cancelling()
     try:
         return await work

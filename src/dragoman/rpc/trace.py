@@ -87,8 +87,8 @@ class Trace:
             self.record(conn, "recv", line)
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
-        """Write one line. A full disk ends the trace, never the connection; neither does a message
-        that cannot be recorded."""
+        """Write one line. If the disk is full or the line cannot be recorded, the trace ends, but
+        not the connection."""
         if self._fd is None:
             return
         began = round(time.monotonic() - self._began_at, 6)

@@ -77,8 +77,8 @@ class DuplexStream(OwnStream):
 
     async def drain(self) -> None:
         if self._failure is None:
-            # The writer wakes us when it is writable or fails. End of stream is neither, so it ends
-            # the wait by moving its deadline.
+            # The writer wakes us when it is writable or fails. The end of the stream is neither, so
+            # it is signalled by moving the deadline of this wait.
             try:
                 async with asyncio.timeout(None) as scope:
                     self._drains.add(scope)

@@ -83,7 +83,7 @@ class FileWatch:
             name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
             at += size
             if mask & _OVERFLOW:
-                # Any file may have changed. A deleted one is missed.
+                # Any file may have changed: report all of them. Deleted files are missed.
                 for each, path in self._folders.items():
                     changed |= dict.fromkeys((each, name) for name in _stats(path))
             else:
@@ -92,7 +92,7 @@ class FileWatch:
             if (folder := self._folders.get(watch)) is not None and self._fd >= 0:
                 self._on_change(folder, name)
 
-    # -- by looking
+    # -- by polling
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_INTERVAL, self._look)

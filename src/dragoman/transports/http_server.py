@@ -168,8 +168,8 @@ def _in_use(host: str, port: int, error: OSError) -> AddressInUse:
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket that is aborted if the client does not read the rest: closing would wait for
-    it."""
+    """A WebSocket that is aborted if the client does not read the remaining output: a normal close
+    would wait for the client."""
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

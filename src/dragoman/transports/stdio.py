@@ -32,8 +32,8 @@ async def open_stdio() -> Stream:
     if _stdio_taken:
         raise UsageError("standard input and output are already in use")
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # They were closed when the program began, so by now their numbers may be anything, for
-        # example the event loop's own descriptor.
+        # They were closed when the program began, so their numbers may now belong to any other
+        # file, for example to the event loop's own descriptor.
         raise UsageError("standard input or output is closed")
     with contextlib.ExitStack() as undo:
         try:
@@ -90,7 +90,7 @@ class _Taken:
             undo.callback(os.close, self.stdin)
             self.stdout = _copy(STDOUT)
             undo.callback(os.close, self.stdout)
-            # After the first of these only the second can fail.
+            # Once stdin is redirected, only redirecting stdout can still fail.
             _point(STDIN, None, os.O_RDONLY)
             try:
                 _point(STDOUT, None if sys.__stderr__ is None else STDERR, os.O_WRONLY)
@@ -107,7 +107,7 @@ class _Taken:
 
     def give_back(self) -> None:
         global _stdio_taken
-        # What others print through the old object still belongs on stderr.
+        # Text that other code has printed to the old object must still go to stderr.
         _flush(self._text)
         _flush(sys.stdout)
         if sys.stdout is sys.stderr:

@@ -256,7 +256,7 @@ def _common(max_message_size: int) -> dict[str, Any]:
     return {
         # Deflate costs more time than it saves between processes, and memory per connection.
         "compression": None,
-        # Our own pings know about pauses; the library's would mistake a long one for a dead peer.
+        # Our own pings allow for pauses; the library would mistake a long pause for a dead peer.
         "ping_interval": None,
         "close_timeout": CLOSE_TIMEOUT,
         "max_size": max_message_size,

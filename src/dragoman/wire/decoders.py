@@ -1,9 +1,9 @@
 """Decode JSON to typed values, from any thread.
 
 msgspec analyses a type when it is first used, without a lock (seen in version 0.22). A second
-thread that uses this type in that moment, also as part of another type, reads unset memory, and the
-process ends with a segmentation fault. So types are analysed here, one after the other. Errors are
-in `messages`.
+thread that uses the type at the same time, even as part of another type, reads uninitialized
+memory, and the process crashes with a segmentation fault. So types are analysed here, one after the
+other. `messages` lists the errors that decoding raises.
 """
 
 from __future__ import annotations

@@ -84,7 +84,10 @@ _DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {
 def _decisions(
     available: Sequence[Any] | None,
 ) -> tuple[tuple[PermissionOption, ...], dict[str, Any]]:
-    """Return the options of a decision. `decline` is accepted even if it is not listed."""
+    """Return the options for the decisions that the server accepts, and the reply for each.
+
+    `decline` is always offered: the server accepts it even if it does not list it.
+    """
     listed = list(available) if available else ["accept", "acceptForSession", "decline", "cancel"]
     if "decline" not in listed:
         listed.append("decline")

@@ -185,7 +185,7 @@ class CodexConversation(EventConversation):
         await self.client.ask("thread/name/set", {"threadId": self.id, "name": title}, dict)
 
     def overrides(self) -> dict[str, Any]:
-        """Return what the next turn changes; the server keeps it for later turns."""
+        """Return the settings to send with the next turn; the server keeps them for later turns."""
         return dict(self._wanted)
 
     def took(self, sent: dict[str, Any]) -> None:

@@ -112,11 +112,15 @@ class DocumentClient(EventClient["DocumentConversation"]):
             raise refusal
 
     async def wait_for_turns(self) -> None:
-        """Wait until no turn runs that must run alone. Such turns have limits of their own. Others
-        wait until `let_others`."""
+        """Wait for the turn or request that must run alone, and keep others waiting until
+        `let_others`.
+
+        There is no timeout here: turns have their own time limits.
+        """
         await self._alone.acquire()
         if self._ending:
-            # A turn was cancelled, and its request stays unanswered until the connection has ended.
+            # A cancelled turn is ending the connection. Its request stays open until then, so no
+            # other request may be sent.
             try:
                 await self.connection.wait_ended()
             except BaseException:
@@ -194,7 +198,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
                 self.worked(concept, message[0])
                 return result
         if refused:
-            # The agent knows the method and refused it: a response, not a missing name.
+            # The agent knows this method: it refused the call, not the name.
             method, refusal = refused[0]
             if len(refused) == 1:
                 self.worked(concept, method)
@@ -218,8 +222,10 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return self.place(session_id)
 
     def of_answer(self, event: model.Event) -> model.Event:
-        """Return an event made from the response that is being read. The dialect sees only the
-        result; the event gets the whole line, which is then not emitted again."""
+        """Return the event with the whole line of the response that is being read as `raw`.
+
+        The dialect gets only the result. No second event is emitted for the line.
+        """
         if event.raw is None:
             return event
         self._told = self.answer
@@ -263,7 +269,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         )
 
     def _shown(self, line: bytes | None) -> bytes | None:
-        # A late response to a login is noise that contains its secret.
+        # A late response to a login is reported as noise, and may contain the secret.
         for secret in self.secrets:
             line = None if line is None else line.replace(secret, MASK)
         return line

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman import transports  # The module: a client of a running agent starts no program.
+from dragoman import transports  # Not its names: only starting a program needs them.
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary

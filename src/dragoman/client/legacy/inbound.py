@@ -160,7 +160,7 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
     deciding = file_guard.decided(guard, question, functools.partial(fail_turn, conversation))
     answer = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
     if question.kind != "read" or not answer.allows:
-        # An agent would not ask for permission to read a file.
+        # Not for an allowed read: agents do not ask for permission to read a file.
         conversation.answered(question, answer)
     file_guard.require(question, answer)
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from dragoman import transports  # The module: a client of a running agent starts no program.
+from dragoman import transports  # Not its names: only starting a program needs them.
 from dragoman.client.base import started
 from dragoman.client.conversation import absolute
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions

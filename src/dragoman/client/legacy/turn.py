@@ -248,7 +248,7 @@ class DocumentTurn(ConversationTurn):
 
 
 def is_no_login(error: RemoteError) -> bool:
-    """Return whether the error is unrelated to logins.
+    """Return whether an error with ACP's code for a missing login has another cause.
 
     The legacy specifications use this code for any server error, so the message decides.
     """

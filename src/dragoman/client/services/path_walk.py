@@ -62,7 +62,8 @@ class WalkedPath:
     """
 
     folder_fd: int | None
-    """The open directory; None if the system does not support it; then `name` is a whole path."""
+    """The open directory. None if the system cannot open names relative to a directory: `name` is
+    then a whole path."""
     name: str
     real_path: Path
     info: os.stat_result | None

@@ -19,8 +19,8 @@ class Scrollback:
         self.truncated = False
         """Whether anything was dropped."""
         self._limit_size = limit_size
-        # Stored as UTF-8 because the limit is in bytes, and because a str takes more for anything
-        # beyond Latin.
+        # Stored as UTF-8 because the limit is in bytes, and because a str needs more memory for
+        # text with characters outside Latin-1.
         self._kept = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

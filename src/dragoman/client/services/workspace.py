@@ -199,5 +199,5 @@ def _devices_of(trees: Sequence[str]) -> frozenset[int]:
     for tree in trees:
         with contextlib.suppress(OSError):
             devices.add(os.stat(f"/{tree}").st_dev)
-    # Without /proc that is an ordinary empty directory, on the same device as everything else.
+    # If /proc or /sys is not mounted, its directory is on the root device, which stays allowed.
     return frozenset(devices - {os.stat("/").st_dev})

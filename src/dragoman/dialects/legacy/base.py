@@ -157,8 +157,8 @@ class ClientEnd:
     blocks: tuple[type, ...] = (Text,)
     """The kinds of blocks that a prompt may have."""
     harmless: frozenset[str] = frozenset()
-    """Requests that may be sent in their next form after any refusal, because a refused one has no
-    effect: create."""
+    """The purposes of requests, such as ``create``, that may be sent in their next form after any
+    refusal, because a refused one has no effect."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
     """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""

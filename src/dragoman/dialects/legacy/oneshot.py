@@ -243,8 +243,9 @@ class AgentEnd(base.AgentEnd):
         return messages
 
     def files(self, event: model.FilesChanged) -> list[Message]:
-        # A proposed change may never be made, so it waits for the end of its tool call, which may
-        # have come first. The content of a tool call is complete each time.
+        # A proposed change may never be made, so it is sent only when its tool call has completed,
+        # which may already be the case. Each event repeats all changes of its call, so those that
+        # were already sent are left out.
         told = self._completed.get(event.tool_id, ())
         self._changes[event.tool_id] = tuple(each for each in event.changes if each not in told)
         applied = event.stage is ChangeStage.APPLIED or event.tool_id in self._completed

@@ -28,8 +28,8 @@ ORPHAN_TIMEOUT = 0.5
 agent it launched leaves an orphan that can hold the pipe indefinitely."""
 
 BRIEF_LIFE = 1.0
-"""Seconds in which a system does not use up all its pids: what a child that lived no longer than
-that has started has a pid after its own."""
+"""Maximum lifetime in seconds of a child for which only newer pids are searched. In this time a
+system does not use up its range of pids, so every descendant got its pid after the child."""
 
 NOW_TIMEOUT = 1.0
 """Seconds to block, without an event loop, until a killed child is dead."""
@@ -235,15 +235,16 @@ class ChildProcess:
         await self.wait_gone()
 
     async def _keep(self) -> None:
-        """Watch the child for its whole lifetime. This object owns the task; the loop holds it
-        through the watch."""
+        """Watch the child for its whole lifetime. This object owns the task, and the loop keeps this
+        object alive while it watches the child."""
         try:
             await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
             if not self.exited:
                 await self._bring_down()
             await asyncio.wait((self._output,), timeout=ORPHAN_TIMEOUT)
             self._handle.signal_group(signals.SIGKILL)
-            # Examining every process of the machine took most of the time of a short git command.
+            # Do not examine every process of the machine for a short-lived child: that took most of
+            # the time of a short git command.
             brief = self._loop.time() - self._began < BRIEF_LIFE
             await strays.kill_strays(
                 self.mark,
@@ -282,7 +283,7 @@ class ChildProcess:
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            # Other code in this program waits for any child, and was faster.
+            # Already reaped, by other code in this program that waits for any child.
             self._loop.call_soon(self._died)
             return True
         except OSError:
@@ -351,7 +352,8 @@ class ChildProcess:
 def kill_now(handle: Handle, mark: str) -> None:
     """Kill a child and everything below it without a loop, and wait briefly for its death."""
     if os.getpid() != handle.owner_pid:
-        # A forked copy of this process drops its copies of our objects. The child is not its own.
+        # This is a forked copy of the process that finalizes its copies of our objects. The child
+        # belongs to the original process.
         return
     handle.signal_group(signals.SIGKILL)
     strays.kill_strays_now(mark, sessions=handle.sessions())

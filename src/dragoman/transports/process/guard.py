@@ -98,7 +98,7 @@ class Guard:
     def finish(self) -> None:
         """End all children and release the warden, at the orderly exit of this process."""
         for end_now in list(self._living.values()):
-            # One child that cannot be ended must not protect the others.
+            # A child that cannot be ended must not keep the others from being ended.
             with contextlib.suppress(OSError):
                 end_now()
         with self._lock:
@@ -127,7 +127,7 @@ class Guard:
             if os.waitpid(self._warden_pid, os.WNOHANG) == (0, 0):
                 return True
         except ChildProcessError:
-            # Other code in this program waits for any child and reaped it: it was dead.
+            # It is dead: other code in this program that waits for any child has reaped it.
             pass
         self._warden_pid = 0
         return False

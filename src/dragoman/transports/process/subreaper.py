@@ -46,7 +46,7 @@ def supervise() -> None:
     try:
         _stay_quiet()
         try:
-            # Orphans are adopted by the process, whatever program it runs, and this one is small.
+            # A process stays a subreaper across exec, and the warden program uses little memory.
             words = [sys.executable, "-I", "-S", warden.__file__, warden.SUPERVISE, str(pid)]
             os.execve(words[0], words, {warden.MARK_NAME: warden.DETACHED})
         except (OSError, ValueError):
@@ -56,7 +56,7 @@ def supervise() -> None:
 
 
 def _stay_quiet() -> None:
-    """Close the program's files, and do not end before the program does."""
+    """Release stdin, stdout and stderr, and ignore the signals that are meant for the program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)

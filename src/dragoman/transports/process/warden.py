@@ -23,8 +23,9 @@ MARK_NAME = "DRAGOMAN_MARK"
 """The environment variable that names the owner of a process: `<owner>.<serial>`."""
 
 DETACHED = "detached"
-"""The mark of a process that outlives the one that started it: a broker or a warden. It has no
-owner, so no search looks for it, and its parent does not matter either."""
+"""The mark of a process that outlives the one that started it: a broker or a warden. Such a process
+has no owner, so no search for an owner finds it, and a supervisor that adopts it does not kill it.
+"""
 
 SUPERVISE = "supervise"
 """First argument of a command line that starts a supervisor."""
@@ -235,8 +236,9 @@ def supervise(child: int) -> None:
 
 
 def end_wardens(end_timeout: float = WARDEN_TIMEOUT) -> None:
-    """Reap the wardens among the children of this process, and kill one that does not end: it was
-    stopped by a signal. Their dragoman processes are dead, or they would be the parents."""
+    """Reap the wardens among the children of this process. One that does not end in time was
+    stopped by a signal, and is killed. Their dragoman processes are dead: otherwise those would
+    still be their parents."""
     own = os.getpid()
     deadline = time.monotonic() + end_timeout
     while left := [

@@ -131,7 +131,7 @@ class ClientEnd(base.ClientEnd):
             mcp_http=None,
             mcp_sse=None,
             set_mode=answer.agent_capabilities.modes,
-            # Only while a session is being opened.
+            # A model can be set only while a session is being opened.
             set_model=None,
             cancel=True,
             permissions=True,

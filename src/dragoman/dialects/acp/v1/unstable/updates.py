@@ -155,6 +155,7 @@ SessionUpdate: TypeAlias = (
 
 
 class SessionNotification(updates.SessionNotification, frozen=True, kw_only=True):
-    """`session/update`. Its union is wider than the stable one, hence the exception."""
+    """`session/update`. Its union is wider than the stable one, which a type checker does not
+    allow in a subclass."""
 
     update: SessionUpdate  # type: ignore[assignment]
