@@ -57,7 +57,7 @@ class OpenQuestion:
         self._called_off = False
 
     def call_off(self) -> None:
-        """Cancel the question, once."""
+        """Cancel the task that waits for the answer, once."""
         if not self._called_off:
             self._called_off = True
             self._task.cancel()
@@ -77,8 +77,8 @@ class OpenQuestions:
 
     def __init__(self) -> None:
         self._open: dict[Hashable, OpenQuestion | None] = {}
-        """Open questions by name, if the dialect has names. The value is None until the task
-        runs."""
+        """Open questions by name; one without a name is its own key. The value is None until the
+        task runs."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -97,7 +97,7 @@ class OpenQuestions:
         announced first, and may have been withdrawn since.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
-            # It was withdrawn before this started.
+            # The turn is being cancelled, or the question was withdrawn before this started.
             self._open.pop(name, None)
             if inspect.iscoroutine(asking):
                 asking.close()

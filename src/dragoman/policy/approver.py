@@ -222,8 +222,8 @@ class Approver(Struct):
     async def _decide(
         self, question: Question, act: Act, verdict: Verdict, *, lasting: bool = True
     ) -> Decision:
-        """Decide about a question. `lasting`: whether the agent may later have us do what is
-        allowed here."""
+        """Decide about a question. `lasting`: whether a permission granted here also covers work
+        that dragoman does for the agent later."""
         known = self._known(question, act, verdict)
         if known is not None:
             return known
@@ -386,7 +386,7 @@ class Allowed:
             if len(act.argv) == 1:
                 found.add((act.argv[0], folder))
             elif len(act.argv) == 3 and act.argv[:2] in SHELLS:
-                # A peer asks about a line and passes it to a shell itself.
+                # Some peers ask about a line, and pass it to a shell afterwards.
                 found.add((act.argv[2].strip(), folder))
         return found
 

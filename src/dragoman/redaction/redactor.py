@@ -172,7 +172,7 @@ class Redactor:
                     break
         for start, stop in spans:
             if stop > certain:
-                # A redacted secret may continue, and then the name before it must stay.
+                # The secret may continue: keep what identifies it, such as the name before it.
                 certain = min(certain, self.before(text, start))
         return certain
 

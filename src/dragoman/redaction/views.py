@@ -88,7 +88,8 @@ class DecodedText:
     def __init__(self, text: str) -> None:
         pieces: list[str] = []
         self._starts: list[int] = []
-        """Where each piece begins in the view and in the text, and whether it is unchanged."""
+        """Where each piece begins in the view. `_places` has its span in the text, and whether it
+        is unchanged."""
         self._places: list[tuple[int, int, bool]] = []
         size = done = 0
 

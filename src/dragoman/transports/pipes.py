@@ -175,8 +175,8 @@ class ReadPipe(Inbound, _Polled):
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        # `_read_once`, inlined for nearly every read: short, and not the last one. It emptied the
-        # pipe; asking again would only cost a system call.
+        # `_read_once`, inlined for the usual case: a read that returns fewer bytes than requested.
+        # It has emptied the pipe, so a second read would only waste a system call.
         size = self._size
         if size == READ_SIZE:
             try:
@@ -193,7 +193,8 @@ class ReadPipe(Inbound, _Polled):
         else:
             taken = self._read_once()
         for _ in range(READS_PER_CALLBACK - 1):
-            # A full read that did not enlarge the next one was slow to be handled.
+            # Stop after a short read, and after a full one that took long to handle: then the next
+            # size is the smallest again.
             if taken < size or self._size == READ_SIZE or not self._reading:
                 return
             size = self._size

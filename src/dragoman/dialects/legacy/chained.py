@@ -368,7 +368,7 @@ class ClientEnd(base.ClientEnd):
         return turn in self._over.get(place.session, ())
 
     def _reuse(self, place: EventEnvelope) -> None:
-        """Use the turn id in a response, even if an ended turn had the same."""
+        """Forget ended turns with the id of the running turn: the agent has used the id again."""
         over = self._over.get(place.session, deque())
         while place.turn is not None and place.turn in over:
             over.remove(place.turn)
@@ -382,7 +382,7 @@ class ClientEnd(base.ClientEnd):
     def worked(self, method: str) -> None:
         """Record that the peer has this method.
 
-        Its other names are likely to be of the same family.
+        The names of its other methods are probably of the same family.
         """
         family = family_of(method)
         self.family = self.family if family is None else family

@@ -235,7 +235,7 @@ class ChildProcess:
         await self.wait_gone()
 
     async def _keep(self) -> None:
-        """Watch the child for its whole lifetime. This object owns the task, and the loop keeps this
+        """Watch the child for its whole lifetime. This object owns the task; the loop keeps this
         object alive while it watches the child."""
         try:
             await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
