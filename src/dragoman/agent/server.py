@@ -390,7 +390,7 @@ class Server:
                 for spec in self._handlers.commands.values()
             ]
         )
-        # The task starts after the response, and also waits for it if the client does not read.
+        # The task starts after the response, and waits while the client reads too slowly.
         self.connection.tasks.start(self._tell(session, update), "tell the commands")
 
     async def _tell(self, session: Session, update: acp.SessionUpdate) -> None:
@@ -511,7 +511,7 @@ class Server:
                 return None
             return error.with_traceback(_of_author(error.__traceback__))
         await turn.say(commands.missing(command.name, known))
-        # Nothing was done, and the caller must not mistake it for success.
+        # Nothing was done, and the client must not mistake this for success.
         return acp.StopReason.REFUSAL
 
     def _cancel(self, notification: Notification) -> None:

@@ -39,9 +39,9 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
     """Run a function in a new thread and wait for it.
 
     Each call gets its own thread instead of one from a pool: a handler may take hours, and a full
-    pool would stall every other session. Cancelling this does not affect the thread. With
-    `patient`, the thread is notified in other ways, and only a second cancel stops the wait for its
-    end.
+    pool would stall every other session. Cancelling this does not affect the thread. `patient` is
+    for a thread that learns of the cancellation in another way: then only a second cancellation
+    stops the wait for its end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -202,7 +202,7 @@ async def _shake_hands(
 ) -> Peer:
     """Open a peer in this dialect, on a new connection.
 
-    With `prove`, a response that shows another dialect raises a `ProtocolMismatch` that names it,
+    With `proving`, a response that shows another dialect raises a `ProtocolMismatch` that names it,
     even if this dialect could use the response; and a dialect without a handshake sends a request
     that proves it.
     """

@@ -303,7 +303,7 @@ class PassthroughSession:
         return handler
 
     def serves(self, request: Request) -> bool:
-        """Return whether the client advertised that it can answer such a question."""
+        """Return whether the client advertised that it can answer such a request."""
         method = request.method
         if method == _ELICIT:
             return self._serves_page_or_form(request)

@@ -122,7 +122,8 @@ class ClientSession:
                 await through.aclose()
 
     async def _end_with_peer(self, connection: Connection) -> None:
-        """When the peer has disconnected, answer the open requests and close the connection."""
+        """When the peer has disconnected, wait until the open requests are answered, for a limited
+        time, and close the connection."""
         await self._peer.client.connection.wait_ended()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
@@ -361,7 +362,7 @@ class ClientSession:
             gateway_session.held_up = False
 
     def _forward(self, line: bytes) -> None:
-        """Forward the peer's message to the client without decoding it."""
+        """Forward the peer's message to the client without decoding its params."""
         try:
             params = messages.decode_envelope(line).params
         except messages.UNDECODABLE:

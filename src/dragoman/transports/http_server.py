@@ -185,7 +185,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
 
 class ConnectionLimits:
-    """Limits open connections; those that have sent the token are counted separately."""
+    """Limits open connections; authenticated ones are counted separately."""
 
     def __init__(self, terms: ConnectionTerms) -> None:
         self._max_known = terms.max_connections

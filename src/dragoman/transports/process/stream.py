@@ -540,7 +540,7 @@ class ProcessStream(Stream):
         self._failure = failure
         self._cancel_timer()
         if not isinstance(failure, ConnectionClosed):
-            # When we close it, pending writes are still to be sent.
+            # If we close the stream ourselves, pending writes are still flushed.
             self._stdin.close()
         if self._child.exited:
             self._child.output_ended()
