@@ -115,7 +115,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         """Wait for the turn or request that must run alone, and keep others waiting until
         `let_others`.
 
-        There is no timeout here: turns have their own time limits.
+        This wait has no timeout of its own: turns have their own time limits.
         """
         await self._alone.acquire()
         if self._ending:

@@ -60,8 +60,8 @@ _serials = itertools.count(1)
 
 def owner() -> str:
     """Return the random name of this process in the marks of its children."""
-    # A single step, because the first children of two threads must not get two owners: the warden
-    # would know only one. A lock would have to survive a fork.
+    # `setdefault` is atomic: the first children of two threads must not get two owners, because the
+    # warden would know only one. A lock would have to survive a fork.
     return _owner.get("name") or _owner.setdefault("name", os.urandom(8).hex())
 
 
