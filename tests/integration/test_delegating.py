@@ -23,7 +23,7 @@ from dragoman.policy import preset
 from dragoman.runs import run
 from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
-from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
+from tests.integration.cli_shell import AGENT, TIMEOUT, Cli, cli_in, warm_cli
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
 from tests.unit.delegation.worktree.repositories import commit_all, git
 
@@ -654,7 +654,7 @@ def hanging(tmp_path: Path) -> Cli:
 
 
 def until_prompted(cli: Cli) -> None:
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + TIMEOUT
     while not read_lines(cli.home / "alpha.prompts"):
         assert time.monotonic() < give_up_at, "alpha was never prompted"
         time.sleep(0.02)
@@ -666,7 +666,7 @@ def test_a_job_is_cancelled_from_another_shell_and_no_other_peer_is_asked(tmp_pa
     with command:
         until_prompted(cli)
         assert cli("jobs", "cancel", job).code == 0
-        assert command.wait(20) == 130
+        assert command.wait(TIMEOUT) == 130
         assert "no other peer was tried: it was interrupted" in str(
             command.stderr and command.stderr.read()
         )
@@ -681,7 +681,7 @@ def test_a_delegation_that_is_killed_is_written_off_by_the_next_one(tmp_path: Pa
     with command:
         until_prompted(cli)
         command.kill()
-        command.wait(20)
+        command.wait(TIMEOUT)
     told = json.loads(cli("jobs", "result", job, "--format", "json").out)
     assert (told["state"], told["outcome"]) == ("ended", "crashed")
     assert cli("delegate", "review", "look", "--peer", "beta").code == 0
