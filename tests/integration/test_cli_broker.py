@@ -21,7 +21,7 @@ from tests.integration.cli_shell import Cli, warm_cli
 
 STORED_TIMEOUT = 30.0
 
-MAX_WARM_MODULES = 120
+MAX_WARM_MODULES = 121
 """Modules of dragoman in the process of a `run` whose broker is there. Each delays its start."""
 
 COUNT_MODULES = (
