@@ -47,6 +47,11 @@ log: Final = logging.getLogger("dragoman.console")
 READ_INTERVAL: Final = 0.2
 """Seconds between two reads of the store while it keeps changing."""
 
+LATE_INTERVAL: Final = 1.0
+"""Seconds after the last change until the store is read once more. SQLite first writes a change to
+its log, which we notice, and then makes it visible, which we do not. A writer that is interrupted
+in between, on a busy machine, is read too early."""
+
 RETRY_INTERVAL: Final = 0.5
 """Seconds before reconnecting to a running broker that could not be reached."""
 
@@ -244,9 +249,14 @@ class LiveState:
     # -- sessions and jobs
 
     async def _follow_store(self) -> None:
-        failed = False
+        failed, late = False, False
         while True:
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(LATE_INTERVAL if late else None):
+                    await self._changed.wait()
+                late = True
+            except TimeoutError:
+                late = False
             self._changed.clear()
             try:
                 await self._read()

@@ -20,7 +20,7 @@ from dragoman.errors import RemoteError, StoreBusy
 from dragoman.paths import Paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store import Redactor, Store
-from dragoman.store.store import store_path
+from dragoman.store.store import FILE_NAME, store_path
 from tests.aio import aio
 from tests.unit.console.broker_place import broker, submit
 from tests.unit.console.place import TIMEOUT, short_paths
@@ -68,6 +68,30 @@ async def watching(paths: Paths, *, answers: bool = True) -> AsyncIterator[Watch
 
 def store_of(paths: Paths) -> Store:
     return Store.open(store_path(paths.state), Redactor(()))
+
+
+@aio
+async def test_a_change_that_becomes_visible_only_after_it_was_reported_is_shown(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LATE_INTERVAL", 0.05)
+    load, early = LiveState._load, [1, 2]
+
+    def read(state: LiveState) -> Any:
+        if not early:
+            return load(state)
+        early.pop()
+        return [], []
+
+    with store_of(paths) as store:
+        store.create_session(session())
+        monkeypatch.setattr(LiveState, "_load", read)
+        async with watching(paths) as seen:
+            assert seen.state.work == []
+            # One change is reported, and the read that it causes comes too early.
+            seen.state._file_changed(paths.state, FILE_NAME)
+            await seen.until(lambda: seen.state.work)
+    assert early == []
 
 
 @aio
