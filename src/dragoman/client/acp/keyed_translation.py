@@ -29,6 +29,10 @@ _OPTIONS: Final = [
     {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
 ]
 
+_UNTRANSLATABLE: Final = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What translating a message raises if its fields have types that the dialect does not allow, or
+values that cannot be encoded again."""
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -74,7 +78,12 @@ class KeyedStream(Stream):
         assert self._receiver is not None and self._translation is not None
         passed: list[bytes] = []
         for index, line in enumerate(lines):
-            passed += self._translation.from_agent(line)
+            try:
+                passed += self._translation.from_agent(line)
+            except _UNTRANSLATABLE:
+                # An exception would lose every line of this read. The client handles invalid
+                # messages itself.
+                passed.append(line)
             if self._translation.over:
                 self._leave([*passed, *lines[index + 1 :]])
                 return

@@ -208,6 +208,41 @@ async def test_lines_come_in_any_cut_and_the_rest_of_a_chunk_is_not_lost(size: i
     await theirs.aclose()
 
 
+def update(**keys: Any) -> dict[str, Any]:
+    return {"method": "session/update", "params": {"sessionId": "s", **keys}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        update(plan={"steps": ["a"]}),
+        update(plan={"steps": 7}),
+        update(toolCall={"toolCallId": "1", "content": 7}),
+        {"id": [1], "result": {}},
+        {"id": {}, "method": "session/request_permission", "params": {"sessionId": "s"}},
+    ],
+)
+@aio
+async def test_a_message_that_cannot_be_translated_passes_with_the_lines_around_it(
+    message: dict[str, Any],
+) -> None:
+    ours, theirs = memory_pair()
+    heard = Heard()
+    stream = KeyedStream(ours)
+    stream.start(heard)
+    stream.write(line({"id": 0, "method": "initialize"}) + b"\n")
+    hello = line({"id": 0, "result": BARE})
+    ended = line({"id": 2, "result": {"stopReason": "end_turn"}})
+    stream.data_received(b"\n".join([hello, line(message), ended, b""]))
+    assert heard.data.splitlines() == [hello, line(message), ended]
+    # Later messages are translated.
+    stream.data_received(EXAMPLES["chunk"].line + b"\n")
+    last = json.loads(heard.data.splitlines()[-1])
+    assert last["params"]["update"]["content"]["text"] == "Looking"
+    await stream.aclose()
+    await theirs.aclose()
+
+
 @aio
 async def test_many_lines_in_one_chunk_are_split_in_linear_time() -> None:
     ours, theirs = memory_pair()
