@@ -280,6 +280,74 @@ async def test_a_child_that_stops_reading_and_lives_on_breaks_the_stream(
     assert stream.signal == signal.SIGTERM
 
 
+async def break_input(stream: ProcessStream, inbox: Inbox) -> None:
+    """Write to a child that does not read, and let the time pass in which it might exit."""
+    with pytest.raises(ConnectionBroken):
+        stream.write(b"x\n")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert inbox.failures == []
+
+
+@aio
+async def test_a_broken_write_while_paused_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.0)
+    # More than a pipe holds: the child can only write the rest after the pause.
+    program = """
+    import os, signal
+    os.close(0)
+    os.write(2, b"deaf")
+    for number in range(3000):
+        os.write(1, b"%0999d\\n" % number)
+    signal.pause()
+    """
+    deaf = asyncio.Event()
+    stream = await spawn(python(program), on_stderr=lambda data: deaf.set(), times=QUICK)
+    inbox = Inbox()
+    stream.start(inbox)
+    stream.pause_reading()
+    async with asyncio.timeout(TIMEOUT):
+        await deaf.wait()
+    await break_input(stream, inbox)
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", TIMEOUT)
+    stream.resume_reading()
+    await inbox.until(lambda: sum(map(len, inbox.chunks)) == 3_000_000 or bool(inbox.failures))
+    assert inbox.failures == []
+    assert [int(line) for line in inbox.lines] == list(range(3000))
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("held_by", ["a pause", "a late start"])
+@aio
+async def test_a_broken_stream_ends_after_the_output_that_waited(
+    held_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.0)
+    program = """
+    import os, signal
+    os.close(0)
+    os.write(1, b"x" * 40_000 + b"last words")
+    os.write(2, b"written")
+    signal.pause()
+    """
+    written = asyncio.Event()
+    stream = await spawn(python(program), on_stderr=lambda data: written.set(), times=QUICK)
+    inbox = Inbox()
+    if held_by == "a pause":
+        stream.start(inbox)
+        stream.pause_reading()
+    async with asyncio.timeout(TIMEOUT):
+        await written.wait()
+    await break_input(stream, inbox)
+    if held_by == "a pause":
+        stream.resume_reading()
+    else:
+        stream.start(inbox)
+    assert isinstance(await inbox.end(), ConnectionBroken)
+    assert inbox.bytes == b"x" * 40_000 + b"last words"
+    await stream.aclose()
+
+
 @aio
 async def test_a_death_outweighs_the_input_that_broke_before_it(
     monkeypatch: pytest.MonkeyPatch,

@@ -58,6 +58,7 @@ exit instead, with its code and the tail of stderr."""
 BROKEN_TO_EXIT_TIMEOUT = 2.0
 """Seconds after the child stopped reading its input in which a last response, an error text or the
 exit may still arrive. After that the stream is useless, because nothing can be sent to the child.
+Time in which the receiver does not accept output does not count.
 """
 
 REST_SIZE = 1024 * 1024
@@ -360,6 +361,8 @@ class ProcessStream(Stream):
         self._receiver: Receiver | None = None
         self._failure: ConnectionLost | None = None
         self._paused = False
+        self._held_up = False
+        """Whether output had to wait for the receiver since the timer started."""
         self._concluding = False
         self._timer: asyncio.TimerHandle | None = None
         self._tail = tail
@@ -441,7 +444,7 @@ class ProcessStream(Stream):
 
     def pause_reading(self) -> None:
         if self._failure is None:
-            self._paused = True
+            self._paused = self._held_up = True
             self._stdout.pause()
 
     def resume_reading(self) -> None:
@@ -498,11 +501,29 @@ class ProcessStream(Stream):
 
     def _input_broken(self, error: OSError) -> None:
         # Not the end yet: the last response or the reason may still arrive.
-        if not self._child.exited and self._timer is None:
-            stopped = (
-                f"the process stopped reading its input but is still running: {error.strerror}"
-            )
-            self._end_later(BROKEN_TO_EXIT_TIMEOUT, ConnectionBroken(stopped))
+        if not self._child.exited and self._timer is None and self._failure is None:
+            self._held_up = self._waits()
+            self._timer = self._loop.call_later(BROKEN_TO_EXIT_TIMEOUT, self._give_up, error)
+
+    def _give_up(self, error: OSError) -> None:
+        """End the stream to a child that stopped reading, unless output waits for the receiver."""
+        self._timer = None
+        try:
+            if not self._waits():
+                self._stdout.deliver_available(REST_SIZE)
+        finally:
+            # The delivery may have reached the end of the output, which starts its own timer.
+            if self._timer is None:
+                if self._held_up or self._waits():
+                    # A child that was blocked by a full pipe has more to write after a pause.
+                    self._input_broken(error)
+                else:
+                    stopped = "the process stopped reading its input but is still running"
+                    self._end(ConnectionBroken(f"{stopped}: {error.strerror}"))
+
+    def _waits(self) -> bool:
+        """Return whether output has to wait for the receiver."""
+        return self._paused or self._receiver is None
 
     def _end_later(self, seconds: float, failure: ConnectionLost) -> None:
         self._cancel_timer()
