@@ -144,6 +144,10 @@ class CodexTurn(ConversationTurn):
     def give_up(self, why: DragomanError) -> None:
         """Interrupt the turn; it ends with `why`, whatever the server reports."""
         if self.state is TurnStage.RUNNING:
+            if not isinstance(why, AuthRequired):
+                # The server has the prompt. Without a login nothing has run, unless the turn shows
+                # work; its result says so.
+                why.may_have_run = True
             self._why = why
             self.cancel()
 

@@ -113,8 +113,11 @@ async def test_settings_that_are_reported_unasked_are_checked(
             await server.wait_for("turn/interrupt")
             server.end_turn(status="interrupted")
         async with asyncio.timeout(WAIT):
-            assert (await turn.wait()).outcome is outcome
+            result = await turn.wait()
+        assert result.outcome is outcome
         assert talk.unusable is (outcome is not Outcome.OK)
+        if outcome is not Outcome.OK:
+            assert result.error is not None and result.error.may_have_run
 
 
 @aio

@@ -317,6 +317,22 @@ async def test_without_a_login_nothing_is_retried() -> None:
         assert result.outcome is Outcome.AUTH_REQUIRED
         assert isinstance(result.error, AuthRequired)
         assert "codex login" in result.error.hint
+        assert not result.error.may_have_run
+
+
+@aio
+async def test_a_login_lost_after_the_agent_acted_says_that_the_turn_may_have_run() -> None:
+    server = Server(dict(LOGIN))
+    async with talking(server) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        server.say("I begin")
+        error = {"message": "Reconnecting... 1/5", "additionalDetails": "401"}
+        server.tell("error", threadId="t1", turnId="u1", error=error, willRetry=True)
+        await server.wait_for("turn/interrupt")
+        server.end_turn(status="interrupted")
+        result = await end_of(turn)
+        assert isinstance(result.error, AuthRequired)
+        assert result.error.may_have_run
 
 
 @aio
