@@ -7,7 +7,7 @@ removed, and models that are not a config option are offered as one. Forwarding 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.client.acp.session import APPLY, Session
-from dragoman.client.permissions import Answer
+from dragoman.client.permissions import Answer, choose
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
@@ -90,6 +90,23 @@ def question(params: Raw) -> Any:
     except UNDECODABLE:
         return params
     return replace(asked, options=[each for each in asked.options if each.kind in _KINDS])
+
+
+def _rejected(params: Raw) -> acp.RequestPermissionResponse:
+    """Return the response that allows nothing."""
+    try:
+        options = _decode_permission(params).options
+    except msgspec.ValidationError:
+        return acp.cancelled()
+    option_id = choose(options, Answer.REJECT_ONCE)
+    return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+
+DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
+    acp.SESSION_REQUEST_PERMISSION.name: _rejected,
+    acp.ELICITATION_CREATE.name: lambda params: acp.ElicitationDeclined(),
+}
+"""How requests to the user are answered if the client cannot be asked."""
 
 
 class Unannounced:

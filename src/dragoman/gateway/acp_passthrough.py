@@ -19,11 +19,9 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.client.acp.session import Session
-from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import (
@@ -53,7 +51,6 @@ _CANCEL: Final = acp.SESSION_CANCEL.name
 _CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that are served here if the peer does not have them."""
-_decode_options: Final = decoder(acp.RequestPermissionRequest)
 
 SLOW_CLIENT_TIMEOUT: Final = 60.0
 """Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
@@ -121,12 +118,12 @@ class Passthrough(Route):
             if request.method == _ELICIT:
                 upstream.note_page(request, result, self._connection)
             upstream.connection.answer(request, result)
-        elif isinstance(error, CallCancelled) or request.method not in _DECLINED:
+        elif isinstance(error, CallCancelled) or request.method not in acp_filter.DECLINED:
             refusal = prompt_responses.refusal(error)
             upstream.connection.refuse(request, refusal.code, refusal.message, refusal.data)
         else:
             log.warning("the client could not be asked (%s): %s", request.method, error)
-            upstream.connection.answer(request, _DECLINED[request.method](request))
+            upstream.connection.answer(request, acp_filter.DECLINED[request.method](request.params))
 
     # -- messages of the client
 
@@ -571,24 +568,3 @@ def _folders(params: Raw) -> list[Path]:
     except msgspec.ValidationError:
         return [Path("/")]
     return [Path(wanted.cwd), *(Path(folder) for folder in wanted.additional_directories or ())]
-
-
-def _declined(request: Request) -> acp.ElicitationDeclined:
-    return acp.ElicitationDeclined()
-
-
-def _rejected(request: Request) -> acp.RequestPermissionResponse:
-    """Return the response that allows nothing."""
-    try:
-        options = _decode_options(request.params).options
-    except msgspec.ValidationError:
-        return acp.cancelled()
-    option_id = choose(options, Answer.REJECT_ONCE)
-    return acp.cancelled() if option_id is None else acp.selected(option_id)
-
-
-_DECLINED: Final[dict[str, Callable[[Request], Any]]] = {
-    _PERMISSION: _rejected,
-    _ELICIT: _declined,
-}
-"""How requests to the user are answered if the client cannot be asked."""
