@@ -29,6 +29,7 @@ from dragoman.errors import (
     ConnectionBroken,
     ConnectionLost,
     DragomanError,
+    InvalidAnswer,
     RemoteError,
     UsageError,
 )
@@ -362,16 +363,20 @@ class PassthroughSession:
         result: Raw | None,
         error: DragomanError | None,
         then: Then | None = None,
-    ) -> None:
+    ) -> bool:
+        """Answer the client. Returns whether the request succeeded."""
         self._calls.pop(request.id, None)
         if error is None:
             assert result is not None
             try:
                 self.answered(request, result if then is None else then(result))
+                return True
             except DragomanError as failure:
-                self._failed(request, failure)
-        else:
-            self._failed(request, error)
+                error = failure
+            except UNDECODABLE as invalid:
+                error = InvalidAnswer(f"invalid response to {request.method}: {invalid}")
+        self._failed(request, error)
+        return False
 
     def answered(self, request: Request, result: Any) -> None:
         self.connection.answer(request, result)
@@ -408,14 +413,17 @@ class PassthroughSession:
                 if answer.session_id in self.upstream:
                     raise RemoteError(codes.INTERNAL_ERROR, "the agent returned a session id twice")
                 passage = self._pass(request, answer.session_id)
-                passage.opened(answer)
                 opened.append(passage)
+                passage.opened(answer)
                 return passage.sieve.opened(result)
 
-            self._settled(request, result, error, then)
+            succeeded = self._settled(request, result, error, then)
             # After the response: before it, no client could know the session of an update.
             for passage in opened:
-                self.upstream.route(passage.session.id, passage)
+                if succeeded:
+                    self.upstream.route(passage.session.id, passage)
+                else:
+                    self._drop(passage)
 
         self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
         return LATER
@@ -439,9 +447,8 @@ class PassthroughSession:
             return passage.sieve.opened(result)
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            if error is not None:
+            if not self._settled(request, result, error, then):
                 self._drop(passage)
-            self._settled(request, result, error, then)
 
         try:
             self._calls[request.id] = self.upstream.open(request.method, request.params, settle)

@@ -175,6 +175,31 @@ async def test_a_session_that_cannot_be_loaded_is_nobodys() -> None:
             assert (error["code"], error["message"]) == (-32002, "gone")
 
 
+@pytest.mark.parametrize("method", ["session/new", "session/load"])
+@aio
+async def test_an_invalid_answer_that_opens_a_session_is_an_error_and_leaves_no_session(
+    method: str,
+) -> None:
+    async with scene(replies={method: [1]}) as here:
+        client = await here.client()
+        for _ in range(2):
+            error = await client.refused(method, {"sessionId": "s1", **OPENING})
+            assert f"invalid response to {method}" in error["message"]
+            assert error["data"]["errorClass"] == "invalid_answer"
+        assert not here.peer.client.conversations
+        # The id is free for a session that opens.
+        here.agent.replies[method] = {"sessionId": "s1"}
+        await client.call(method, {"sessionId": "s1", **OPENING})
+
+
+@aio
+async def test_a_new_session_without_an_id_is_an_error() -> None:
+    async with scene(replies={"session/new": {}}) as here:
+        client = await here.client()
+        error = await client.refused("session/new", OPENING)
+        assert "invalid response to session/new" in error["message"]
+
+
 @aio
 async def test_an_agent_that_opens_a_session_twice_is_not_believed() -> None:
     async with scene() as here:
