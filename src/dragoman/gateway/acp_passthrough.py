@@ -476,6 +476,9 @@ class PassthroughSession:
     async def _closed(self, passage: Passthrough) -> acp.CloseSessionResponse:
         self._passages.pop(passage.session.id, None)
         self.upstream.forget(passage.session.id, passage)
+        if passage.prompt is not None:
+            # A peer without `session/close` would continue the turn.
+            passage.cancel()
         try:
             await passage.session.close()
         except DragomanError as error:

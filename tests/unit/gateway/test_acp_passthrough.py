@@ -106,6 +106,24 @@ async def test_a_question_is_answered_as_cancelled_when_its_turn_is() -> None:
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
 
 
+@pytest.mark.parametrize("can_close", [True, False])
+@aio
+async def test_closing_a_session_cancels_its_turn_also_at_a_peer_that_cannot_close(
+    can_close: bool,
+) -> None:
+    capabilities: dict[str, Any] = {"sessionCapabilities": {"close": {}} if can_close else {}}
+    async with scene(capabilities=capabilities) as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        prompt = await here.agent.expect("session/prompt")
+        assert await client.call("session/close", {"sessionId": "s1"}) == {}
+        await here.agent.expect("session/cancel")
+        assert len(here.agent.told("session/close")) == can_close
+        here.agent.answer(prompt, {"stopReason": "cancelled"})
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
 @aio
 async def test_calling_a_prompt_off_cancels_its_turn_and_its_own_answer_comes() -> None:
     async with scene() as here:
