@@ -111,9 +111,11 @@ class Passthrough(Route):
         return LATER
 
     def _answered(self, request: Request, result: Raw | None, error: DragomanError | None) -> None:
-        self.questions.pop(request.id, None)
         upstream = self._through.upstream
         upstream.asked.pop(request.id, None)
+        if self.questions.pop(request.id, None) is None:
+            # Already answered, because its turn was cancelled.
+            return
         if error is None:
             assert result is not None
             if request.method == _ELICIT:

@@ -106,6 +106,27 @@ async def test_a_question_is_answered_as_cancelled_when_its_turn_is() -> None:
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
 
 
+@aio
+async def test_a_question_of_a_cancelled_turn_is_answered_once_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.ask("q", "session/request_permission", here.agent.permission())
+        await client.next()
+        client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
+        await here.agent.expect("session/cancel")
+        await here.agent.heard_answer("q")
+        here.agent.answer(prompt, {"stopReason": "cancelled"})
+        assert (await client.next())["method"] == "$/cancel_request"
+        await client.answered(prompting)
+        assert len([each for each in here.agent.heard if each.get("id") == "q"]) == 1
+        assert [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")] == []
+
+
 @pytest.mark.parametrize("can_close", [True, False])
 @aio
 async def test_closing_a_session_cancels_its_turn_also_at_a_peer_that_cannot_close(
