@@ -52,6 +52,7 @@ _CANCEL: Final = acp.SESSION_CANCEL.name
 _CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that are served here if the peer does not have them."""
+_OPENS_NEW: Final = frozenset({acp.SESSION_NEW.name, SESSION_FORK_NAME})
 
 SLOW_CLIENT_TIMEOUT: Final = 60.0
 """Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
@@ -422,10 +423,14 @@ class PassthroughSession:
             succeeded = self._settled(request, result, error, then)
             # After the response: before it, no client could know the session of an update.
             for passage in opened:
-                if succeeded:
+                if not succeeded:
+                    self._drop(passage)
+                elif self.connection.failure is None:
                     self.upstream.route(passage.session.id, passage)
                 else:
-                    self._drop(passage)
+                    del self._passages[passage.session.id]
+                    tasks = self.upstream.connection.tasks
+                    tasks.start(passage.aclose(), "close a session whose client has disconnected")
 
         self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
         return LATER
@@ -556,7 +561,13 @@ class PassthroughSession:
 
     async def aclose(self) -> None:
         """Clean up everything of a client that has disconnected, at the peer."""
-        for passage in list(self._passages.values()):
+        passages = list(self._passages.values())
+        for call in list(self._calls.values()):
+            # A request for a new session stays open: only its response has the id with which the
+            # session can be closed.
+            if call.method not in _OPENS_NEW:
+                call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
+        for passage in passages:
             self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id, passage)
             await passage.aclose()

@@ -205,6 +205,42 @@ async def test_a_client_that_leaves_while_it_is_asked_has_allowed_nothing() -> N
         await here.agent.expect("session/cancel")
 
 
+@pytest.mark.parametrize("method", ["session/new", "session/fork"])
+@aio
+async def test_a_session_that_opens_after_its_client_has_left_is_closed_at_the_peer(
+    method: str,
+) -> None:
+    async with scene(replies={"session/load": {}}) as here:
+        del here.agent.replies["session/new"]
+        client = await here.client()
+        client.begin(method, {"sessionId": "s0", **OPENING})
+        opening = await here.agent.expect(method)
+        await client.stream.aclose()
+        await client.served
+        here.agent.answer(opening, {"sessionId": "late"})
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "late"}])
+        await until(lambda: not here.peer.client.conversations)
+        # The session has no owner, so that another client can open it.
+        other = await here.client()
+        await other.call("session/load", {"sessionId": "late", **OPENING})
+
+
+@aio
+async def test_the_open_requests_of_a_client_that_leaves_are_called_off_at_the_peer() -> None:
+    async with scene() as here:
+        client = await here.client()
+        client.begin("_their/own", {})
+        own = await here.agent.expect("_their/own")
+        client.begin("session/load", {"sessionId": "old", **OPENING})
+        load = await here.agent.expect("session/load")
+        await client.stream.aclose()
+        await client.served
+        off = [each["requestId"] for each in here.agent.told("$/cancel_request")]
+        assert off == [own["id"], load["id"]]
+        assert here.agent.told("session/close") == [{"sessionId": "old"}]
+        assert not here.peer.client.conversations
+
+
 @aio
 async def test_a_session_that_cannot_be_loaded_is_nobodys() -> None:
     async with scene(replies={"session/load": Refusal(-32002, "gone")}) as here:
