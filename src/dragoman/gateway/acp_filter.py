@@ -67,6 +67,16 @@ def can(client: acp.ClientCapabilities, capability: str) -> bool:
     return Gate("client", (capability,)).is_open(client)
 
 
+def can_elicit(client: acp.ClientCapabilities, params: Raw) -> bool:
+    """Return whether a client advertised the kind of elicitation that is requested."""
+    try:
+        asked = acp.ELICITATION_CREATE.decode_params(params)
+    except msgspec.ValidationError:
+        return False
+    form = isinstance(asked, acp.ElicitationForm)
+    return can(client, "elicitation.form" if form else "elicitation.url")
+
+
 def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
     """Return the peer's response to the handshake, without login methods that the client does not
     support."""

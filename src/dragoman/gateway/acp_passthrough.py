@@ -156,7 +156,7 @@ class Passthrough(Route):
             request, call = self.prompt
             self.session.unusable = True
             self.ended()
-            self._through.answered(request, _CANCELLED)
+            self._connection.answer(request, _CANCELLED)
             call.give_up(UsageError("cancelled without an answer"))
 
     def ended(self) -> None:
@@ -306,25 +306,16 @@ class PassthroughSession:
     def serves(self, request: Request) -> bool:
         """Return whether the client advertised that it can answer such a request."""
         method = request.method
+        assert self._capabilities is not None
         if method == _ELICIT:
-            return self._serves_page_or_form(request)
+            return acp_filter.can_elicit(self._capabilities, request.params)
         served = self._served.get(method)
         if served is None:
             known = acp.method_table().request(method)
             gate = None if known is None else known.gate
-            assert self._capabilities is not None
             served = gate is None or gate.is_open(self._capabilities)
             self._served[method] = served
         return served
-
-    def _serves_page_or_form(self, request: Request) -> bool:
-        assert self._capabilities is not None
-        try:
-            asked = acp.ELICITATION_CREATE.decode_params(request.params)
-        except msgspec.ValidationError:
-            return False
-        form = isinstance(asked, acp.ElicitationForm)
-        return acp_filter.can(self._capabilities, f"elicitation.{'form' if form else 'url'}")
 
     def sieve(self, session: Session) -> UpdateFilter:
         assert self._capabilities is not None
@@ -372,7 +363,7 @@ class PassthroughSession:
         if error is None:
             assert result is not None
             try:
-                self.answered(request, result if then is None else then(result))
+                self.connection.answer(request, result if then is None else then(result))
                 return True
             except DragomanError as failure:
                 error = failure
@@ -380,9 +371,6 @@ class PassthroughSession:
                 error = InvalidAnswer(f"invalid response to {request.method}: {invalid}")
         self._failed(request, error)
         return False
-
-    def answered(self, request: Request, result: Any) -> None:
-        self.connection.answer(request, result)
 
     def _failed(self, request: Request, error: DragomanError) -> None:
         refusal = prompt_responses.refusal(error)
