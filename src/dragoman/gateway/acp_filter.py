@@ -196,6 +196,11 @@ class UpdateFilter:
             return [replace(each, meta=meta) for each in updates]
         return updates
 
+    def notice(self, title: str) -> Sequence[acp.SessionUpdate]:
+        """Return the updates that show a warning of the gateway to the user."""
+        warning = acp.Notice(severity=acp.NoticeSeverity.WARNING, title=title)
+        return self._unannounced.said(warning, None)
+
     # -- options
 
     def choices(self) -> list[acp.SessionConfigOption]:

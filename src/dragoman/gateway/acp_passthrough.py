@@ -30,6 +30,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    MessageTooLong,
     RemoteError,
     UsageError,
 )
@@ -37,7 +38,7 @@ from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
-from dragoman.gateway.relay import HERE, Route, Upstream, decoded, session_of
+from dragoman.gateway.relay import HERE, UPDATE, Route, Upstream, decoded, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
@@ -88,13 +89,30 @@ class Passthrough(Route):
             return
         updates = None if self._passes_all else self.sieve.updates(notification)
         if updates is None:
-            connection.pass_on(notification.line)
+            try:
+                connection.pass_on(notification.line)
+            except MessageTooLong as error:
+                self._leave_out(error)
         else:
             for update in updates:
-                told = acp.SessionNotification(session_id=self.session.id, update=update)
-                connection.post(notification.method, told)
+                try:
+                    self._tell(update)
+                except MessageTooLong as error:
+                    self._leave_out(error)
         if connection.is_full:
             self._through.hold_up()
+
+    def _tell(self, update: acp.SessionUpdate) -> None:
+        told = acp.SessionNotification(session_id=self.session.id, update=update)
+        self._connection.post(UPDATE, told)
+
+    def _leave_out(self, error: MessageTooLong) -> None:
+        """Tell the client that it does not get an update. Later updates must still arrive."""
+        log.warning("an update of session %s was left out: %s", self.session.id, error)
+        # The limit may be too low even for this.
+        with contextlib.suppress(MessageTooLong):
+            for update in self.sieve.notice(f"An update of the agent was left out: {error}"):
+                self._tell(update)
 
     def request(self, request: Request) -> Any:
         params: Any = request.params

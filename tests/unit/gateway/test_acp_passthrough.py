@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.gateway import acp_passthrough
 from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
-from tests.unit.client.acp.agent_side import CWD, Refusal
+from tests.unit.client.acp.agent_side import CWD, AgentSide, Refusal
 from tests.unit.gateway.both_sides import scene
 from tests.unit.rpc.other_side import turns, until
 
@@ -35,6 +37,40 @@ async def test_an_update_passes_as_it_is_whatever_it_holds() -> None:
         here.agent.update({"sessionUpdate": "of_no_known_kind", "x": {"y": 1}}, chunk("a"))
         assert (await client.told("session/update"))["update"]["x"] == {"y": 1}
         assert (await client.told("session/update"))["update"] == chunk("a")
+
+
+def compact(*updates: dict[str, Any]) -> bytes:
+    """Updates without spaces, as most agents send them: these are forwarded together."""
+    messages = map(AgentSide.updating, updates)
+    return b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in messages)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "kind"), [(KNOWS_ALL, "notice"), ({}, "agent_thought_chunk")]
+)
+@pytest.mark.parametrize("long", ["chunk", "notice"])
+@aio
+async def test_an_update_too_long_for_the_client_is_reported_and_later_ones_arrive(
+    long: str, capabilities: dict[str, Any], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "x" * 3000
+    notice = {"sessionUpdate": "notice", "severity": "info", "title": text}
+    async with scene() as here:
+        here.bridge.settings = replace(here.bridge.settings, max_line_size=1500)
+        client = await here.client(**capabilities)
+        await client.open()
+        here.agent.raw(compact(chunk("first")))
+        assert (await client.told("session/update"))["update"] == chunk("first")
+        too_long = chunk(text) if long == "chunk" else notice
+        here.agent.raw(compact(chunk("one"), too_long, chunk("two"), chunk("three")))
+        assert (await client.told("session/update"))["update"] == chunk("one")
+        told = (await client.told("session/update"))["update"]
+        assert told["sessionUpdate"] == kind
+        assert "was left out: the message is 3" in json.dumps(told)
+        assert (await client.told("session/update"))["update"] == chunk("two")
+        assert (await client.told("session/update"))["update"] == chunk("three")
+    assert "an update of session s1 was left out" in caplog.text
+    assert "ERROR" not in caplog.text
 
 
 @aio
