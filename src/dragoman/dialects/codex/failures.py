@@ -54,7 +54,9 @@ def failure_of(error: Any) -> parts.Failure:
     elif message.startswith("Missing environment variable"):
         # The variable that should hold the provider's key is not set.
         kind = ErrorKind.AUTH_REQUIRED
-    return parts.Failure(message, kind, word or None, kind.retryable, info)
+    # Codex reports every 5xx response of the model's server with this word.
+    retryable = kind.retryable or word == "internalServerError"
+    return parts.Failure(message, kind, word or None, retryable, info)
 
 
 def outcome_of(failure: parts.Failure) -> Outcome:

@@ -48,7 +48,8 @@ def test_the_info_of_an_error_says_its_kind(info: Any, kind: ErrorKind, outcome:
 
 
 def test_only_what_may_pass_by_itself_is_retryable() -> None:
-    assert failure_of({"message": "m", "codexErrorInfo": "serverOverloaded"}).retryable
+    for word in ("serverOverloaded", "internalServerError"):
+        assert failure_of({"message": "m", "codexErrorInfo": word}).retryable
     assert not failure_of({"message": "m", "codexErrorInfo": "unauthorized"}).retryable
 
 
