@@ -58,7 +58,7 @@ def from_model(status: int) -> Failure:
         (codex, ("serverOverloaded",), ErrorKind.OVERLOADED),
         (codex, ("rateLimitExceeded",), ErrorKind.RATE_LIMITED),
         (codex, ("httpConnectionFailed",), ErrorKind.NETWORK),
-        (codex, ("internalServerError",), ErrorKind.INTERNAL),
+        (codex, ("internalServerError",), ErrorKind.OVERLOADED),
         (legacy, (ErrorKind.OVERLOADED,), ErrorKind.OVERLOADED),
         (legacy, (ErrorKind.RATE_LIMITED,), ErrorKind.RATE_LIMITED),
         (legacy, (ErrorKind.INTERNAL,), ErrorKind.INTERNAL),

@@ -20,7 +20,7 @@ from tests.unit.config.folders import load, paths_in, repository, write
         ('permissions = "approve_all"', "did you mean 'approve-all'?"),
         ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
-        ("[timeouts]\ninitialize = -1", "initialize must be a time"),
+        ("[timeouts]\ninitialize = -1", "initialize must not be negative"),
         ("max_line_size = 0", "above 0"),
         ("ttl = -1", "ttl: it must be 0 or greater"),
         ("max_idle_brokers = -1", "max_idle_brokers: it must be 0 or greater"),

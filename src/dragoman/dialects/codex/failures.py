@@ -18,6 +18,8 @@ _ERROR_KINDS: Final[dict[str, ErrorKind]] = {
     "usageLimitExceeded": ErrorKind.QUOTA,
     "rateLimitExceeded": ErrorKind.RATE_LIMITED,
     "serverOverloaded": ErrorKind.OVERLOADED,
+    # Every 5xx response of the model's server: "currently experiencing high demand".
+    "internalServerError": ErrorKind.OVERLOADED,
     "flexUnavailable": ErrorKind.OVERLOADED,
     "policyCapacityUnavailable": ErrorKind.OVERLOADED,
     "modelNotFound": ErrorKind.NOT_FOUND,
@@ -25,7 +27,6 @@ _ERROR_KINDS: Final[dict[str, ErrorKind]] = {
     "responseStreamConnectionFailed": ErrorKind.NETWORK,
     "responseStreamDisconnected": ErrorKind.NETWORK,
     "responseTooManyFailedAttempts": ErrorKind.NETWORK,
-    "internalServerError": ErrorKind.INTERNAL,
 }
 _STATUS_KINDS: Final[dict[int, ErrorKind]] = {
     401: ErrorKind.AUTH_REQUIRED,
@@ -54,9 +55,7 @@ def failure_of(error: Any) -> parts.Failure:
     elif message.startswith("Missing environment variable"):
         # The variable that should hold the provider's key is not set.
         kind = ErrorKind.AUTH_REQUIRED
-    # Codex reports every 5xx response of the model's server with this word.
-    retryable = kind.retryable or word == "internalServerError"
-    return parts.Failure(message, kind, word or None, retryable, info)
+    return parts.Failure(message, kind, word or None, kind.retryable, info)
 
 
 def outcome_of(failure: parts.Failure) -> Outcome:
