@@ -24,6 +24,7 @@ from dragoman.wire.messages import UNDECODABLE
 
 _UPDATES: Final[tuple[type, ...]] = get_args(acp.SessionUpdate)
 _BLOCKS: Final[tuple[type, ...]] = get_args(acp.ContentBlock)
+_OPTION: Final = acp.PermissionOption
 _CHUNKS: Final = (acp.AgentMessageChunk, acp.AgentThoughtChunk, acp.UserMessageChunk)
 KINDS: Final = frozenset(map(str, acp.ToolKind))
 STATUSES: Final = frozenset(map(str, acp.ToolCallStatus))
@@ -112,16 +113,27 @@ def permission(tool_call: object, options: object) -> None:
             "ask for permission with a title, a tool call or a ToolCallUpdate, "
             f"not {_named(tool_call)}"
         )
-    listed(options, "the options of a permission")
+    if type(options) is not list:
+        listed(options, "the options of a permission")
     for option in options:  # type: ignore[attr-defined]
-        if not isinstance(option, acp.PermissionOption):
+        if type(option) is not _OPTION and not isinstance(option, _OPTION):
             raise TypeError(f"an option must be a PermissionOption, not {_named(option)}")
-    id, title, kind = tool_call.tool_call_id, tool_call.title, tool_call.kind
-    if type(id) is type(title) is str and (kind is None or isinstance(kind, str)):
+    kind: object = tool_call.kind
+    if (
+        type(tool_call.tool_call_id) is type(tool_call.title) is str
+        and (kind is None or isinstance(kind, str))
+        and tool_call.content is None
+        and tool_call.locations is None
+        and tool_call.raw_input is None
+        and tool_call.raw_output is None
+        and tool_call.name is None
+        and tool_call.status is None
+        and tool_call.meta is None
+        and tool_call.extra is None
+    ):
         # Most questions have nothing else that could be invalid. This saves a tenth of the agent's
         # time for a question.
-        if tool_call == acp.ToolCallUpdate(tool_call_id=id, title=title, kind=kind):
-            return
+        return
     _require(tool_call)
 
 

@@ -6,6 +6,7 @@ advertise is not requested. May be used from any thread.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
@@ -15,7 +16,7 @@ import msgspec
 
 from dragoman.agent import checks
 from dragoman.agent.loop_access import LoopAccess
-from dragoman.agent.pending import AwaitedCalls, awaited
+from dragoman.agent.pending import AwaitedCalls, awaited, must_await
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Gate, Method
@@ -96,21 +97,29 @@ class ClientSide:
     def _ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         if get_ident() == self._home.thread:
             return self._speech.ask(method, params)
-        return self._home.run(lambda: self._speech.ask(method, params))
+        # Not a lambda: one that is not even reached makes every call slower.
+        return self._home.run(functools.partial(self._speech.ask, method, params))
 
     # -- permission
 
-    @awaited("client.permission(…)")
-    async def permission(
+    # Not decorated, because an agent may ask a lot: packing the arguments would take longer than
+    # checking them.
+    def permission(
         self,
         tool_call: acp.ToolCallUpdate,
         options: Sequence[acp.PermissionOption] = DEFAULT_OPTIONS,
-    ) -> acp.PermissionOption | None:
+    ) -> Coroutine[Any, Any, acp.PermissionOption | None]:
         """Ask whether a tool call may run. Returns the chosen option, or None if it was cancelled.
 
         The result is truthy only if the option allows the call. An answer that is not one of the
         options counts as a refusal, never as consent.
         """
+        work = self._permission(tool_call, options)
+        return must_await(work, self._calls, "client.permission(…)")
+
+    async def _permission(
+        self, tool_call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
+    ) -> acp.PermissionOption | None:
         checks.permission(tool_call, options)
         response = await self._ask(
             acp.SESSION_REQUEST_PERMISSION,

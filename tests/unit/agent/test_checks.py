@@ -103,6 +103,13 @@ def test_a_permission_is_asked_for_a_tool_call_with_options() -> None:
             checks.permission(bad, options)
 
 
+@pytest.mark.parametrize("field", acp.ToolCallUpdate.__struct_fields__)
+def test_no_field_of_a_tool_call_is_sent_unchecked_with_a_question(field: str) -> None:
+    good: dict[str, Any] = {"tool_call_id": "c", "title": "T", "kind": "edit"}
+    with pytest.raises(TypeError, match="cannot be sent"):
+        checks.permission(acp.ToolCallUpdate(**{**good, field: object()}), [])
+
+
 def test_the_entries_of_a_plan_have_words_of_the_protocol() -> None:
     entry = acp.PlanEntry(content="a", priority="high", status="pending")
     assert checks.plan([entry]) == [entry]

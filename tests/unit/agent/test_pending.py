@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
@@ -47,6 +48,20 @@ def test_one_that_was_dropped_says_where_it_was_made() -> None:
     assert what.startswith(f"asker.ask(…) at {__file__}:")
 
 
+def test_the_place_of_a_call_is_the_line_that_made_it() -> None:
+    asker = Asker()
+    here = inspect.currentframe()
+    assert here is not None
+    lines = []
+    for _ in range(2):
+        lines.append(here.f_lineno + 1)
+        asker.ask()  # type: ignore[unused-coroutine]
+    lines.append(here.f_lineno + 1)
+    asker.ask()  # type: ignore[unused-coroutine]
+    places = [f"asker.ask(…) at {__file__}:{line}" for line in lines]
+    assert asker._calls.unawaited() == places
+
+
 def test_one_that_is_kept_and_not_awaited_is_missed_too() -> None:
     asker = Asker()
     kept = asker.ask()
@@ -70,6 +85,10 @@ async def test_a_pending_call_cannot_be_used_before_it_was_awaited() -> None:
     with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
         assert answer != False  # noqa: E712
     answer = asker.ask()
+    with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
+        assert answer == True  # noqa: E712
+    answer = asker.ask()
+    assert answer == answer and not answer != answer
     with pytest.raises(AttributeError, match=r"write `await asker\.ask\(…\)`; it has no 'wait'"):
         answer.wait()
     with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
