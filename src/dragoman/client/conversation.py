@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 log: Final = logging.getLogger("dragoman.client")
+_AGENT: Final = Role.AGENT
+"""Looking up a member of an enum takes as long as two calls."""
 
 OURS: Final = "dragoman"
 """The key in a session's metadata that dragoman itself uses, for its brokers."""
@@ -367,7 +369,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """Deliver an event of this turn, from a message of `size` bytes."""
         # `type`, not isinstance, for the most common event: it is faster.
         if type(event) is model.MessageDelta:
-            if event.role is Role.AGENT:
+            if event.role is _AGENT:
                 self._acted += 1
                 if event.message_id not in self._spoken:
                     self._spoken[event.message_id] = self._text.size

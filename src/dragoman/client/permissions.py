@@ -30,10 +30,12 @@ class Answer(enum.Enum):
     # `Enum.__hash__`, which is written in Python.
     __hash__ = object.__hash__
 
-    @property
-    def allows(self) -> bool:
-        """Whether it lets the tool run."""
-        return self is Answer.ALLOW_ONCE or self is Answer.ALLOW_ALWAYS
+    allows: bool
+    """Whether it lets the tool run."""
+
+    def __init__(self, value: str) -> None:
+        # Not a property: it is read several times for every question.
+        self.allows = value in ("allow_once", "allow_always")
 
 
 class Chosen(Struct, frozen=True):
@@ -139,7 +141,8 @@ READING: Final = frozenset({"read", "search", "think"})
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
     """Return the id of the first option that means `answer`, or None if there is none (then it is
     cancelled)."""
-    if isinstance(answer, Chosen):
+    # `type` first: this runs for every question.
+    if type(answer) is not Answer and isinstance(answer, Chosen):
         # It must be one of these options, with the kind it claims.
         fits = (
             option.option_id == answer.option_id and option.kind == answer.answer.value
@@ -166,9 +169,13 @@ def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, De
     return option_id, answer
 
 
+_ALLOW_ONCE: Final = Answer.ALLOW_ONCE
+"""Looking up a member of an enum takes as long as two calls."""
+
+
 def approve_all(question: Question) -> Answer:
     """Allow every request, each time only once."""
-    return Answer.ALLOW_ONCE
+    return _ALLOW_ONCE
 
 
 def approve_reads(question: Question) -> Answer:

@@ -33,7 +33,7 @@ async def permission_result(shown: ShownQuestion, permit: Permit) -> tuple[Any, 
     once = [each for each in asked.options if not str(each.kind).endswith("_always")]
     # A decision for more than this question would not be checked against the host's rules.
     options = once or asked.options
-    question = structs.replace(question_of(asked, call=asked.tool_call), options=options)
+    question = structs.replace(question_of(asked), options=options)
     answer = permit(question)
     decision = await answer if inspect.isawaitable(answer) else answer
     if decision is Answer.CANCEL:

@@ -29,7 +29,7 @@ from dragoman.broker.server.question_watchers import (
     QuestionWatchers,
 )
 from dragoman.client import file_guard
-from dragoman.client.acp.calls import completed, question_of
+from dragoman.client.acp.calls import question_of
 from dragoman.client.permissions import Answer, Question, choose, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
@@ -536,8 +536,7 @@ class PeerQuestions:
         return self._decides[1]
 
     def _question(self, asked: acp.RequestPermissionRequest) -> Question:
-        call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
-        return question_of(asked, call=call)
+        return question_of(asked, self._told(asked.tool_call.tool_call_id))
 
     def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
         """Yield what the peer reported about a tool call, if it is still in memory.

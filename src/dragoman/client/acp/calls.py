@@ -118,34 +118,29 @@ class Calls:
             told = self._told[id] = KnownCall()
         told.add(update)
 
-    def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
-        """Return the tool call of a question, completed from earlier updates."""
+    def question(self, asked: acp.RequestPermissionRequest, request_id: str = "") -> Question:
+        """Return the question of a permission request, completed from earlier updates."""
+        call = asked.tool_call
         told = self._told.get(call.tool_call_id)
-        return call if told is None else told.completed(call)
+        if told is not None:
+            call = told.completed(call)
+        return Question(
+            asked.session_id,
+            call.tool_call_id,
+            call.title or "",
+            call.kind or "other",
+            asked.options,
+            call,
+            request_id,
+        )
 
 
-def completed(call: acp.ToolCallUpdate, updates: Iterable[acp.SessionUpdate]) -> acp.ToolCallUpdate:
-    """Same as `Calls.completed`, from a list of updates."""
+def question_of(
+    asked: acp.RequestPermissionRequest, updates: Iterable[acp.SessionUpdate] = ()
+) -> Question:
+    """Same as `Calls.question`, from a list of updates."""
     calls = Calls()
     for update in updates:
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
             calls.heard(update)
-    return calls.completed(call)
-
-
-def question_of(
-    asked: acp.RequestPermissionRequest, *, call: acp.ToolCallUpdate, request_id: str = ""
-) -> Question:
-    """Build the question for a permission request.
-
-    `call` is its tool call, completed from earlier updates.
-    """
-    return Question(
-        session_id=asked.session_id,
-        tool_call_id=call.tool_call_id,
-        title=call.title or "",
-        kind=call.kind or "other",
-        options=asked.options,
-        tool_call=call,
-        request_id=request_id,
-    )
+    return calls.question(asked)

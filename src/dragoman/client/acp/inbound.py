@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.acp.calls import question_of
 from dragoman.client.base import fail_turn, service_refusal
 from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.file_guard import decided, reading, require, running, writing
@@ -30,6 +29,7 @@ from dragoman.client.permissions import (
     failed_permit,
     wrong_answer,
 )
+from dragoman.client.turns import TurnStage
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.methods import Method
@@ -70,6 +70,8 @@ _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)
 _UNKNOWN: Final = "session/update: no such session is open here"
 _QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
+_CANCELLING: Final = TurnStage.CANCELLING
+"""Looking up a member of an enum takes as long as two calls."""
 
 
 class Extension(Protocol):
@@ -248,14 +250,14 @@ class InboundHandlers:
     # -- permission
 
     def _permission(self, params: acp.RequestPermissionRequest, line: bytes) -> Any:
-        session = self._session(params.session_id)
+        # `_session` written out.
+        session = self._sessions.get(params.session_id) or self._session(params.session_id)
         # Not in the coroutine: it would start after everything that arrived in the same read.
         request_id = session.asked(params, line)
         # Some agents describe a call first and then ask about its id alone.
-        call = session.calls.completed(params.tool_call)
-        question = question_of(params, call=call, request_id=request_id)
+        question = session.calls.question(params, request_id)
         turn = session.turn
-        if turn is not None and turn.cancelling:
+        if turn is not None and turn.state is _CANCELLING:
             return self._decided(session, question, Answer.CANCEL)
         try:
             answer = self.permit(question)
@@ -272,7 +274,7 @@ class InboundHandlers:
     def _decided(
         self, session: Session, question: Question, answer: Decision
     ) -> acp.RequestPermissionResponse:
-        if not isinstance(answer, Answer | Chosen):
+        if type(answer) is not Answer and not isinstance(answer, Chosen):
             # The caller of the turn gets the error, the agent a refusal.
             _fail(session, wrong_answer(self.permit, answer))
             answer = Answer.REJECT_ONCE
@@ -280,7 +282,10 @@ class InboundHandlers:
         if option_id is None and answer.allows:
             # No option matches this answer, so it becomes a refusal and is reported as one.
             answer = Answer.REJECT_ONCE
-        session.answered(question, answer, option_id)
+        if session.turn is not None:
+            session.turn.answered(question, answer)
+        if session.record is not None:
+            session.answered(session.record, question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     async def _decided_later(
@@ -290,7 +295,7 @@ class InboundHandlers:
             answer = await self._answered(session, turn, asking, Answer.CANCEL)
         except asyncio.CancelledError:
             # The agent cancelled its question, or disconnected.
-            session.answered(question, Answer.CANCEL, None)
+            self._decided(session, question, Answer.CANCEL)
             raise
         except DragomanError:
             raise

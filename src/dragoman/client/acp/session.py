@@ -350,7 +350,21 @@ class Session(AcpSettings, Conversation):
         events."""
         if self.record is not None:
             return self._asked(self.record, request, line)
-        update = _progress(request.tool_call)
+        call = request.tool_call
+        # Written out: a loop over names takes five times as long.
+        update = acp.ToolCallProgress(
+            tool_call_id=call.tool_call_id,
+            title=call.title,
+            name=call.name,
+            kind=call.kind,
+            status=call.status,
+            content=call.content,
+            locations=call.locations,
+            raw_input=call.raw_input,
+            raw_output=call.raw_output,
+            meta=call.meta,
+            extra=call.extra,
+        )
         if self.on_update is not None:
             self._observe(update)
         if self.turn is not None:
@@ -371,13 +385,10 @@ class Session(AcpSettings, Conversation):
             size = 0
         return request_id
 
-    def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
-        """Record the answer to a question."""
-        turn = self.turn
-        if turn is not None:
-            turn.answered(question, answer)
-        if self.record is None:
-            return
+    def answered(
+        self, record: EventSource, question: Question, answer: Decision, option_id: str | None
+    ) -> None:
+        """Make the event for the answer to a question."""
         event = model.PermissionAnswered(
             *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
             question.request_id,
@@ -385,7 +396,8 @@ class Session(AcpSettings, Conversation):
             option_id,
             "cancel" if answer is Answer.CANCEL else "caller",
         )
-        self.record.emit(event)
+        turn = self.turn
+        record.emit(event)
         if turn is not None:
             # Not urgent: the agent already has its answer.
             turn.put_unhurried(event, 0)
@@ -434,20 +446,3 @@ APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.ToolCallProgress: _hear_call,
 }
 """Apply an update to the session, for the kinds that have lasting state."""
-
-
-def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
-    # Written out: a loop over names takes five times as long.
-    return acp.ToolCallProgress(
-        tool_call_id=call.tool_call_id,
-        title=call.title,
-        name=call.name,
-        kind=call.kind,
-        status=call.status,
-        content=call.content,
-        locations=call.locations,
-        raw_input=call.raw_input,
-        raw_output=call.raw_output,
-        meta=call.meta,
-        extra=call.extra,
-    )

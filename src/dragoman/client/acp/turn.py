@@ -99,11 +99,13 @@ class Turn(ConversationTurn):
 
     def asked(self, update: acp.ToolCallProgress, size: int) -> None:
         """Deliver a tool call from a permission request to a consumer of updates."""
-        self._join()
+        if self._pieces:
+            self._join()
         if update.tool_call_id not in self._declined:
             self._acted += 1
+        self._watchdog.signs += 1
         # Not urgent: a policy has already answered, and a person who is asked wakes the consumer.
-        self.put_unhurried(update, size)  # type: ignore[arg-type]
+        self._lane.put_unhurried(update, size)  # type: ignore[arg-type]
 
     @property
     def answer_meta(self) -> Mapping[str, Any] | None:  # type: ignore[override]

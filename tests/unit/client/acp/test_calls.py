@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from dragoman.client.acp import calls
-from dragoman.client.acp.calls import Calls, completed, question_of
+from dragoman.client.acp.calls import Calls, question_of
 from dragoman.dialects.acp import v1 as acp
 
 
@@ -22,8 +23,16 @@ def changed(**fields: Any) -> acp.ToolCallProgress:
     return msgspec.convert(told, acp.ToolCallProgress)
 
 
-def asked(**fields: Any) -> acp.ToolCallUpdate:
-    return msgspec.convert({"toolCallId": "c", **fields}, acp.ToolCallUpdate)
+def asked(**fields: Any) -> acp.RequestPermissionRequest:
+    call = msgspec.convert({"toolCallId": "c", **fields}, acp.ToolCallUpdate)
+    return acp.RequestPermissionRequest(session_id="s", tool_call=call, options=())
+
+
+def completed(
+    question: acp.RequestPermissionRequest, updates: Iterable[acp.SessionUpdate]
+) -> acp.ToolCallUpdate:
+    call: acp.ToolCallUpdate = question_of(question, updates).tool_call
+    return call
 
 
 def test_a_question_with_an_id_alone_means_what_was_reported_before() -> None:
@@ -31,7 +40,7 @@ def test_a_question_with_an_id_alone_means_what_was_reported_before() -> None:
     known.heard(begun(kind="edit", locations=[{"path": "/w/a"}]))
     known.heard(changed(title="Change a", rawInput={"path": "/w/a", "content": "x"}))
     known.heard(changed(locations=[], rawInput={}, title=""))
-    call = known.completed(asked())
+    call = known.question(asked()).tool_call
     assert (call.title, call.kind) == ("Change a", "edit")
     assert call.raw_input == {"path": "/w/a", "content": "x"}
     assert call.locations is not None and call.locations[0].path == "/w/a"
@@ -66,8 +75,9 @@ def test_a_call_does_not_become_a_reading_by_being_asked_about(
 
 def test_a_question_about_an_unknown_call_stays_as_it_is() -> None:
     question = asked(kind="read")
-    assert Calls().completed(question) is question
-    assert completed(question, [begun(toolCallId="another", kind="edit")]) is question
+    assert Calls().question(question).tool_call is question.tool_call
+    another = begun(toolCallId="another", kind="edit")
+    assert completed(question, [another]) is question.tool_call
 
 
 def test_only_open_calls_are_remembered_and_not_without_end(
@@ -81,8 +91,8 @@ def test_only_open_calls_are_remembered_and_not_without_end(
     for name in ("1", "2", "3"):
         known.heard(begun(toolCallId=name, kind="edit"))
     assert len(known) == 2
-    assert known.completed(asked(toolCallId="1")).kind is None
-    assert known.completed(asked(toolCallId="3")).kind == "edit"
+    assert known.question(asked(toolCallId="1")).kind == "other"
+    assert known.question(asked(toolCallId="3")).kind == "edit"
 
 
 def written(text: str, **fields: Any) -> acp.ToolCall:
@@ -120,7 +130,7 @@ def test_a_request_becomes_a_question_whose_kind_is_other_where_the_agent_did_no
     call = acp.ToolCallUpdate(tool_call_id="t")
     options = [acp.PermissionOption(option_id="yes", name="Yes", kind="allow_once")]
     request = acp.RequestPermissionRequest(session_id="s", tool_call=call, options=options)
-    question = question_of(request, call=call, request_id="q1")
+    question = Calls().question(request, "q1")
     assert (question.session_id, question.tool_call_id, question.request_id) == ("s", "t", "q1")
     assert (question.title, question.kind) == ("", "other")
     assert question.options == options
