@@ -105,7 +105,8 @@ class Awaited(Call, eq=False):
     when that is safe.
     """
 
-    loop: asyncio.AbstractEventLoop | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    """A task reads this attribute if a future has no method `get_loop`, which would be a call."""
     answer: Raw | None = None
     error: DragomanError | None = None
     over: bool = False
@@ -132,9 +133,9 @@ class Awaited(Call, eq=False):
         """Resume the task in the next iteration of the event loop, if it waits."""
         wake, self.wake = self.wake, None
         if wake is not None:
-            assert self.loop is not None
+            assert self._loop is not None
             context, self.context = self.context, None
-            self.loop.call_soon(wake, self, context=context)
+            self._loop.call_soon(wake, self, context=context)
 
     def wake_now(self) -> None:
         """Resume the task at once. Call it from a callback of the event loop, as the last
@@ -154,18 +155,17 @@ class Awaited(Call, eq=False):
 
     def __await__(self) -> Generator[Any, None, Raw]:
         try:
-            if not self.over:
-                self._asyncio_future_blocking = True
-                yield self
-            return self.result()
+            if self.over:
+                return self.result()
+            self._asyncio_future_blocking = True
+            # The task calls `result` before it resumes this, and throws what that raises.
+            yield self
+            assert self.answer is not None
+            return self.answer
         finally:
             # An exception references the frames that it passed through, and so all variables of the
             # caller: code that keeps the call must not keep those.
             self.error = None
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        assert self.loop is not None
-        return self.loop
 
     def add_done_callback(
         self, wake: Callable[[Awaited], object], *, context: contextvars.Context
@@ -395,7 +395,7 @@ class Requester:
             raise error from None
         try:
             left = None if give_up_at is None else give_up_at - loop.time()
-            return await self._call(method, params, decode, timeout, explain, after, left=left)
+            return await self._call(method, params, decode, timeout, explain, after, left)
         finally:
             if half_duplex:
                 self._turn.release()
@@ -408,7 +408,6 @@ class Requester:
         timeout: float | None,
         explain: Callable[[RemoteError], Exception] | None,
         after: HandlerLane[Any] | None,
-        *,
         left: float | None = None,
     ) -> Any:
         # `begin` written out: every call comes this way.
@@ -421,12 +420,12 @@ class Requester:
             future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
             call = Call(method, self._forget, Behind(future, after).settle)
             waiting = future
-        elif self._peer.waits:
+        elif self._peer.pending:
             # If many calls wait at once, responses rarely come alone, and a future is cheaper.
             waiting = future = asyncio.Future(loop=self._loop)
             call = Call(method, self._forget, None, future)
         else:
-            call = waiting = Awaited(method, self._forget, loop=self._loop)
+            call = waiting = Awaited(method, self._forget, _loop=self._loop)
         call.id, line = self._peer.request(method, call, params)
         if self.trace is not None:
             self.trace.record(self.name, "send", line)

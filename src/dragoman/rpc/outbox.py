@@ -61,7 +61,14 @@ class Outbox:
         """Send a line soon, after the lines before it."""
         self._lines.append(line)
         self._size = size = self._size + len(line)
-        if size >= FLUSH_SIZE or not self.held:
+        if self.held:
+            if size >= FLUSH_SIZE:
+                self.flush()
+        elif self._at_once:
+            # Most requests: one call less.
+            self._at_once = False
+            self.flush()
+        else:
             self._leave(size)
 
     def _leave(self, size: int) -> None:

@@ -141,9 +141,9 @@ class PeerState(Generic[Slot]):
         "_next_id",
         "_open",
         "_overrun",
-        "_pending",
         "_writer",
         "end",
+        "pending",
     )
 
     def __init__(
@@ -161,7 +161,8 @@ class PeerState(Generic[Slot]):
         self._limit = max_line_size
         self._half_duplex = half_duplex
         self._next_id = 0
-        self._pending: dict[Id, tuple[str, Slot]] = {}
+        self.pending: dict[Id, tuple[str, Slot]] = {}
+        """Our requests that have no response yet: method and slot by id. Read-only."""
         self._abandoned: OrderedDict[Id, None] = OrderedDict()
         self._open: set[Id] = set()
         self._overrun = False
@@ -170,7 +171,7 @@ class PeerState(Generic[Slot]):
 
     def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
         """Create a request. Returns its id and its line."""
-        if self._half_duplex and (self._pending or self._abandoned):
+        if self._half_duplex and (self.pending or self._abandoned):
             # The other side is still working on the request that we gave up.
             raise RequestInProgress(
                 f"{method} cannot be sent: this dialect allows one request at a time, "
@@ -181,7 +182,7 @@ class PeerState(Generic[Slot]):
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
         self._next_id = id + 1
-        self._pending[id] = (method, slot)
+        self.pending[id] = (method, slot)
         return id, line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
@@ -218,7 +219,7 @@ class PeerState(Generic[Slot]):
 
     def abandon(self, id: Id) -> None:
         """Give up a request of ours: a response that still arrives becomes a late `Stray`."""
-        if self._pending.pop(id, None) is not None:
+        if self.pending.pop(id, None) is not None:
             self._abandoned[id] = None
             if len(self._abandoned) > _REMEMBERED:
                 self._abandoned.popitem(last=False)
@@ -243,12 +244,7 @@ class PeerState(Generic[Slot]):
     @property
     def unanswered(self) -> list[Unanswered[Slot]]:
         """Our requests that have no response yet, oldest first."""
-        return [Unanswered(id, method, slot) for id, (method, slot) in self._pending.items()]
-
-    @property
-    def waits(self) -> bool:
-        """Whether a request of ours has no response yet."""
-        return bool(self._pending)
+        return [Unanswered(id, method, slot) for id, (method, slot) in self.pending.items()]
 
     def is_open(self, id: Id) -> bool:
         """Return whether a request of the other side with this id still needs its response."""
@@ -261,7 +257,7 @@ class PeerState(Generic[Slot]):
         events: list[Event[Slot]] = []
         append = events.append
         decode = messages.decode_envelope
-        pending = self._pending
+        pending = self.pending
         for line in lines:
             # The common kinds are distinguished here rather than by `messages.decode`, because the
             # calls and values in between are a fifth of the cost of a message, and a third of a
@@ -311,7 +307,7 @@ class PeerState(Generic[Slot]):
 
     def _answer(self, message: ResultResponse | ErrorResponse | Malformed, append: Any) -> None:
         id = message.id
-        known = None if id is None else self._pending.pop(id, None)
+        known = None if id is None else self.pending.pop(id, None)
         if isinstance(message, Malformed):
             if id is None or (known is None and id not in self._abandoned):
                 self._malformed(message, append)

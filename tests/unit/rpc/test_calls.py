@@ -767,7 +767,7 @@ async def test_a_cancelled_caller_gets_no_answer_even_if_one_comes_first(answere
 @aio
 async def test_a_cancellation_that_comes_with_the_answer_is_not_lost() -> None:
     async with talk() as (connection, other):
-        call = Awaited("ask", connection._forget, loop=asyncio.get_running_loop())
+        call = Awaited("ask", connection._forget, _loop=asyncio.get_running_loop())
 
         async def wait() -> Raw:
             return await call
@@ -925,7 +925,7 @@ async def test_a_task_written_in_python_is_served_alike() -> None:
 @aio
 async def test_only_the_first_end_counts() -> None:
     async with talk() as (connection, other):
-        call = Awaited("ask", connection._forget, loop=asyncio.get_running_loop())
+        call = Awaited("ask", connection._forget, _loop=asyncio.get_running_loop())
         assert not call.settled
         call.settle(None, RemoteError(1, "no"))
         call.settle(Raw(b"1"), None)
@@ -949,6 +949,6 @@ async def test_a_call_of_another_event_loop_cannot_be_waited_for_here() -> None:
     elsewhere = asyncio.new_event_loop()
     try:
         with pytest.raises(RuntimeError, match="different loop"):
-            await Awaited("ask", lambda call: None, loop=elsewhere)
+            await Awaited("ask", lambda call: None, _loop=elsewhere)
     finally:
         elsewhere.close()

@@ -220,12 +220,12 @@ def test_requests_given_up_long_ago_are_forgotten_and_recent_ones_are_not() -> N
 
 def test_a_peer_waits_while_a_request_of_its_own_has_no_answer() -> None:
     peer = client()
-    assert not peer.waits
-    id, _ = peer.request("a", "")
+    assert not peer.pending
+    peer.request("a", "")
     peer.notification("b")
-    assert peer.waits
-    received(peer, b'{"id":%d,"result":1}' % id)
-    assert not peer.waits
+    assert peer.pending
+    received(peer, b'{"id":0,"result":1}')
+    assert not peer.pending
 
 
 def test_an_id_is_not_used_again_after_its_request_was_given_up() -> None:
