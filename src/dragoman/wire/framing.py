@@ -14,8 +14,12 @@ DEFAULT_MAX_LINE_SIZE: Final = 16 * 1024 * 1024
 """The maximum line size in bytes without the newline; exactly this many are allowed."""
 
 _BOM: Final = b"\xef\xbb\xbf"
+_NEWLINE: Final = 0x0A
 _RETURN: Final = 0x0D
-"""An int, because searching bytes for an int is ten times as fast as for bytes."""
+"""Ints, because searching bytes for an int is ten times as fast as for bytes."""
+_LONG_SIZE: Final = 512
+"""Minimum size of a chunk that is searched before it is split. For a byte, splitting takes thirty
+times as long as searching."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
 
@@ -64,10 +68,14 @@ class Framer:
             return []
         if self._mark is not None:
             data = self._skip_mark(data)
-        lines = data.split(b"\n")
-        tail = lines.pop()
+        size = len(data)
+        if size > _LONG_SIZE and (end := data.find(_NEWLINE)) in (-1, size - 1):
+            # A long line or a part of one.
+            lines, tail = ([], data) if end < 0 else ([data[:end]], b"")
+        else:
+            lines = data.split(b"\n")
+            tail = lines.pop()
         if lines:
-            size = len(data)
             self.copied += size
             unfinished = self._size
             if unfinished:

@@ -59,6 +59,19 @@ def test_a_chunk_may_end_one_line_and_begin_another() -> None:
     assert framer.feed(b"ree\n") == [b"three"]
 
 
+def test_a_long_chunk_may_be_a_line_a_part_of_one_or_many() -> None:
+    framer = Framer()
+    long = b"x" * 4 * KIB
+    assert framer.feed(long) == []
+    assert framer.feed(long + b"\r\n") == [long + long]
+    assert framer.feed(long + b"\n") == [long]
+    assert framer.feed(long + b"\n" + long + b"\n") == [long, long]
+    assert framer.feed(b"\n" + long + b"\n") == [b"", long]
+    assert framer.feed(long + b"\n\n") == [long, b""]
+    assert framer.feed(long + b"\n" + long) == [long]
+    assert framer.end() == long
+
+
 def test_blank_lines_are_given_out_as_they_are() -> None:
     assert Framer().feed(b"\n\r\n  \n\n") == [b"", b"", b"  ", b""]
 
