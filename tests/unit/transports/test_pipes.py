@@ -258,7 +258,7 @@ async def test_reads_grow_while_they_are_full_and_shrink_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # More than any time: nothing depends on the clock.
-    monkeypatch.setattr(pipes, "SLOW_TIMEOUT", 1e9)
+    monkeypatch.setattr(pipes, "GROW_TIMEOUT", 1e9)
     reader, writer = os.pipe()
     reading = Reading()
     pipe = ReadPipe(reader, reading.data, reading.end)
@@ -300,13 +300,18 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
     os.close(writer)
 
 
-@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+@pytest.mark.parametrize(
+    ("grow_timeout", "slow_timeout"),
+    [(1e9, 1e9), (-1.0, 1e9), (-1.0, -1.0)],
+    ids=["fast", "many small messages", "slow"],
+)
 @aio
-async def test_who_is_slow_to_take_full_reads_gets_small_ones_a_turn_apart(
-    slow: bool, monkeypatch: pytest.MonkeyPatch
+async def test_who_is_slow_to_take_full_reads_gets_small_ones_and_then_a_turn_apart(
+    grow_timeout: float, slow_timeout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Less than any time is slow, more than any time is fast: nothing depends on the clock.
-    monkeypatch.setattr(pipes, "SLOW_TIMEOUT", -1.0 if slow else 1e9)
+    monkeypatch.setattr(pipes, "GROW_TIMEOUT", grow_timeout)
+    monkeypatch.setattr(pipes, "SLOW_TIMEOUT", slow_timeout)
     loop = asyncio.get_running_loop()
     reader, writer = os.pipe()
     size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 16 * READ_SIZE)
@@ -327,11 +332,13 @@ async def test_who_is_slow_to_take_full_reads_gets_small_ones_a_turn_apart(
     await reading.until_end()
     ticking[0].cancel()
     assert sum(size for _, size in chunks) == size
-    if slow:
+    if grow_timeout < 0:
         assert {size for _, size in chunks} == {READ_SIZE}
-        assert len({turn for turn, _ in chunks}) == len(chunks)
     else:
         assert max(size for _, size in chunks) > READ_SIZE
+    if slow_timeout < 0:
+        assert len({turn for turn, _ in chunks}) == len(chunks)
+    else:
         assert len({turn for turn, _ in chunks}) < len(chunks)
 
 
