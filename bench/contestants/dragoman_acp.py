@@ -57,6 +57,8 @@ class Client:
                 # A permission request also produces an update for its tool call.
                 if isinstance(update, acp.AgentMessageChunk):
                     reader.take(update.content.text)  # type: ignore[union-attr]
+            if not turn.result.ok:
+                raise SystemExit(f"the turn failed: {turn.result}")
             return turn.result.stop
 
     def set_mode(self, session_id: str, mode_id: str) -> Awaitable[acp.SetSessionModeResponse]:
