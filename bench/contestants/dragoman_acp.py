@@ -57,7 +57,8 @@ class Client:
                 # A permission request also produces an update for its tool call.
                 if isinstance(update, acp.AgentMessageChunk):
                     reader.take(update.content.text)  # type: ignore[union-attr]
-            if not turn.result.ok:
+            # A turn of file requests alone has no text: its outcome is EMPTY.
+            if turn.result.failure is not None or turn.result.stop != "end_turn":
                 raise SystemExit(f"the turn failed: {turn.result}")
             return turn.result.stop
 
