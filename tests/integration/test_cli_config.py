@@ -29,7 +29,7 @@ def test_a_project_counts_after_a_yes_and_no_longer_when_it_changes(cli: Cli) ->
     assert permissions(cli) == ["ask", "default"]
     with cli.terminal("config", "trust") as terminal:
         shown = terminal.expect("Do you trust it? [y/N]")
-        assert "decide about permissions: approve-all" in shown
+        assert "set permissions to approve-all" in shown
         terminal.type("y\n")
         assert terminal.wait() == 0
     assert permissions(cli) == ["approve-all", str(file)]
@@ -95,8 +95,8 @@ def test_a_table_is_shown_alone_and_a_misspelled_setting_is_suggested(cli: Cli) 
         ("default_peer", "codx", "there is no peer 'codx'; did you mean codex?"),
         ("enabled_peers", "codex,gemni", "there is no peer 'gemni'; did you mean gemini?"),
         ("peer.codxe.model", "x", "there is no peer 'codxe'; did you mean codex?"),
-        ("peer.codex.model", "5", "peer.codex.model: expected a text, got a whole number"),
-        ("peer.codex.env", "[1]", "peer.codex.env[0]: expected a text, got a whole number"),
+        ("peer.codex.model", "5", "peer.codex.model: expected a string, got a whole number"),
+        ("peer.codex.env", "[1]", "peer.codex.env[0]: expected a string, got a whole number"),
         ("timeouts.total", "5x", "use a number or 'never'"),
     ],
 )

@@ -23,13 +23,13 @@ from dragoman.paths import Paths
 TEMPLATE: Final = """\
 # Settings of dragoman. `dragoman config show` prints all of them with their origin.
 
-# The peers that routing and delegation may use. A peer named in a command needs no enabling.
+# The peers that routing and delegation may use. A peer that you name need not be enabled.
 enabled_peers = []
 
-# Who decides when an agent asks for permission: "ask", "approve-reads", "approve-all", "deny-all".
+# What happens when an agent asks for permission: "ask", "approve-reads", "approve-all", "deny-all".
 # permissions = "ask"
 
-# Names of further variables that one peer may see. Never values: no file here may contain a secret.
+# Names of additional environment variables that one peer may see. Never put secrets in this file.
 # [peer.codex]
 # env = ["MY_PROVIDER_KEY"]
 
@@ -167,7 +167,7 @@ def edit_config(
             if needs and needs.partition(" ")[0] not in document:
                 document = tomlkit.parse(f"{needs}\n\n{before}" if before else f"{needs}\n")
         except TOMLKitError as error:
-            raise ConfigInvalid(str(file), f"it is not TOML: {error}") from error
+            raise ConfigInvalid(str(file), f"it is not valid TOML: {error}") from error
         change(document)
         after = tomlkit.dumps(document)
         if after != before:
@@ -183,7 +183,9 @@ def _text(file: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ConfigInvalid(str(file), f"it is not UTF-8 text: byte {error.start}") from error
+        raise ConfigInvalid(
+            str(file), f"it is not UTF-8 text: invalid byte at offset {error.start}"
+        ) from error
 
 
 def _change_enabled(

@@ -82,7 +82,7 @@ class FileTransaction:
 
         Then raise an error if some could not be restored.
         """
-        failed: list[str] = []
+        failed: list[tuple[Path, str]] = []
         for path, before in reversed(self._before.items()):
             try:
                 if read_file(path) == before:
@@ -92,10 +92,12 @@ class FileTransaction:
                 else:
                     write_file(path, before)
             except (OSError, FileFailed, UsageError) as error:
-                failed.append(f"{path} ({error})")
+                failed.append((path, str(error)))
         self._before.clear()
         if failed:
-            raise FileFailed(failed[0], "it could not be restored; see " + ", ".join(failed))
+            # Each reason names its file.
+            reasons = "; ".join(reason for _, reason in failed)
+            raise FileFailed(str(failed[0][0]), f"it could not be restored: {reasons}")
 
     def __enter__(self) -> FileTransaction:
         return self

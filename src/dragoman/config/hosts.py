@@ -62,14 +62,19 @@ def destination_problem(destination: str) -> str:
         return "it is empty"
     host = destination.removeprefix("ssh://").rpartition("@")[2]
     if destination.startswith("-") or host.startswith("-") or not host:
-        return f"{short(destination)!r} is not a destination: it begins with `-` or has no host"
+        return (
+            f"{short(destination)!r} is not a valid destination: it begins with `-` or has no host"
+        )
     if UNSAFE.search(destination):
         return (
-            f"{short(destination)!r} is not a destination: it contains a space or a control "
+            f"{short(destination)!r} is not a valid destination: it contains a space or a control "
             "character"
         )
     if SHELL.search(host):
-        return f"{short(destination)!r} is not a destination: a shell would interpret it"
+        return (
+            f"{short(destination)!r} is not a valid destination: it contains a character that a "
+            "shell would interpret"
+        )
     return ""
 
 

@@ -231,7 +231,7 @@ def _global_layer(file: Path) -> Layer:
     table = parse(data, origin=str(file))
     if PEERS in table:
         raise ConfigInvalid(
-            str(file), f"each peer has its own file: {file.parent / PEERS}/NAME.toml", key=PEERS
+            str(file), f"move each peer to its own file: {file.parent / PEERS}/NAME.toml", key=PEERS
         )
     return _layer(table, str(file))
 
@@ -310,7 +310,7 @@ def _variable(name: str, text: str) -> Layer:
         value = [word.strip() for word in text.split(",") if word.strip()]
     elif key in SWITCHES:
         if text.lower() not in WORDS:
-            raise ConfigInvalid(name, f"{text!r} is neither {' nor '.join(WORDS)}")
+            raise ConfigInvalid(name, f"{text!r} is not valid; use {' or '.join(WORDS)}")
         value = WORDS[text.lower()]
     elif key in NUMBERS or (key.startswith("timeouts.") and text != NEVER):
         try:

@@ -26,7 +26,7 @@ DEEP_KEY: Final = re.compile(
 )
 """Matches a key with many parts. The parser's time grows with the square of their number."""
 
-UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows what it wants)"
+UNTRUSTED: Final = "this project is not trusted (review it with `dragoman config trust`)"
 
 USER_ONLY: Final = "only your own config.toml can name machines"
 
@@ -114,7 +114,7 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
     if project.problem is not None:
         raise project.problem
     if shown is not None and shown != project.data:
-        raise UsageError(f"{project.file} has changed since it was shown; look at it again")
+        raise UsageError(f"{project.file} has changed since it was shown; review it again")
     from dragoman.config.trust import Trust
 
     Trust(paths).trust(project.file, project.data, project.adapters)
@@ -124,16 +124,18 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
 def parse(data: bytes, *, origin: str) -> dict[str, Any]:
     """Parse TOML to a table."""
     if DEEP_KEY.search(data) is not None:
-        raise ConfigInvalid(origin, "it contains a key with far too many parts")
+        raise ConfigInvalid(origin, "it contains a key with more than 50 parts")
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise ConfigInvalid(origin, f"it is not UTF-8 text: byte {error.start}") from error
+        raise ConfigInvalid(
+            origin, f"it is not UTF-8 text: invalid byte at offset {error.start}"
+        ) from error
     except RecursionError as error:
-        raise ConfigInvalid(origin, "its lists or tables are nested far too deeply") from error
+        raise ConfigInvalid(origin, "its lists or tables are nested too deeply") from error
     except ValueError as error:
         # Not only `TOMLDecodeError`: a number with thousands of digits raises a different error.
-        raise ConfigInvalid(origin, f"it is not TOML: {error}") from error
+        raise ConfigInvalid(origin, f"it is not valid TOML: {error}") from error
 
 
 def adapter_file(value: str, folder: Path) -> Path | None:

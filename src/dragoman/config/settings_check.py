@@ -41,7 +41,9 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     except UsageError as error:
         raise ConfigInvalid(origin, str(error), key="timeouts") from error
     if settings.max_line_size is not None and settings.max_line_size <= 0:
-        raise ConfigInvalid(origin, "it must be a number of bytes above 0", key="max_line_size")
+        raise ConfigInvalid(
+            origin, "it must be a number of bytes greater than 0", key="max_line_size"
+        )
     if settings.ttl < 0 or settings.max_idle_brokers < 0:
         key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
         raise ConfigInvalid(origin, "it must be 0 or greater", key=key)
@@ -54,7 +56,7 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
             raise ConfigInvalid(origin, f"{pattern!r} is outside the project", key="agent_files")
     for name, peer in settings.peer.items():
         if not name or "." in name:
-            raise ConfigInvalid(origin, f"{short(name)!r} is not the name of a peer", key="peer")
+            raise ConfigInvalid(origin, f"{short(name)!r} is not a valid peer name", key="peer")
         _check_limits(peer.limits, f"peer.{name}.limits", origin)
         for variable in peer.env:
             if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:
@@ -89,6 +91,7 @@ def _check_roles(roles: Sequence[str], key: str, origin: str) -> None:
         if ROLE.fullmatch(role) is None:
             raise ConfigInvalid(
                 origin,
-                f"{short(role)!r} is not a role: lower case letters, digits, single hyphens",
+                f"{short(role)!r} is not a valid role: use lower-case letters, digits and single "
+                "hyphens",
                 key=key,
             )

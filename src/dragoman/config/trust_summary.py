@@ -16,23 +16,21 @@ def wanted(project: Project) -> list[str]:
     """Return one sentence for each change that the file makes."""
     found = [*_of_settings(project.table), *_of_peers(project.table.get("peers"))]
     found += [f"run the Python code of {file}" for file in project.adapters]
-    return found or ["nothing that needs trust"]
+    return found or ["do nothing that needs trust"]
 
 
 def _of_settings(table: Mapping[str, Any]) -> Iterator[str]:
     for key, value in table.items():
         if key == "enabled_peers":
             yield f"delegate to {_listed(value)}"
-        elif key == "permissions":
-            yield f"decide about permissions: {value}"
         elif key == "peer" and isinstance(value, Mapping):
             for peer, settings in value.items():
                 yield from _of_one(peer, settings)
         elif key == "policy" and isinstance(value, Mapping):
-            for name in ("rules", "limits"):
+            for name, what in (("rules", "rule"), ("limits", "limit")):
                 for rule in _tables(value.get(name)):
                     about = [f"{word} {_listed(each)}" for word, each in rule.items()]
-                    yield f"add to the {name} for permissions: {', '.join(about)}"
+                    yield f"add a permission {what}: {', '.join(about)}"
         elif key not in ("peers", "hosts"):
             yield f"set {key} to {_listed(value)}"
 
@@ -41,8 +39,6 @@ def _of_one(peer: str, settings: Any) -> Iterator[str]:
     for key, value in settings.items() if isinstance(settings, Mapping) else ():
         if key == "env":
             yield f"let {peer} see the variables {_listed(value)}"
-        elif key == "permissions":
-            yield f"decide about the permissions of {peer}: {value}"
         else:
             yield f"set the {key} of {peer} to {_listed(value)}"
 

@@ -33,8 +33,8 @@ ROLE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 """The form of a role's name."""
 
 ADVICE: Final = (
-    "looks like a secret, and no file of dragoman may contain one: set it as a variable of your "
-    "environment, and put the variable's name into an `env` list"
+    "looks like a secret, and dragoman's files must not contain secrets: set it as an environment "
+    "variable, and add the name of the variable to an `env` list"
 )
 
 
@@ -192,7 +192,7 @@ def _plain(problem: str) -> str:
     # A setting that may be left out is not a value of its own.
     problem = problem.replace(" | null`", "`")
     for theirs, ours in (
-        ("`str`", "a text"),
+        ("`str`", "a string"),
         ("`int | float`", "a number"),
         ("`float`", "a number"),
         ("`int`", "a whole number"),

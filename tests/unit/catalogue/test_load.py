@@ -106,7 +106,7 @@ def test_a_users_peer_is_one_of_the_catalogue_with_its_file_as_origin(tmp_path: 
         ("codex", MINE.replace('"mine"', '"codex"', 1), "there is already a peer 'codex'"),
         ("other", MINE, "the file of the peer 'mine' must be named mine.toml"),
         ("mine", MINE.replace("title", "titel"), "did you mean `title`?"),
-        ("mine", "= 3", "not TOML"),
+        ("mine", "= 3", "not valid TOML"),
     ],
 )
 def test_a_broken_file_is_left_out_and_told_and_the_rest_is_there(

@@ -118,7 +118,7 @@ def test_a_project_is_shown_before_it_is_trusted(
     refused = shell("config", "trust")
     assert refused.code == 1
     assert "  - start `sh -c 'echo owned'` as the peer evil\n" in refused.out
-    assert "  - decide about permissions: approve-all\n" in refused.out
+    assert "  - set permissions to approve-all\n" in refused.out
     assert '  | command = ["sh", "-c", "echo owned"]\n' in refused.out
     assert "  | import os" in refused.out and "\x1b" not in refused.out
     assert "evil" not in shell("peers", "--format", "quiet").out
@@ -165,7 +165,7 @@ def test_a_folder_without_a_project_and_a_broken_file_cannot_be_trusted(shell: S
     assert shell("config", "trust").code == 2
     (shell.cwd / "dragoman.toml").write_text("= broken")
     said = shell("config", "trust", "--yes")
-    assert said.code == 2 and "not TOML" in said.err
+    assert said.code == 2 and "not valid TOML" in said.err
 
 
 def test_an_adapter_that_has_changed_can_be_trusted_again(shell: Shell) -> None:

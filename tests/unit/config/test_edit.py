@@ -128,6 +128,6 @@ def test_a_host_is_written_changed_and_removed_and_the_rest_stays(
 
 
 def test_a_host_with_an_impossible_destination_is_not_written(paths: Paths) -> None:
-    with pytest.raises(ConfigInvalid, match="is not a destination"):
+    with pytest.raises(ConfigInvalid, match="is not a valid destination"):
         set_host(paths, "box", {"destination": "-oProxyCommand=x"})
     assert not paths.config_file.exists()

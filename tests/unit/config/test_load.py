@@ -56,8 +56,8 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "not a number"),
         ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "not a number"),
         ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "not a number"),
-        ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
-        ("DRAGOMAN_WARM", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
+        ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
+        ("DRAGOMAN_WARM", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
     ],
 )

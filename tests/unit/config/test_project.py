@@ -45,7 +45,7 @@ def test_trusting_needs_a_file_that_loads_and_is_the_one_that_was_shown(tmp_path
     with pytest.raises(UsageError, match=r"no dragoman\.toml"):
         trust_project(root, paths)
     write(root / "dragoman.toml", "= nonsense")
-    with pytest.raises(ConfigInvalid, match="not TOML"):
+    with pytest.raises(ConfigInvalid, match="not valid TOML"):
         trust_project(root, paths)
     write(root / "dragoman.toml", 'format = "json"')
     with pytest.raises(UsageError, match="changed since"):
@@ -64,7 +64,7 @@ def _trusted(root: Path, tmp_path: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"\xff\xfe", "not UTF-8"), (b"x = ", "not TOML"), (b"a = [" * 3000, "not TOML")],
+    [(b"\xff\xfe", "not UTF-8"), (b"x = ", "not valid TOML"), (b"a = [" * 3000, "not valid TOML")],
 )
 def test_a_file_that_cannot_be_read_is_a_problem_and_not_a_crash(
     tmp_path: Path, data: bytes, words: str

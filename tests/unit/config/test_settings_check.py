@@ -21,7 +21,7 @@ from tests.unit.config.folders import load, paths_in, repository, write
         ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
         ("[timeouts]\ninitialize = -1", "initialize must not be negative"),
-        ("max_line_size = 0", "above 0"),
+        ("max_line_size = 0", "greater than 0"),
         ("ttl = -1", "ttl: it must be 0 or greater"),
         ("max_idle_brokers = -1", "max_idle_brokers: it must be 0 or greater"),
         ("max_depth = -1", "max_depth: it must be 0 or greater"),
@@ -40,7 +40,7 @@ from tests.unit.config.folders import load, paths_in, repository, write
         ("[hosts.-oProxyCommand]\nworkspace = '/x'", "is not a valid host name"),
         ("[hosts.box]\ndestination = '-oProxyCommand=x'", "hosts.box.destination: "),
         ("[hosts.box]\nhost = 'x'", "hosts.box.host: there is no such key"),
-        ("x = ", "not TOML"),
+        ("x = ", "not valid TOML"),
     ],
 )
 def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
@@ -67,7 +67,7 @@ def test_a_timeout_of_an_earlier_version_has_no_effect_and_is_no_mistake(tmp_pat
 @pytest.mark.parametrize("name", ["a.b", ""])
 def test_a_name_that_no_peer_can_have_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
     repo = repository(tmp_path / "repo", f'[peer."{name}"]\npermissions = "deny-all"')
-    with pytest.raises(ConfigInvalid, match="not the name of a peer"):
+    with pytest.raises(ConfigInvalid, match="not a valid peer name"):
         load(repo, paths_in(tmp_path))
 
 

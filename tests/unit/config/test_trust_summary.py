@@ -39,10 +39,10 @@ def test_commands_addresses_variables_and_permissions_are_named() -> None:
     )
     assert told == [
         "delegate to codex, evil",
-        "decide about permissions: approve-all",
+        "set permissions to approve-all",
         "set format to json",
         "let codex see the variables AWS_SECRET_ACCESS_KEY",
-        "decide about the permissions of codex: approve-all",
+        "set the permissions of codex to approve-all",
         "set the model of codex to big",
         "start `sh -c 'rm -rf ~'` as the peer evil",
         "connect to ws://evil.example as the peer evil",
@@ -54,21 +54,21 @@ def test_commands_addresses_variables_and_permissions_are_named() -> None:
 
 
 def test_a_file_that_asks_for_nothing_says_so() -> None:
-    assert wants("") == ["nothing that needs trust"]
+    assert wants("") == ["do nothing that needs trust"]
 
 
 def test_a_file_of_strange_shapes_is_reported_without_an_error() -> None:
     assert wants("peers = 3\nenabled_peers = []") == ["delegate to none"]
-    assert wants("[peers]\nx = 1\n[peer]\ny = 2") == ["nothing that needs trust"]
+    assert wants("[peers]\nx = 1\n[peer]\ny = 2") == ["do nothing that needs trust"]
     assert wants('[peers.x]\nlaunch = "sh"\nenv = 1\ncredentials = 2') == [
-        "nothing that needs trust"
+        "do nothing that needs trust"
     ]
 
 
 def test_rules_about_permissions_are_named() -> None:
     told = wants('[[policy.rules]]\naction = "allow"\nkind = ["edit", "delete"]')
-    assert told == ["add to the rules for permissions: action allow, kind edit, delete"]
+    assert told == ["add a permission rule: action allow, kind edit, delete"]
 
 
 def test_hosts_are_not_announced_because_trust_does_not_cover_them() -> None:
-    assert wants("[hosts.box]\n") == ["nothing that needs trust"]
+    assert wants("[hosts.box]\n") == ["do nothing that needs trust"]

@@ -36,7 +36,7 @@ def refused(data: Any) -> ConfigInvalid:
         ({"name": "a", "inner": {"sise": 1}}, "top.inner.sise", "did you mean `size`?"),
         ({"name": "a", "many": [{}, {"word": 1}]}, "top.many[1].word", "did you mean `words`?"),
         ({"name": "a", "named": {"x": {"zzz": 1}}}, "top.named.x.zzz", "size, words"),
-        ({"name": 3}, "top.name", "expected a text, got a whole number"),
+        ({"name": 3}, "top.name", "expected a string, got a whole number"),
         ({"name": "a", "inner": {"size": "big"}}, "top.inner.size", "expected a whole number"),
         ({"name": "a", "many": {}}, "top.many", "expected a list"),
         ({}, "top", "it lacks the key `name`"),
@@ -67,7 +67,7 @@ def test_what_is_right_becomes_the_value() -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_refused_with_advice(data: Any) -> None:
-    with pytest.raises(ConfigInvalid, match="variable of your environment"):
+    with pytest.raises(ConfigInvalid, match="set it as an environment variable"):
         refuse_secrets(data, origin="f")
 
 
