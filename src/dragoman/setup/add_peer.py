@@ -64,8 +64,7 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
         origin = place.catalogue.origin(draft.name)
         where = "dragoman itself" if origin == "dragoman" else origin
         raise UsageError(
-            f"there is already a peer {draft.name!r}, from {where}; names are unique, so choose"
-            " another"
+            f"there is already a peer {draft.name!r}, from {where}; choose another name"
         )
     describe(first_table(draft), origin="the command line")
     _refuse_existing(draft, place)
@@ -346,7 +345,7 @@ def _change(
         state = "enabled" if wanted else "disabled"
         if after.is_enabled(name) != wanted:
             origin = after.config.origin("enabled_peers")
-            notes.append(f"{name} is not {state} here: {origin} overrides it.")
+            notes.append(f"{name} is not {state} here: {origin} overrides your config.toml.")
         elif name not in changed:
             notes.append(f"{name} was already {state}.")
         if not wanted:
@@ -363,7 +362,7 @@ def _left_behind(name: str, place: RunContext) -> list[str]:
     if not files:
         return []
     named = ", ".join(_short(path, place.cwd) for path in files)
-    return [f"{named}: delegates to {name}, which is disabled now."]
+    return [f"Agent files that delegate to {name}, which is now disabled: {named}."]
 
 
 def _short(path: Path, cwd: Path) -> str:

@@ -114,7 +114,7 @@ def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
     prefixes = {role: text for role, text in known.role_prefixes.items() if role in made["roles"]}
     if prefixes:
         made["role_prefixes"] = prefixes
-    made["notes"] = f"The program of {known.title}."
+    made["notes"] = f"Runs the same program as {known.title}."
 
 
 def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
 def descriptor_text(draft: PeerDraft, way: LaunchSpec, card: Card) -> str:
     """Return the descriptor as TOML text."""
     document = tomlkit.document()
-    document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
+    document.add(tomlkit.comment("Written by `dragoman peers add`; you can edit it."))
     document.add(tomlkit.comment(f"`dragoman peers verify {draft.name}` measures it again."))
     made = table(draft, way, card)
     for key, value in made.items():
@@ -162,8 +162,8 @@ def adapter_text(draft: PeerDraft, card: Card) -> str:
 SCAFFOLD: Final = '''\
 """The adapter of {name}: how a piece of work becomes a turn of the peer.
 
-Written by `dragoman peers add --python`; yours to edit. As it stands it does what the descriptor
-alone would do: one session, one prompt with the prefix of the role before it.
+Written by `dragoman peers add --python`; you can edit it. Without changes it does what the
+descriptor alone would do: one session, and one prompt after the prefix of the role.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ protocol = "{protocol}"
 
 ROLES_CLAIMED = {roles}
 
-# What is put before a prompt of each role: a slash command of the peer, mostly.
+# The text before the prompt, by role: usually a slash command of the peer.
 ROLE_PREFIX = {prefixes}
 
 

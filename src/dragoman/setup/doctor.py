@@ -149,7 +149,10 @@ async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIte
     except FileFailed as error:
         findings = [
             Diagnosis(
-                "stores", CheckState.BAD, str(error), "check the disk with the state directory"
+                "stores",
+                CheckState.BAD,
+                str(error),
+                "check the disk that contains the state directory",
             )
         ]
     for finding in findings:
@@ -206,7 +209,7 @@ def _path(place: RunContext) -> Iterator[Diagnosis]:
             "PATH",
             CheckState.WARN,
             f"relative directories on the PATH are ignored: {', '.join(relative)}",
-            "remove them from PATH: a checkout could provide its own programs",
+            "remove them from PATH: a repository could put its own programs there",
         )
     missing = sum(not os.path.isdir(folder) for folder in folders if os.path.isabs(folder))
     gone = f", {missing} of them missing" if missing else ""
@@ -280,7 +283,7 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 "stores",
                 CheckState.WARN,
-                f"{aside} was found damaged and set aside",
+                f"{aside} is a damaged database that was set aside",
                 f"copy what you need from it, then rm {aside}*",
             )
 
@@ -313,7 +316,7 @@ def _leftovers(machine: Machine) -> Iterator[Diagnosis]:
             f"kill {process.pid}",
         )
     if not left:
-        yield Diagnosis("processes", CheckState.OK, "nothing was left behind")
+        yield Diagnosis("processes", CheckState.OK, "no leftover processes")
 
 
 # -- files
@@ -325,11 +328,12 @@ def _config(place: RunContext) -> Iterator[Diagnosis]:
     settings = place.config.settings
     unknown = [name for name in settings.enabled_peers if not _is_known(name, place)]
     for name in unknown:
+        host = split_peer(name)[1]
         yield Diagnosis(
             "config",
             CheckState.BAD,
-            f"{name} is enabled by {place.config.origin('enabled_peers')}, but is not a peer"
-            + (" on a host of your settings" if split_peer(name)[1] else ""),
+            f"{name} is enabled by {place.config.origin('enabled_peers')}, but "
+            + (f"your settings have no host {host}" if host else "there is no such peer"),
             f"dragoman peers disable {name}",
         )
     if not place.config.problems and not unknown:
@@ -379,7 +383,7 @@ def _adapters(place: RunContext) -> Iterator[Diagnosis]:
             found = place.adapter(name)
         except ConfigInvalid as error:
             source = adapter_source(place.catalogue.known(name), place.config)
-            cure = f"fix {source}; `dragoman config trust` if the project has to be trusted"
+            cure = f"fix {source}, or run `dragoman config trust` if the project is not trusted"
             yield Diagnosis("adapters", CheckState.BAD, str(error), cure)
         else:
             assert found is not None

@@ -94,7 +94,7 @@ def read(source: BinaryIO, size: int) -> bytes:
     """Read `size` bytes, or fewer at the end. Raises `InstallError` after `READ_TIMEOUT`."""
 
     def silent(number: int, frame: Any) -> None:
-        raise InstallError("damaged", f"nothing arrived for {READ_TIMEOUT:g} s")
+        raise InstallError("damaged", f"no data arrived for {READ_TIMEOUT:g} s")
 
     before = signal.signal(signal.SIGALRM, silent)
     signal.setitimer(signal.ITIMER_REAL, READ_TIMEOUT)
@@ -132,7 +132,9 @@ def unpack(wheel: str, site: str) -> None:
             if entry.is_dir():
                 continue
             if os.path.isabs(entry.filename) or ".." in parts or "\\" in entry.filename:
-                raise InstallError("damaged", f"{wheel} contains the path {entry.filename!r}")
+                raise InstallError(
+                    "damaged", f"{wheel} contains the unsafe path {entry.filename!r}"
+                )
             if parts[0].endswith(".data"):
                 if len(parts) < 3 or parts[1] not in ("purelib", "platlib"):
                     continue

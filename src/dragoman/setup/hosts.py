@@ -177,12 +177,13 @@ def _log_out(said: Mapping[str, Any]) -> Finding:
     if linger:
         return Finding("log-out", "ok", "processes keep running, because lingering is enabled")
     if kills is None:
-        text = "unknown whether the system ends a user's processes"
+        text = "unknown whether the system ends a user's processes at logout"
         return Finding("log-out", "warning", text, "run there: loginctl enable-linger")
     return Finding(
         "log-out",
         "warning",
-        "the system ends a user's processes (KillUserProcesses), so work ends with the connection",
+        "the system ends a user's processes at logout (KillUserProcesses), so work ends with the "
+        "connection",
         "run there: loginctl enable-linger",
     )
 

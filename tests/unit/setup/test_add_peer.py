@@ -244,14 +244,14 @@ def test_scout_cannot_be_disabled(place: RunContext) -> None:
 def test_a_setting_that_wins_over_the_file_is_named(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "gemini"})
     (note,) = enable(["codex"], place).notes
-    assert "DRAGOMAN_ENABLED_PEERS overrides it" in note
+    assert "DRAGOMAN_ENABLED_PEERS overrides your config.toml" in note
 
 
 def test_agent_files_that_lose_their_peer_are_named(place: RunContext) -> None:
     enable(["codex"], place)
     agent_file(place, "a", "codex-execute")
     (note,) = disable(["codex"], place.again()).notes
-    assert note == "agents/a.md: delegates to codex, which is disabled now."
+    assert note == "Agent files that delegate to codex, which is now disabled: agents/a.md."
 
 
 def test_a_change_of_settings_that_breaks_something_is_taken_back(

@@ -99,8 +99,8 @@ def strange() -> tuple[dict[str, Any], io.BytesIO]:
         (damaged(), "damaged", "digest"),
         (short(), "damaged", "ended before"),
         (strange(), "damaged", "not a wheel name"),
-        (wanted(wheel({"../x.py": ""})), "damaged", "contains the path"),
-        (wanted(wheel({"/x.py": ""})), "damaged", "contains the path"),
+        (wanted(wheel({"../x.py": ""})), "damaged", "contains the unsafe path"),
+        (wanted(wheel({"/x.py": ""})), "damaged", "contains the unsafe path"),
         (wanted(dragoman("1.0")), "broken", "instead of 9.9"),
         (wanted(wheel({"other.py": ""})), "broken", "does not start"),
         (wanted(dragoman(**{"dragoman/cli/app.py": "import no_such"})), "broken", "no_such"),
@@ -153,7 +153,7 @@ def test_a_link_that_is_dead_does_not_leave_a_process_that_waits(
     with (
         os.fdopen(read_end, "rb") as source,
         os.fdopen(write_end, "wb"),
-        pytest.raises(InstallError, match="nothing arrived for"),
+        pytest.raises(InstallError, match="no data arrived for"),
     ):
         install(asked, source)
     assert list((home / "versions").iterdir()) == []

@@ -50,7 +50,9 @@ def file_of(client: Client, *, project: Path | None = None) -> Path:
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
-        raise UsageError(f"{client.title} reads this only from the user's settings")
+        raise UsageError(
+            f"{client.title} reads this entry only from your own settings: omit --project"
+        )
     return project / client.project_file
 
 
@@ -125,9 +127,7 @@ def _edited(
         ) from error
     except (jsonc.InvalidJsonc, tomllib.TOMLDecodeError) as error:
         kind = "TOML" if client.format == "toml" else "JSON"
-        raise ClientFileInvalid(
-            str(path), f"it is not {kind} that can be edited: {error}"
-        ) from error
+        raise ClientFileInvalid(str(path), f"it cannot be edited as {kind}: {error}") from error
     except NameTaken as error:
         remedy = "name another entry with --name, or remove this one by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error

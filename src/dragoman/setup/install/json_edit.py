@@ -135,7 +135,7 @@ def _edits(
 def _need_object(node: Node, path: Sequence[str]) -> None:
     if not node.is_object:
         where = f"`{'.'.join(path)}`" if path else "the whole file"
-        raise Unfit(f"{where} is not an object in braces")
+        raise Unfit(f"{where} is not a JSON object")
 
 
 def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) -> list[_Edit]:

@@ -108,9 +108,7 @@ class _Reader:
         try:
             return Node(at, found.end(), json.loads(found.group()))
         except ValueError:
-            raise InvalidJsonc(
-                self.text, at, "a string has an escape that JSON does not know"
-            ) from None
+            raise InvalidJsonc(self.text, at, "a string has an invalid escape sequence") from None
 
     def _object(self, start: int, depth: int) -> Node:
         self._deeper(start, depth)

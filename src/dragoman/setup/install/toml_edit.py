@@ -68,7 +68,7 @@ def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]
         done = cut(text, path)
         if done is not None and (_reads_as(done, meant) or _reads_as(done, emptied)):
             return done
-    raise Unfit(f"`{section}.{name}` cannot be cut out safely")
+    raise Unfit(f"`{section}.{name}` cannot be removed safely")
 
 
 def _without_lines(text: str, path: tuple[str, str]) -> str:
@@ -124,7 +124,7 @@ def _changed(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str
     try:
         document = tomlkit.parse(text)
         if document.as_string() != text:
-            raise Unfit("its text would not stay unchanged")
+            raise Unfit("it cannot be edited without changing other lines")
         around: Any = document[section]
         if name not in around:
             # In an inline table the new entry must be an inline table too.

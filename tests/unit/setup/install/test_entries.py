@@ -149,11 +149,11 @@ def test_a_file_that_is_not_there_is_made_of_the_snippet_for_its_owner_alone(
     ("data", "problem"),
     [
         (b'{"mcpServers": {}, "mcpServers": {}}', 'line 1, column 20: the key "mcpServers" occurs'),
-        (b"mcpServers:\n  a: 1\n", "it is not JSON"),
-        (b'{"mcpServers": ', "it is not JSON"),
+        (b"mcpServers:\n  a: 1\n", "it cannot be edited as JSON"),
+        (b'{"mcpServers": ', "it cannot be edited as JSON"),
         (b"\xff\xfe{\x00}\x00", "not UTF-8"),
-        (b'{"mcpServers": []}', "`mcpServers` is not an object"),
-        (b"[]", "the whole file is not an object"),
+        (b'{"mcpServers": []}', "`mcpServers` is not a JSON object"),
+        (b"[]", "the whole file is not a JSON object"),
     ],
 )
 def test_a_file_that_is_not_understood_is_left_alone(
@@ -190,7 +190,7 @@ def test_an_entry_of_the_same_name_that_starts_something_else_is_left_alone(
 def test_broken_toml_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("a = 1\na = 2\n")
-    with pytest.raises(ClientFileInvalid, match="it is not TOML"):
+    with pytest.raises(ClientFileInvalid, match="it cannot be edited as TOML"):
         install(MCP_CLIENTS["codex"], path)
 
 
@@ -264,7 +264,7 @@ def test_the_path_of_a_program_that_is_not_text_is_refused(tmp_path: Path) -> No
 
 def test_a_project_has_a_file_of_its_own_where_the_program_reads_one(tmp_path: Path) -> None:
     assert file_of(CLAUDE, project=tmp_path) == tmp_path / ".mcp.json"
-    with pytest.raises(UsageError, match="only from the user's settings"):
+    with pytest.raises(UsageError, match="only from your own settings"):
         file_of(ACP_EDITORS["jetbrains"], project=tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_true_is_not_taken_for_one() -> None:
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"s": []}', '{"s": null}', '{"s": {"d": "x"}}'])
 def test_a_text_without_a_place_for_the_entry_is_refused(text: str) -> None:
-    with pytest.raises(Unfit, match="not an object in braces"):
+    with pytest.raises(Unfit, match="not a JSON object"):
         put(text, ("s", "d"), entry)
 
 

@@ -45,7 +45,7 @@ def test_a_text_without_a_value_has_none(text: str) -> None:
         ("[,]", 1, "a value"),
         ('{"a": 1}\n{}', 2, "after the end"),
         ('{"a": "x\n"}', 1, "does not end"),
-        ('{"a": "\\x"}', 1, "an escape"),
+        ('{"a": "\\x"}', 1, "invalid escape"),
         ('{"a": ', 1, "ends too early"),
         ('{"a": 01}', 1, "a comma or a closing brace"),
         ('{"a": 1} /* open', 1, "after the end"),
