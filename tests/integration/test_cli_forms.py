@@ -49,7 +49,7 @@ def test_a_form_is_asked_field_by_field_with_defaults_and_choices(
         terminal.type("1\n")
         terminal.expect("age: ")
         terminal.type("200\n")
-        terminal.expect("the greatest possible value is 150")
+        terminal.expect("the maximum is 150")
         terminal.expect("age: ")
         terminal.type("36\n")
         terminal.expect("sure [y/n, default y]: ")

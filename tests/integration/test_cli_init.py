@@ -212,7 +212,7 @@ def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
         terminal.expect("alpha: starts, speaks acp")
         terminal.expect("beta: ")
         terminal.type(CTRL_C)
-        terminal.expect("interrupted. Done and kept: alpha verified.")
+        terminal.expect("interrupted. Saved: alpha verified.")
         assert terminal.wait() == 130, terminal.shown
     assert config(cli) == ""
     assert [path.parent.name for path in (cli.home / "data_home").rglob("cards/*/*.json")] == [
@@ -251,7 +251,7 @@ def test_an_interrupt_at_the_question_enables_nobody(cli: Cli) -> None:
         terminal.expect("Enable alpha?\r\n   [Enter for all, names for some, n for none] ")
         terminal.type(CTRL_C)
         # On a line of its own.
-        terminal.expect("\r\ndragoman: interrupted. Done and kept: alpha verified.")
+        terminal.expect("\r\ndragoman: interrupted. Saved: alpha verified.")
         assert terminal.wait() == 130, terminal.shown
     assert config(cli) == ""
 

@@ -44,7 +44,7 @@ def test_all_of_it_is_shown_and_removed_and_a_project_is_left_alone() -> None:
             f"skill    {cli.home}/.claude/skills/dragoman/SKILL.md",
             f"folder   {cli.home}/config_home (settings and your own peers, ",
             f"folder   {cli.home}/state_home (sessions, jobs, the ledger, logs, ",
-            f"stays    {cli.home}/.claude.json.before-dragoman: remove it by hand",
+            f"kept     {cli.home}/.claude.json.before-dragoman: remove it by hand",
         ):
             assert word in shown.out
         assert cli("broker", "list", "--format", "quiet").out.split() == [broker]
@@ -67,7 +67,7 @@ def test_settings_stay_if_that_is_wanted(cli: Cli) -> None:
     used(cli)
     done = cli("uninstall", "--yes", "--keep-config")
     assert done.code == 0
-    assert f"stays    {cli.home}/config_home" in done.out
+    assert f"kept     {cli.home}/config_home" in done.out
     assert (cli.home / "config_home" / "peers" / "mine.toml").exists()
     assert not (cli.home / "state_home").exists()
 
@@ -92,7 +92,7 @@ def test_a_folder_of_another_user_is_never_removed(cli: Cli) -> None:
     cli.extra["DRAGOMAN_STATE_HOME"] = str(cli.cwd.parent)
     done = cli("uninstall", "--yes")
     assert done.code == 0
-    assert f"stays    {repository} " in done.out and "it is a git repository" in done.out
-    assert f"stays    {linked} " in done.out and "it is a link" in done.out
+    assert f"kept     {repository} " in done.out and "it is a git repository" in done.out
+    assert f"kept     {linked} " in done.out and "it is a symbolic link" in done.out
     assert done.out.count("it contains") == 2
     assert repository.exists() and cli.home.exists() and cli.cwd.exists()

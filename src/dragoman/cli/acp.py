@@ -73,7 +73,7 @@ def install_command(
     """Show the entry for an editor's settings, or write it with --write.
 
     Only the entry changes: comments, order and every other byte of the file are kept. Neovim and
-    Emacs are configured by programs, so their entry is only shown.
+    Emacs are configured in code, so their entry is only shown.
 
     \b
     Examples:
@@ -92,8 +92,8 @@ def install_command(
         return
     if write or file is not None:
         raise UsageError(
-            f"{script.title} is configured by a program, which dragoman does not edit; "
-            "call it without --write and paste what it shows"
+            f"{script.title} is configured in code, which dragoman does not edit; run this "
+            f"without --write and --file, then paste the output into {script.place}"
         )
     check_name(name)
     put_data(sys.stdout, script.text(name, (*this_program(), "serve", "acp")))
@@ -125,8 +125,8 @@ def uninstall_command(
     chosen = _chosen(client, editor)
     if (script := SCRIPTED_EDITORS.get(chosen)) is not None:
         raise UsageError(
-            f"{script.title} is configured by a program, which dragoman does not edit; "
-            f"remove what you pasted from {script.place}"
+            f"{script.title} is configured in code, which dragoman does not edit; "
+            f"remove the entry from {script.place} yourself"
         )
     uninstall(ACP_EDITORS[chosen], name=name, write=write, file=file, project=None)
 

@@ -144,7 +144,7 @@ class MainGroup(LazyGroup):
             near = [OTHER_WORDS.get(args[0], ""), *nearest(args[0], COMMANDS)]
             meant = next((f" Did you mean `dragoman {word}`?" for word in near if word), "")
             if args[0] == "completion":
-                meant = " `dragoman --install-completion` sets up your shell."
+                meant = " `dragoman --install-completion` sets up completion for your shell."
             elif args[0] in complete_peer(args[0]):
                 meant = f" {args[0]} is a peer: `dragoman run {args[0]} PROMPT` asks it."
             ctx.fail(f"There is no command {args[0]!r}.{meant}")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 HELP: Final = """
 Show, set and trust configuration.
 
-Settings come from five places, later ones override earlier ones: defaults, your config.toml, the
-dragoman.toml of a project, environment variables such as DRAGOMAN_FORMAT, and command options.
+Settings come from five places, each of which overrides those before it: defaults, your config.toml,
+the dragoman.toml of a project, environment variables such as DRAGOMAN_FORMAT, and command options.
 Commands, addresses, variables and permissions in a project's file are ignored until you trust it.
 
 \b
@@ -244,7 +244,7 @@ def edit_command() -> None:
     except OSError as error:
         raise UsageError(f"the editor {words[0]!r} cannot be started: {error.strerror}") from None
     if code:
-        raise UsageError(f"the editor {words[0]!r} ended with {code}")
+        raise UsageError(f"the editor {words[0]!r} exited with code {code}")
     check_config(paths)
 
 
@@ -300,7 +300,7 @@ def trust_command(
     *,
     yes: YesOption = False,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Withdraw the trust.", show_default=False)
+        bool, typer.Option("--withdraw", help="Stop trusting the file.", show_default=False)
     ] = False,
 ) -> None:
     """Trust the commands, addresses, variables and permissions in a project's dragoman.toml.
@@ -356,7 +356,7 @@ def _present(project: Project) -> None:
     from dragoman.cli.output.escape import neutral
     from dragoman.config.trust_summary import wanted
 
-    put_out(f"{project.file} wants to:\n")
+    put_out(f"{project.file} would:\n")
     for want in wanted(project):
         put_out(f"  - {neutral(want)}\n")
     put_out("\nAs written in the file:\n")

@@ -51,14 +51,14 @@ LOGIN: Final = "log in with the agent's own program, then try again"
 
 ADVICE: Final[Mapping[str, str]] = {
     "usage": "see the examples in the command's --help",
-    "unsupported": "omit that, or use a peer that supports it: `dragoman peers`",
+    "unsupported": "do without it, or use a peer that supports it: `dragoman peers`",
     "unknown_peer": "`dragoman peers` lists the peers, `dragoman peers add` adds one",
     "role_not_claimed": "`dragoman peers` lists the roles of each peer",
     "unknown_role": "`dragoman peers` lists the roles of each peer",
     "no_peer": "`dragoman explain ROLE` shows why; `dragoman peers enable` enables a peer",
     "policy_not_enforced": "to run it anyway, add --allow-unenforced or set allow_unenforced "
     "in its settings; --approve-all allows everything",
-    "wrong_launch": "use the form that works",
+    "wrong_launch": "start it with the command that the message names",
     "adapter_failed": "fix the adapter; --verbose shows the traceback, `dragoman doctor` checks "
     "whether it loads",
     "config_invalid": "fix it there; `dragoman config show` shows where every value comes from",
@@ -81,11 +81,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "fleet_conflict": "`dragoman fleet jobs` shows the current state; repeat the command if it is "
     "still needed",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
-    "spawn_failed": "start the program by hand to see what it says",
+    "spawn_failed": "start the program by hand to see its output",
     "not_installed": "install it; `dragoman doctor` shows what is missing",
     "program_not_found": "install it, add its directory to the PATH, or give its full path",
     "connect_failed": "check that a server listens on that address, then try again",
-    "host_unavailable": "`dragoman hosts check NAME` says whether the machine can be reached and "
+    "host_unavailable": "`dragoman hosts check NAME` shows whether the machine can be reached and "
     "what is missing there",
     "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
     "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
@@ -193,7 +193,7 @@ def of_report(
     if result.ok:
         return None
     if report.interrupted:
-        who = "from outside" if report.exit_code == ExitCode.TERMINATED else "by you"
+        who = "by a signal" if report.exit_code == ExitCode.TERMINATED else "by you"
         return f"dragoman: the turn was cancelled {who}\n"
     if report.exit_code == ExitCode.DENIED:
         titles = dict.fromkeys(denial.title or denial.kind for denial in result.denials)
@@ -331,10 +331,10 @@ _OVER_BUDGET: Final = (
 
 _HOW_TO_ALLOW: Final[Mapping[str, str]] = {
     "approve-all": "a rule of the policy denied it: `dragoman policy show` lists the rules",
-    "deny-all": "--deny-all (or `permissions` in the settings) denies every request: run it "
-    "without, or allow everything with --approve-all",
-    "approve-reads": "only reads were allowed: allow it at the prompt on a terminal, without "
-    "--approve-reads, or allow everything with --approve-all",
+    "deny-all": "--deny-all (or `permissions` in the settings) denies every request: remove "
+    "it, or allow everything with --approve-all",
+    "approve-reads": "--approve-reads (or `permissions` in the settings) allows only reads: remove "
+    "it to be asked, or allow everything with --approve-all",
 }
 """The next step after a denial, for presets that do not ask."""
 
@@ -345,13 +345,14 @@ def _how_to_allow(permissions: str) -> str:
 
     if permissions == "approve-reads" and not is_interactive():
         return (
-            "without a terminal to ask on, only reads are allowed: run it on one, or allow "
-            "everything with --approve-all"
+            "only reads are allowed if there is no terminal to ask on: run it in a terminal, or "
+            "allow everything with --approve-all"
         )
     asked = (
-        "allow it at the prompt, or for everything with --approve-all"
+        "allow it at the prompt, or allow everything with --approve-all"
         if is_interactive()
-        else "there is no terminal to ask on: run it on one, or allow everything with --approve-all"
+        else "there is no terminal to ask on: run it in a terminal, or allow everything with "
+        "--approve-all"
     )
     return _HOW_TO_ALLOW.get(permissions, asked)
 
@@ -404,9 +405,9 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "add --trace FILE and send the trace to the agent's developers",
     ),
     "unsupported": (
-        "the agent cannot do that",
+        "the agent does not support this",
         YOURS,
-        "omit that, or use a peer that supports it: `dragoman peers`",
+        "do without it, or use a peer that supports it: `dragoman peers`",
     ),
     "unknown": ("the outcome of the turn is unknown", "the agent", FALLBACK),
 }

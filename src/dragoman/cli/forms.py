@@ -102,9 +102,9 @@ class Field(Struct, frozen=True, kw_only=True):
             raise ValueError(f"answer with {what}") from None
         least, most = self.schema.get("minimum"), self.schema.get("maximum")
         if isinstance(least, int | float) and value < least:
-            raise ValueError(f"the least possible value is {least:g}")
+            raise ValueError(f"the minimum is {least:g}")
         if isinstance(most, int | float) and value > most:
-            raise ValueError(f"the greatest possible value is {most:g}")
+            raise ValueError(f"the maximum is {most:g}")
         return value
 
     def _text(self, text: str) -> str:
@@ -200,7 +200,7 @@ class TerminalInquirer:
         head = [f"[question] {line}" for line in neutral(inquiry.message).splitlines() or [""]]
         if inquiry.url is not None:
             lines = [*head, "  the agent asks you to visit", f"  {one_line(inquiry.url)}"]
-            answer = await self._line("open it yourself, and agree? [y/n] ", lines)
+            answer = await self._line("will you open it yourself? [y/n] ", lines)
             agreed = answer is not None and answer.lower() in ("y", "yes")
             return Reply("accept") if agreed else DECLINED
         fields = fields_of(inquiry.schema or {})
@@ -241,4 +241,6 @@ class TerminalInquirer:
     def _live_notice(self, head: list[str]) -> None:
         from dragoman.cli.output.terminal import put_err
 
-        put_err("\n".join([*head, "  it is declined: this form cannot be asked here"]) + "\n")
+        put_err(
+            "\n".join([*head, "  declined: this form cannot be filled in on a terminal"]) + "\n"
+        )

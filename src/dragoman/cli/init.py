@@ -69,7 +69,9 @@ def init(
     ] = False,
     turns: Annotated[
         bool,
-        typer.Option("--turns", help="Also verify what calls their models; this may cost money."),
+        typer.Option(
+            "--turns", help="Also run the steps that call their models; this may cost money."
+        ),
     ] = False,
     try_login: Annotated[
         bool,
@@ -79,7 +81,7 @@ def init(
         ),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Verify again what was verified before.")
+        bool, typer.Option("--again", help="Verify again, even unchanged peers.")
     ] = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
@@ -231,7 +233,7 @@ class _Setup:
         if not self._ask:
             return False
         answer = await self._answer(
-            f"{', '.join(names)}: only a prompt shows whether it is logged in. "
+            f"{', '.join(names)}: only a prompt shows whether the peer is logged in. "
             "Send one short prompt to each?",
             "[y/N]",
         )

@@ -88,7 +88,7 @@ def list_command(
         cells=lambda job: job_pages.as_cells(job, now),
         as_json=job_pages.as_json,
         name=lambda job: job.id,
-        empty=f"There are no jobs{where}. Every `dragoman run` is one.",
+        empty=f"There are no jobs{where}. `dragoman run PEER PROMPT` starts one.",
         limit=limit,
         drop=job_pages.DROP,
     )

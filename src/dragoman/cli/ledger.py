@@ -112,7 +112,7 @@ def prune_command(
     """Permanently delete old attempts and their decisions.
 
     What was learned from them is kept unless --learned is given. `events.jsonl` next to the ledger
-    is a plain file: delete it as you like.
+    is a plain file, which you can delete at any time.
 
     \b
     Examples:

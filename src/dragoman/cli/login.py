@@ -138,7 +138,7 @@ def _secret(what: str, variable: str | None) -> str:
     if variable is not None:
         secret = os.environ.get(variable, "")
         if not secret:
-            raise UsageError(f"--from-env {variable}: it is not set")
+            raise UsageError(f"--from-env {variable}: the variable is not set")
     elif sys.stdin.isatty():
         secret = getpass.getpass(f"{what}: ")
     else:

@@ -61,8 +61,8 @@ TurnsOption = Annotated[
     bool | None,
     typer.Option(
         "--turns/--no-turns",
-        help="Also verify what calls the peer's model; this may cost money. On a terminal "
-        "you are asked.",
+        help="Also run the steps that call the peer's model; this may cost money. Default: ask on "
+        "a terminal, otherwise no.",
         show_default=False,
     ),
 ]
@@ -242,7 +242,8 @@ def verify_command(
         card = _measure(launch, name, place, turns, timeout, format, keep=keep)
         if not keep and format is ListFormat.TEXT:
             put_err(
-                f"Its card is not saved: its descriptor says that it speaks {known.protocol}.\n"
+                f"The card is not saved: the descriptor of {name} names another dialect,"
+                f" {known.protocol}.\n"
             )
         note_verified(card, launch, place)
     else:
@@ -471,7 +472,7 @@ def _measure(
     if launch.descriptor is None and launch.command is not None:
         progress.say(
             f"`{launch.shown}` is unknown, so it is started without credentials and with an empty"
-            " home."
+            " home directory."
         )
     card = _run(
         measure(

@@ -23,8 +23,8 @@ HELP: Final = """
 Show and test the permission policy.
 
 An agent asks before it edits, runs or fetches something. Rules in your config.toml allow, deny or
-ask; the setting `permissions` decides requests that no rule matches. These commands run and change
-nothing.
+ask; the setting `permissions` decides requests that no rule matches. These commands do not run or
+change anything.
 
 \b
 Examples:

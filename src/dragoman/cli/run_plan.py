@@ -475,12 +475,13 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
     for name in given:
         if "=" in name:
             # A value on the command line would be visible in the history and the process list.
+            bare = name.partition("=")[0]
             raise UsageError(
-                f"--env takes the name of a variable, not a value: "
-                f"set {name.partition('=')[0]} and name it"
+                "--env takes the name of a variable, not a value: "
+                f"set {bare} in the environment and use --env {bare}"
             )
         if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
-            raise UsageError(f"--env takes the name of a variable, and {name!r} is not one")
+            raise UsageError(f"--env: {name!r} is not the name of a variable")
     return [*given, *own]
 
 
@@ -509,11 +510,9 @@ def _metadata(given: Sequence[str]) -> dict[str, str]:
 
 def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Sequence[str]:
     notices = [str(ignored) for ignored in config.untrusted]
-    if notices:
-        notices.append("`dragoman config trust` lets this project do that")
     notices += [str(problem) for problem in catalogue.problems]
     notices += [
-        f"--env {name}: it is not set"
+        f"--env {name}: the variable is not set"
         for name in options.env
         if name not in os.environ and not name.endswith("*")
     ]

@@ -72,12 +72,15 @@ def skill_command(
         put_data(sys.stdout, skill_text())
         if client is not None:
             folder = neutral(str(skills_folder(client.value)))
-            put_err(f"It reads skills from {folder}; --write {folder} installs this there.\n")
+            put_err(
+                f"{client.value} reads skills from {folder}; "
+                f"--write {folder} installs this there.\n"
+            )
         return
     planned = plan_skill(write)
     backup = entries.write(planned)
     where = neutral(str(planned.path))
-    put_out(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
+    put_out(f"{where} {'was written' if planned.changes else 'is up to date'}.\n")
     if backup is not None:
         put_out(f"Backup: {neutral(str(backup))}\n")
 

@@ -42,7 +42,7 @@ SinceOption = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Only attempts that began since then: a date, or an age such as 12h or 30d.",
+        help="Only attempts since this time: a date, or an age such as 12h or 30d.",
         show_default=False,
     ),
 ]
@@ -60,7 +60,7 @@ def stats(
         typer.Option(
             "--until",
             metavar="TIME",
-            help="Only attempts that began before then.",
+            help="Only attempts before this time.",
             show_default=False,
         ),
     ] = None,

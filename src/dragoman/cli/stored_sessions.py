@@ -92,7 +92,7 @@ def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFo
     from dragoman.cli.output.times import seconds_of
 
     if keep < 0:
-        raise UsageError("--keep must be a number of sessions")
+        raise UsageError(f"--keep must be at least 0, not {keep}")
     age = seconds_of(older_than, option="--older-than")
     found = store.prune(age, keep, dry_run=True)
     gone = found

@@ -53,7 +53,7 @@ class Converter:
         if issubclass(self._kind, enum.Enum):
             wanted = "one of " + ", ".join(str(each.value) for each in self._kind)
         else:
-            wanted = _WANTED.get(self._kind, "a value of that kind")
+            wanted = _WANTED.get(self._kind, "a valid value")
         raise typer.BadParameter(f"{shown(str(value))} is not {wanted}.", ctx=ctx, param=param)
 
 

@@ -75,8 +75,8 @@ def _page(found: Inventory) -> str:
     lines += [f"skill    {path}" for path in found.skills]
     for folder in found.folders:
         what = f"{folder.path} ({folder.holds}, {_amount(folder.size)})"
-        lines.append(f"stays    {what}: {folder.kept}" if folder.kept else f"folder   {what}")
-    lines += [f"stays    {path}: remove it by hand if you like" for path in found.left]
+        lines.append(f"kept     {what}: {folder.kept}" if folder.kept else f"folder   {what}")
+    lines += [f"kept     {path}: remove it by hand if you like" for path in found.left]
     return "".join(f"{neutral(line)}\n" for line in lines)
 
 

@@ -115,7 +115,7 @@ def _protected(path: Path, around: HostEnvironment) -> str:
     may name any directory."""
     real = path.resolve()
     if path.is_symlink():
-        return "it is a link"
+        return "it is a symbolic link"
     for place in (around.home.resolve(), Path.cwd().resolve()):
         if place == real or place.is_relative_to(real):
             return f"it contains {place}"

@@ -54,7 +54,7 @@ def test_the_entry_is_taken_out_again(shell: Shell) -> None:
     assert shell("acp", "uninstall", "--client", "jetbrains", "--write").code == 0
     assert json.loads((shell.home / ".jetbrains" / "acp.json").read_text()) == {}
     refused = shell("acp", "uninstall", "--client", "emacs")
-    assert refused.code == 2 and "remove what you pasted from your init.el" in refused.err
+    assert refused.code == 2 and "remove the entry from your init.el yourself" in refused.err
 
 
 def test_the_option_of_earlier_versions_is_understood_and_not_shown(shell: Shell) -> None:

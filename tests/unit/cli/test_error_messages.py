@@ -185,7 +185,7 @@ def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
     ("outcome", "error_class", "fault", "what_next"),
     [
         (Outcome.FAILED, "broker_failed", "the machine or the network", "`dragoman broker logs`"),
-        (Outcome.FAILED, "unsupported", "", "omit that"),
+        (Outcome.FAILED, "unsupported", "", "do without it"),
         (Outcome.QUOTA, "remote_error", "", "wait"),
         (Outcome.TRUNCATED, "over_budget", "", "wait, or raise the limit"),
         (Outcome.DENIED, None, "", "there is no terminal to ask on"),
@@ -259,7 +259,7 @@ def test_a_denial_names_what_was_denied_and_how_to_allow_it() -> None:
     [
         ("ask", "there is no terminal to ask on"),
         ("deny-all", "--deny-all (or `permissions` in the settings) denies every request"),
-        ("approve-reads", "without a terminal to ask on, only reads are allowed"),
+        ("approve-reads", "only reads are allowed if there is no terminal to ask on"),
     ],
 )
 def test_the_next_step_after_a_denial_depends_on_the_preset(permissions: str, said: str) -> None:
@@ -282,4 +282,4 @@ def test_who_interrupts_is_told_so_in_one_line() -> None:
     told = error_messages.of_report(report_of(result, ExitCode.INTERRUPTED, interrupted=True))
     assert told == "dragoman: the turn was cancelled by you\n"
     told = error_messages.of_report(report_of(result, ExitCode.TERMINATED, interrupted=True))
-    assert told == "dragoman: the turn was cancelled from outside\n"
+    assert told == "dragoman: the turn was cancelled by a signal\n"

@@ -52,8 +52,8 @@ def test_what_is_typed_becomes_a_value_of_the_field(
         ({"type": "string", "maxLength": 1}, "ab", "at most 1 characters"),
         ({"type": "integer"}, "1.5", "a whole number"),
         ({"type": "number"}, "much", "a number"),
-        ({"type": "integer", "minimum": 2}, "1", "the least possible value is 2"),
-        ({"type": "number", "maximum": 2}, "3", "the greatest possible value is 2"),
+        ({"type": "integer", "minimum": 2}, "1", "the minimum is 2"),
+        ({"type": "number", "maximum": 2}, "3", "the maximum is 2"),
         ({"type": "boolean"}, "maybe", "y or n"),
         (TWO, "3", "from 1 to 2"),
         (MANY, "x,y,z", "at most 2"),
@@ -120,7 +120,7 @@ async def test_a_form_is_declined_by_a_word_by_the_end_of_input_or_if_it_is_not_
     assert await Typist("/decline").ask(schema) == DECLINED
     assert await Typist(None).ask(schema) == DECLINED
     assert await Typist().ask({"properties": {"n": {"type": "object"}}}) == DECLINED
-    assert "cannot be asked here" in capsys.readouterr().err
+    assert "cannot be filled in" in capsys.readouterr().err
     assert CANCELLED != DECLINED
 
 

@@ -37,7 +37,7 @@ def test_a_secret_comes_from_a_variable_or_stdin(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match="no password was given"):
         login._secret("Password", None)
     monkeypatch.delenv("MY_TOKEN")
-    with pytest.raises(UsageError, match="it is not set"):
+    with pytest.raises(UsageError, match="the variable is not set"):
         login._secret("Token", "MY_TOKEN")
 
 

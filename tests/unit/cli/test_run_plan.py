@@ -144,8 +144,8 @@ def test_variables_are_named_and_never_given(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(os.environ, "THERE", "1")
     plan = planned(env=["THERE", "NOT_THERE"])
     assert [*plan.env] == ["THERE", "NOT_THERE"]
-    assert [*plan.notices] == ["--env NOT_THERE: it is not set"]
-    with pytest.raises(UsageError, match="set KEY and name it") as caught:
+    assert [*plan.notices] == ["--env NOT_THERE: the variable is not set"]
+    with pytest.raises(UsageError, match="set KEY in the environment and use --env KEY") as caught:
         planned(env=["KEY=hush"])
     assert "hush" not in str(caught.value)
 
@@ -154,7 +154,8 @@ def test_what_a_project_wants_without_trust_is_reported_and_not_done(place: Shel
     (place.cwd / "dragoman.toml").write_text('permissions = "approve-all"\n')
     plan = planned()
     assert plan.policy is ApprovalMode.APPROVE_READS
-    assert "permissions" in plan.notices[0] and "config trust" in plan.notices[1]
+    (notice,) = plan.notices
+    assert "permissions" in notice and "config trust" in notice
 
 
 def test_servers_come_from_their_file(place: Shell) -> None:

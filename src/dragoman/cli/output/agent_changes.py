@@ -54,9 +54,9 @@ def _diff(change: FileChange) -> list[str]:
         return [line for line in lines if not line.startswith(("--- ", "+++ ", "diff ", "index "))]
     old, new = change.old_text or "", change.new_text
     if new is None:
-        return [] if change.op is FileOp.DELETE or not old else ["(the new text is not known)"]
+        return [] if change.op is FileOp.DELETE or not old else ["(the new text is unknown)"]
     if len(old) + len(new) > COMPARED_SIZE:
-        return [f"({len(old)} characters become {len(new)})"]
+        return [f"(changed from {len(old)} to {len(new)} characters)"]
     import difflib  # Most turns show no change.
 
     before, after = neutral(old).splitlines(), neutral(new).splitlines()

@@ -110,7 +110,7 @@ def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
         "peer's memory": memory(told.get("peerRss")),
         "callers": _number(told.get("callers")),
         "waiting": _number(told.get("waiting")),
-        "peer fails": _words(told.get("problem")),
+        "peer's problem": _words(told.get("problem")),
         "not stored": _words(told.get("storing")),
     }
     sessions = told.get("sessions")
@@ -139,16 +139,15 @@ def _words(value: Any) -> str:
 def _session(session: Any) -> str:
     if not isinstance(session, Mapping):
         return ""
-    words = [str(session.get("key") or session.get("sessionId") or "")]
-    if session.get("name"):
-        words.append(f"({session['name']})")
+    key = str(session.get("key") or session.get("sessionId") or "")
+    words = [f"{key} ({session['name']})" if session.get("name") else key]
     if session.get("running"):
-        words.append(f"runs {session['running']}")
+        words.append(f"running {session['running']}")
     if session.get("queued"):
-        words.append(f"{session['queued']} wait")
+        words.append(f"{session['queued']} waiting")
     if session.get("quarantined"):
-        words.append("does not answer a cancel")
-    return one_line(" ".join(words))
+        words.append("does not respond to a cancel request")
+    return one_line(", ".join(words))
 
 
 def _idle(told: Status, now: float) -> str:

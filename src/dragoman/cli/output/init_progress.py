@@ -86,7 +86,7 @@ class InitOutput:
             self._line(f"not installed: {names}", style="dim")
 
     def verifying(self, *, turns: bool) -> None:
-        model = "with turns of their models" if turns else "without calling their models"
+        model = "with calls to its model" if turns else "without calling its model"
         self._head(f"Verifying: each one is started and tested, {model}")
 
     def rung(self, name: str, result: RungResult) -> None:
@@ -214,7 +214,7 @@ class InitOutput:
             )
             if names
         ]
-        stays = f"Done and kept: {'; '.join(kept)}." if kept else "Nothing was changed."
+        stays = f"Saved: {'; '.join(kept)}." if kept else "Nothing was changed."
         put_err(
             neutral(f"dragoman: interrupted. {stays} `dragoman init` continues from there.") + "\n"
         )

@@ -127,7 +127,7 @@ def _facts(
         ("works by", f"its Python adapter {peer.adapter}" if peer.adapter else ""),
         ("models", ", ".join(f"{tier}: {model}" for tier, model in peer.tiers.items())),
         ("variables", ", ".join(told)),
-        ("passed too", ", ".join(env)),
+        ("also passed", ", ".join(env)),
         ("login", peer.credentials.login),
         ("install", peer.install.hint),
         ("quirks", ", ".join(_quirks(row))),
@@ -171,7 +171,7 @@ def _card(row: PeerStatus) -> list[str]:
     lines = [measured, *text(card).splitlines()]
     if row.version is not None and card.version != row.version:
         lines.append(
-            f"version {row.version} is installed now: `dragoman peers verify {card.peer}` again"
+            f"version {row.version} is installed now: run `dragoman peers verify {card.peer}` again"
         )
     return lines
 

@@ -128,7 +128,7 @@ def _act(kind: str, told: ToolInput) -> str:
     if "edit" in told.kinds or kind == "edit":
         acts.append("change files")
     if "fetch" in told.kinds or kind == "fetch":
-        acts.append("reach an address")
+        acts.append("make a network request")
     if not acts and not told.shows_reading(kind):
         return f"do something ({one_line(kind, width=40)})"
     return " and ".join(acts) or one_line(kind, width=40)

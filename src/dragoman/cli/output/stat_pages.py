@@ -21,7 +21,7 @@ from dragoman.cli.output.times import ago
 if TYPE_CHECKING:
     from dragoman.store.ledger.records import AttemptRecord, StatRow
 
-UNNAMED: Final = "(not told)"
+UNNAMED: Final = "(not reported)"
 """Label for attempts without a model."""
 
 THIS_MACHINE: Final = "(this machine)"

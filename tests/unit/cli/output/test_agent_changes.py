@@ -33,13 +33,13 @@ def test_a_long_diff_is_cut_and_says_so_unless_all_is_wanted() -> None:
 
 def test_huge_texts_are_not_compared() -> None:
     change = FileChange("a", FileOp.MODIFY, "x" * COMPARED_SIZE, "y")
-    assert lines_of(change)[1:] == [f"({COMPARED_SIZE} characters become 1)"]
+    assert lines_of(change)[1:] == [f"(changed from {COMPARED_SIZE} to 1 characters)"]
 
 
 def test_an_unknown_new_text_is_said_to_be_unknown() -> None:
     assert lines_of(FileChange("a", FileOp.MODIFY, "x")) == [
         "a (changed)",
-        "(the new text is not known)",
+        "(the new text is unknown)",
     ]
 
 

@@ -40,7 +40,8 @@ def test_a_broker_that_does_not_answer_is_shown_as_what_is_written_down() -> Non
 def test_a_page_names_the_sessions_and_what_runs_in_them() -> None:
     page = broker_pages.page(RECORD, STATUS, NOW)
     assert "started        1 min ago\n" in page
-    assert "session        s-1 (parser) runs j-1 2 wait does not answer a cancel\n" in page
+    session = "s-1 (parser), running j-1, 2 waiting, does not respond to a cancel request"
+    assert f"session        {session}\n" in page
 
 
 def test_a_page_tells_what_is_wrong() -> None:

@@ -62,7 +62,7 @@ def test_steps_are_numbered_and_names_line_up(
     assert out[1] == "   codex   Codex, for execute"
     assert out[2] == "   gemini  Gemini CLI, for research, exploration"
     assert out[3].startswith("   not installed: ") and "codex," not in out[3]
-    assert out[4].startswith("2. ") and out[4].endswith("without calling their models")
+    assert out[4].startswith("2. ") and out[4].endswith("without calling its model")
     proved = "starts, speaks acp; no turn was tried"
     assert out[5] == f"   ok  codex: {proved} (measured on 2026-05-04)"
     assert out[6] == f"   ok  gemini: {proved}"
@@ -140,7 +140,7 @@ def test_an_interrupt_tells_what_stays(capsys: pytest.CaptureFixture[str]) -> No
     telling = telling_in(ListFormat.TEXT)
     telling.done.verified, telling.done.enabled = ["a", "b"], ["b"]
     telling.interrupted(130)
-    assert "kept: a, b verified; b enabled." in capsys.readouterr().err
+    assert "Saved: a, b verified; b enabled." in capsys.readouterr().err
 
 
 def test_programs_get_lines_and_the_quiet_the_names_only(

@@ -59,7 +59,7 @@ def test_a_row_for_programs_keeps_what_is_unknown_unknown() -> None:
 def test_a_page_tells_everything_and_commands_no_terminal() -> None:
     text = page(row(card=card_of("mine")), ["B_KEY"], ["MY_KEY"])
     assert text.startswith("Mine (mine)\n")
-    assert "A_KEY, B_KEY (set)" in text and "passed too" in text and "MY_KEY" in text
+    assert "A_KEY, B_KEY (set)" in text and "also passed" in text and "MY_KEY" in text
     assert "mine --acp; mine old (on linux) (deprecated)" in text
     assert "mode_after_open: ask" in text and "error_texts: Error:, Oops" in text
     assert "ok    handshake     it answered" in text

@@ -67,7 +67,7 @@ def test_a_row_says_what_is_known_and_how_much_is_not() -> None:
         *("1,234,567", "89"),
     ]
     assert stat_pages.as_cells(BARE, "model") == [
-        "(not told)",
+        "(not reported)",
         "0 of 1",
         "",
         "",
