@@ -206,11 +206,13 @@ def test_an_export_to_a_device_leaves_the_device(cli: Cli) -> None:
 def test_old_sessions_go_when_somebody_says_so(cli: Cli) -> None:
     for name in ("a", "b"):
         assert cli("run", "hello", "-s", name, "--", *cli.agent).code == 0
-    assert cli("sessions", "prune", "--older-than", "1d", "--yes").out.startswith("0 sessions")
+    assert cli("sessions", "prune", "--older-than", "1d", "--yes").out.startswith(
+        "sessions deleted: 0"
+    )
     unasked = cli("sessions", "prune", "--older-than", "0s")
     assert (unasked.code, "add --yes" in unasked.err) == (2, True)
     pruned = cli("sessions", "prune", "--older-than", "0s", "--keep", "1", "--yes")
-    assert pruned.out == "1 sessions and 1 jobs were deleted\n"
+    assert pruned.out == "sessions deleted: 1, jobs deleted: 1\n"
     assert [row["name"] for row in listed(cli)] == ["b"]
 
 

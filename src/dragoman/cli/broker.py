@@ -239,8 +239,9 @@ def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
             told = {"processes": reaped.processes, "files": list(reaped.files)}
             write_json({"type": "Reaped", "broker": reaped.name, **told})
         else:
-            files = ", ".join(reaped.files)
-            put_out(f"{reaped.name}: {reaped.processes} processes ended; {files}\n")
+            files = ", ".join(reaped.files) or "none"
+            killed = reaped.processes
+            put_out(f"{reaped.name}: processes killed: {killed}; files removed: {files}\n")
 
 
 @app.command("attach", cls=WithCommandLine, context_settings=CONTEXT)

@@ -49,6 +49,14 @@ the line is omitted."""
 LOGIN: Final = "log in with the agent's own program, then try again"
 """The next step for a missing login, unless the peer's descriptor says how to log in."""
 
+# Not every command that runs an agent has these options: `delegate` has no --trace.
+START_BY_HAND: Final = (
+    "start the agent by hand to see more, or add --verbose --trace FILE to `dragoman run`"
+)
+SEND_TRACE: Final = (
+    "add --trace FILE to `dragoman run` and send the trace to the agent's developers"
+)
+
 ADVICE: Final[Mapping[str, str]] = {
     "usage": "see the examples in the command's --help",
     "unsupported": "do without it, or use a peer that supports it: `dragoman peers`",
@@ -87,16 +95,17 @@ ADVICE: Final[Mapping[str, str]] = {
     "connect_failed": "check that a server listens on that address, then try again",
     "host_unavailable": "`dragoman hosts check NAME` shows whether the machine can be reached and "
     "what is missing there",
-    "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
-    "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
+    "process_exited": START_BY_HAND,
+    "ended": START_BY_HAND,
     "broken": "try again",
     "line_too_long": "report it to the agent's developers: no message should be that long",
     "timeout": "try again, or give it more time with --timeout",
     "auth_required": LOGIN,
-    "invalid_answer": "add --trace FILE and send the trace to the agent's developers",
+    "invalid_answer": SEND_TRACE,
     "protocol_mismatch": "name its dialect with --dialect; `dragoman peers verify` shows more",
     "handshake_failed": "`dragoman peers verify` checks it step by step",
-    "remote_error": "if the message above is not enough, add --trace FILE and read the trace",
+    "remote_error": "if the message above is not enough, add --trace FILE to `dragoman run` and "
+    "read the trace",
 }
 """The next step, by the error's stable name."""
 
@@ -108,7 +117,9 @@ SHOWN_STDERR_LINES: Final = 40
 """Maximum number of lines of an agent's stderr shown with its error: the end of a traceback
 matters."""
 
-FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
+FALLBACK: Final = (
+    "run `dragoman doctor`, or add --verbose --trace FILE to `dragoman run` and try again"
+)
 
 
 def message(
@@ -369,7 +380,8 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "empty": (
         "the agent ended its turn without an answer and without doing anything",
         "the agent",
-        "try again; if it happens again, add --trace FILE and read what its model sent",
+        "try again; if it happens again, add --trace FILE to `dragoman run` and read what its "
+        "model sent",
     ),
     "refused": ("the agent refused", "the agent", "rephrase the prompt, or use another peer"),
     "truncated": (
@@ -386,7 +398,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "crashed": (
         "the agent exited in the middle of its turn",
         "the agent",
-        "start it by hand to see more, or add --trace FILE and --verbose",
+        START_BY_HAND,
     ),
     "auth_required": (
         "the agent needs a login",
@@ -402,7 +414,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "protocol_error": (
         "the agent violated its protocol",
         "the agent",
-        "add --trace FILE and send the trace to the agent's developers",
+        SEND_TRACE,
     ),
     "unsupported": (
         "the agent does not support this",
@@ -461,7 +473,7 @@ def advice(
     if isinstance(error, RemoteError) and error.stderr_tail:
         # A user of a known peer cannot fix this.
         first = "fix the agent" if not login else "see what the agent reports above"
-        return f"{first}; --agent-stderr shows its whole stderr"
+        return f"{first}; add --agent-stderr to `dragoman run` to see its whole stderr"
     if type(error) is UsageError and "`" in str(error):
         # The error names a command that helps.
         return ""

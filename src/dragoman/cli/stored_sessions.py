@@ -110,4 +110,4 @@ def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFo
         counts = {"sessions": gone.sessions, "jobs": gone.jobs, "events": gone.events}
         write_json({"type": "Pruned", **counts, "keys": list(gone.keys)})
     elif format is ListFormat.TEXT:
-        put_out(f"{gone.sessions} sessions and {gone.jobs} jobs were deleted\n")
+        put_out(f"sessions deleted: {gone.sessions}, jobs deleted: {gone.jobs}\n")

@@ -283,3 +283,9 @@ def test_who_interrupts_is_told_so_in_one_line() -> None:
     assert told == "dragoman: the turn was cancelled by you\n"
     told = error_messages.of_report(report_of(result, ExitCode.TERMINATED, interrupted=True))
     assert told == "dragoman: the turn was cancelled by a signal\n"
+
+
+def test_a_next_step_names_the_command_that_has_its_options() -> None:
+    ends = [end[2] for end in error_messages.ENDS.values()]
+    for step in (*error_messages.ADVICE.values(), *ends, error_messages.FALLBACK):
+        assert "--trace" not in step or "`dragoman run`" in step

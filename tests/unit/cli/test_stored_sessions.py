@@ -62,4 +62,4 @@ def test_nothing_goes_without_an_answer(
         with pytest.raises(UsageError, match="--keep"):
             stored_sessions.prune(store, "1d", keep=-1, yes=True, format=ListFormat.TEXT)
     no, yes = capsys.readouterr().out.splitlines()
-    assert (no[:10], yes[:10]) == ("0 sessions", "1 sessions")
+    assert (no[:19], yes[:19]) == ("sessions deleted: 0", "sessions deleted: 1")
