@@ -66,7 +66,7 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
         ("say", "`await` is missing, so nothing was sent: turn.say(…)"),
         ("plan", "`await` is missing"),
         ("notice", "`await` is missing, so nothing was sent: turn.notice(…) at "),
-        ("tool", "turn.tool('T'), use it with `async with`"),
+        ("tool", "turn.tool('T') (use it with `async with`)"),
         ("truth", "write `await turn.ask_permission(…)`"),
         ("unused", "`await` is missing, so nothing was sent: turn.ask_permission(…) at "),
     ],
@@ -271,7 +271,7 @@ def test_an_agent_that_died_of_its_own_exception_is_not_told_how_to_be_started(
     done = cli("run", "hi", "--", sys.executable, str(program))
     assert done.code == 1
     assert "Error: " in done.err
-    assert "It ended with an error of its own." in done.err
+    assert "The error is in the program itself." in done.err
     assert "what next:   fix the program: its stderr above says where" in done.err
     assert HINT not in done.err
 
@@ -281,7 +281,7 @@ def test_an_agent_that_never_runs_is_told_so(cli: Cli) -> None:
     program.write_text("from dragoman import Agent\na = Agent('a')\n")
     done = cli("run", "hi", "--", sys.executable, str(program))
     assert done.code == 1
-    assert "In an agent made with dragoman, `agent.run()` is missing." in done.err
+    assert "If it is an agent made with dragoman, `agent.run()` is missing." in done.err
 
 
 def test_an_invalid_update_that_arrives_is_an_event_of_its_turn(cli: Cli) -> None:

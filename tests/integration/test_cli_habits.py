@@ -61,7 +61,9 @@ def test_a_peer_whose_descriptor_is_left_out_is_never_a_prompt(cli: Cli) -> None
     for words in (("run", "mine", "hello"), ("delegate", "review", "hello", "--peer", "mine")):
         said = cli(*words)
         assert (said.code, said.out) == (2, "")
-        assert f"there is no peer 'mine'; its descriptor is invalid: {file}: colour" in said.err
+        assert (
+            f"the peer 'mine' cannot be used; its descriptor is invalid: {file}: colour" in said.err
+        )
 
 
 def test_a_peer_and_a_command_contradict_each_other(cli: Cli) -> None:

@@ -167,7 +167,7 @@ def test_an_agent_that_speaks_only_a_newer_acp_is_not_blamed(cli: Cli) -> None:
     )
     done = cli("run", "hello", "--", *newer)
     assert done.code == 1
-    assert "this agent speaks only ACP version 2, and dragoman speaks version 1" in done.err
+    assert "this agent speaks only ACP version 2, but dragoman speaks version 1" in done.err
     assert "whose fault" not in done.err
     assert "use a version of the agent that speaks ACP 1, or a newer dragoman" in done.err
 

@@ -173,7 +173,7 @@ async def test_a_program_for_people_is_recognised_by_what_it_prints() -> None:
                           budgets=Budgets(initialize=3.0))  # fmt: skip
     assert isinstance(error, HandshakeFailed)
     assert error.noise == ("Welcome to X!", "Type /help")
-    assert "talks to a person" in str(error)
+    assert "expects a person at a terminal" in str(error)
 
 
 @aio

@@ -129,7 +129,7 @@ def test_a_descriptor_can_name_an_installed_dialect(cli: Cli, python: Path, how:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("broken", "the dialect 'broken' of the package words-dialect does not load"),
+        ("broken", "the dialect 'broken' of the package words-dialect cannot be loaded"),
         ("number", "is neither a client end class"),
         ("none", "there is no dialect 'none'"),
     ],

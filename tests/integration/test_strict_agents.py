@@ -164,7 +164,7 @@ def test_none_of_the_names_of_a_method_is_said_at_the_first_call(cli: Cli) -> No
     done = cli("run", "hi", "--dialect", "chained", *strict(cli, "asp"))
     assert done.code != 0
     names = "session/create, session/start, create_session, startSession"
-    assert f"the agent knows none of {names}" in done.err
+    assert f"the agent supports none of the methods {names}" in done.err
 
 
 @pytest.mark.parametrize("kind", ["asp", "asp-handshake"])
@@ -311,8 +311,11 @@ def test_a_dialect_that_is_named_wrongly_is_reported_with_the_option(cli: Cli) -
 @pytest.mark.parametrize(
     ("kind", "mismatch"),
     [
-        ("oneshot-older", "the agent speaks version '2024-11-05', this client speaks '2025-06-18'"),
-        ("keyed-newer", "the agent speaks version 2, this client speaks 1"),
+        (
+            "oneshot-older",
+            "the agent speaks version '2024-11-05', but dragoman speaks '2025-06-18'",
+        ),
+        ("keyed-newer", "the agent speaks version 2, but dragoman speaks 1"),
     ],
 )
 def test_another_version_of_a_dialect_is_named_and_the_caller_may_go_on(

@@ -217,7 +217,9 @@ class Agent:
 
         _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
-            raise UsageError(f"/{name} could be confused with text or a path")
+            raise UsageError(
+                f"/{name} is not a valid command: it could be confused with text or a path"
+            )
 
         def register(handler: F) -> F:
             checks.handler(handler, "agent.command(…)", "turn", "input")

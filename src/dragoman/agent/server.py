@@ -197,7 +197,7 @@ class Server:
     def _cut(self, why: Overflow) -> None:
         """Called when a handler of notifications was so slow that some were dropped, and has
         handled the others. The next ones get a new lane."""
-        log.error("extension notifications of the client are lost: %s", why)
+        log.error("extension notifications from the client were dropped: %s", why)
         self._told = None
 
     def noise(self, noise: Noise | Stray) -> None:
@@ -474,7 +474,7 @@ class Server:
                 if not work.done():
                     await asyncio.wait([work], timeout=CANCEL_GRACE)
                 if not work.done():
-                    log.warning("a cancelled prompt handler does not end; answering without it")
+                    log.warning("a cancelled prompt handler is still running; answering without it")
             except asyncio.CancelledError:
                 # The client has disconnected, or cancelled the request and not the turn.
                 turn.stop()

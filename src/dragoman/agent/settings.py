@@ -37,9 +37,8 @@ class SessionSettings:
             names.append(MODE_OPTION)
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(
-                    f"two options are named {name!r}: modes are also offered as an option"
-                )
+                why = ": modes are also offered as an option" if name == MODE_OPTION else ""
+                raise UsageError(f"two options have the id {name!r}{why}")
 
     @property
     def first_mode(self) -> str | None:

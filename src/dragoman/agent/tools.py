@@ -53,7 +53,7 @@ class ToolCall:
     def __del__(self) -> None:
         if not self._announced:
             use = "async with" if self._async else "with"
-            self._calls.unused.append(f"turn.tool({self._first.title!r}), use it with `{use}`")
+            self._calls.unused.append(f"turn.tool({self._first.title!r}) (use it with `{use}`)")
 
     async def __aexit__(
         self,

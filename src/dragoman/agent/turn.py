@@ -313,11 +313,11 @@ class Turn:
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:
-            told.append(f"turn.say(…) or another update, {lost} of them")
+            told.append(f"turn.say(…) or another update ({lost} times)")
         if not told:
             return None
         if not counted:
-            return f"nothing was sent of {'; '.join(told)}"
+            return f"nothing was sent for {'; '.join(told)}"
         return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
 
     def with_tokens(self, response: acp.PromptResponse) -> acp.PromptResponse:

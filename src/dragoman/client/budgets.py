@@ -50,7 +50,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{name} must not be negative: {value!r}")
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
-                raise UsageError(f"{name} cannot be 0; None waits forever")
+                raise UsageError(f"{name} cannot be 0; to wait forever, pass None")
 
     def grace_after(self, budget: str) -> float:
         """Return how long to wait for the end of a turn that was cancelled because a budget ran

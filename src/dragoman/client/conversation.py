@@ -158,7 +158,7 @@ class Peer(abc.ABC):
     ) -> None:
         """Log in with one of the agent's own methods. A secret is sent only if it is passed here
         and the method takes one; none is looked up anywhere."""
-        self.require(False, "log in by itself")
+        self.require(False, "log in through dragoman")
 
     async def logout(self) -> None:
         """Log out of the agent."""
@@ -253,7 +253,7 @@ class Peer(abc.ABC):
                 await conversation.close()
             except DragomanError as error:
                 # The caller has its result, or an error that says more than this one.
-                log.info("session %s is not closed at the agent: %s", conversation.id, error)
+                log.info("could not close session %s at the agent: %s", conversation.id, error)
 
     def require(self, able: bool | None, what: str) -> None:
         """Raise `Unsupported` for what the agent cannot do. If that is unknown, it is tried."""

@@ -72,8 +72,8 @@ class EarlyMessages(Generic[M]):
             if not self._full:
                 self._full = True
                 log.warning(
-                    "an agent sends more than %d messages or %d bytes before it answers; the "
-                    "further ones are dropped",
+                    "an agent sent more than %d messages or %d bytes before it answered; further "
+                    "messages are dropped",
                     MAX_EARLY,
                     MAX_EARLY_SIZE,
                 )

@@ -49,7 +49,7 @@ _ENTRY: Final = (
 )
 
 
-_OWN_ERROR: Final = "It ended with an error of its own."
+_OWN_ERROR: Final = "The error is in the program itself."
 
 SHOWN_LAUNCH: Final = 160
 """Maximum length of a command line in an error, in characters: enough to recognise it."""
@@ -85,7 +85,7 @@ def explain(
             if OWN_ERROR.search(error.stderr_tail):
                 cause = _OWN_ERROR
             elif error.exit_code == 0 and "python" in what:
-                cause += " In an agent made with dragoman, `agent.run()` is missing."
+                cause += " If it is an agent made with dragoman, `agent.run()` is missing."
             if error.signal is not None:
                 cause = "It was killed, or it crashed: start it by hand to see more."
         case CallTimeout():
@@ -111,7 +111,7 @@ def explain(
     tail = _tail(error, stream)
     shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
     said = f"; the end of its stderr: {tail.strip()[-shown_size:]}" if tail.strip() else ""
-    printed = f"; it printed, which is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
+    printed = f"; it printed text that is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
     failed = HandshakeFailed(
         f"{happened}{printed if noise else ''}{said}. {cause}",
@@ -143,7 +143,7 @@ def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError
 
 _VERSIONS: Final = (
     f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman; "
-    "`--any-version` tries it with this one"
+    "`--any-version` tries this agent anyway"
 )
 """The remedy if the agent speaks a newer version of the protocol than we do."""
 
@@ -153,12 +153,12 @@ def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
     ours = acp.PROTOCOL_VERSION
     if not version.isdecimal() or int(version) < ours:
         return ProtocolMismatch(
-            f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
+            f"the agent answered with ACP version {version}, but dragoman speaks version {ours}",
             dialect=dialect,
             version=version if version.isdecimal() else None,
         )
     return ProtocolMismatch(
-        f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
+        f"this agent speaks only ACP version {version}, but dragoman speaks version {ours}",
         dialect=dialect,
         version=version,
         remedy=_VERSIONS,
@@ -168,7 +168,7 @@ def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
 def refused_version(error: RemoteError) -> ProtocolMismatch:
     """Return the error for an agent that refuses our version of ACP."""
     return ProtocolMismatch(
-        f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that dragoman "
+        f"the agent refused ACP version {acp.PROTOCOL_VERSION}, the only one that dragoman "
         f"speaks: {error}",
         remedy=_VERSIONS,
     )
@@ -182,11 +182,10 @@ def _end(error: ProcessExited) -> str:
 
 def _silence(noise: list[str]) -> str:
     if noise:
-        return f"It talks to a person, not to a program: {_ENTRY}."
+        return f"It expects a person at a terminal, not a program: {_ENTRY}."
     return (
-        "Either it waits for something, such as a login, or it was started in a way in which it "
-        f"does not listen: {_ENTRY}. If it is only slow, give it more time: "
-        "`budgets=Budgets(initialize=…)`."
+        "Either it is waiting for something, such as a login, or it was not started as an agent: "
+        f"{_ENTRY}. If it is only slow, give it more time: `budgets=Budgets(initialize=…)`."
     )
 
 

@@ -95,7 +95,7 @@ def require_permit(permit: object, option: str = "permit") -> None:
     if callable(permit):
         return
     known = _PRESETS.get(permit) if isinstance(permit, str) else None
-    hint = f", here dragoman.{known}" if known else ""
+    hint = f", such as dragoman.{known}" if known else ""
     raise UsageError(
         f"{option}= takes a function that gets a question and returns an Answer{hint}, "
         f"not {permit!r}"
@@ -106,7 +106,7 @@ def wrong_answer(permit: object, answer: object) -> UsageError:
     """Return the error for a permit that returns something other than an answer."""
     return UsageError(
         f"the permit {_name_of(permit)} returned {answer!r:.80}: it must return an Answer, "
-        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it counts as a refusal"
+        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; the request was refused"
     )
 
 
@@ -150,7 +150,9 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
         )
         return answer.option_id if any(fits) else None
     if not isinstance(answer, Answer):
-        raise UsageError(f"answer a permission with an Answer, not with {answer!r}")
+        raise UsageError(
+            f"a permission request must be answered with an Answer, not with {answer!r}"
+        )
     for wanted in _FALLBACKS[answer]:
         for option in options:
             if option.kind == wanted:

@@ -68,9 +68,13 @@ def require_words(target: object) -> None:
         )
     if isinstance(target, bytes | Mapping | Set) or not isinstance(target, Iterable):
         kind = type(target).__name__
-        raise UsageError(f"an agent is given as a string or a list of strings, not {kind}")
+        raise UsageError(
+            f"an agent is an address (a string) or a command line (a list), not {kind}"
+        )
     words = list(target)
     if strange := [word for word in words if not isinstance(word, str)]:
         raise UsageError(f"the arguments of a command line must be strings; {strange[0]!r} is not")
     if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
-        raise UsageError(f"each word of a command line is one item: pass {words[0].split()!r}")
+        raise UsageError(
+            f"pass each word of a command line as an item of the list: {words[0].split()!r}"
+        )

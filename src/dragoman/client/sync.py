@@ -271,7 +271,9 @@ class _Loop:
         """
         loop = self._loop
         if threading.current_thread() is self._thread:
-            raise UsageError("this call would deadlock: it runs in the connection's own loop")
+            raise UsageError(
+                "this call would deadlock: it was made in a callback of the same connection"
+            )
         if loop is None or not self._thread.is_alive():
             raise ConnectionClosed()
         outcome: Future[T] = Future()

@@ -223,8 +223,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         """How the turn ended. Raises its error if it failed, and UsageError before its end."""
         if self._end is None:
             raise UsageError(
-                "the turn has not ended: iterate to its end or call `await turn.wait()`, or leave "
-                "its `async with` block, which cancels it, before you read its result"
+                "the turn has not ended: before you read its result, iterate to its end, call "
+                "turn.wait(), or leave its `with` block, which cancels the turn"
             )
         if self._end.error is not None:
             raise self._end.error

@@ -110,7 +110,7 @@ def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str
         return f"{meant}It {verb} {listed}" if meant else f"it {verb} {listed}"
     first = ", ".join(names[:CLOSE_CHOICES])
     count = f"{verb} {len(names)}"
-    return f"{meant}It {count}" if meant else f"it {count}, such as {first}"
+    return f"{meant}It {count} in total" if meant else f"it {count}, such as {first}"
 
 
 class RequestInProgress(UsageError):
@@ -220,8 +220,8 @@ class ClientFileInvalid(UsageError):
         path: str,
         problem: str,
         *,
-        remedy: str = "fix the file by hand, or add the entry yourself: it is printed "
-        "without --write",
+        remedy: str = "fix the file, or add the entry by hand: without --write, the command "
+        "prints it",
     ) -> None:
         super().__init__(f"{path}: {problem}; nothing was changed")
         self.path = path
@@ -238,7 +238,7 @@ class DelegationInvalid(UsageError):
     error_class = "delegation_invalid"
 
     def __init__(self, value: str, problem: str, *, remedy: str = "") -> None:
-        super().__init__(f"{shown(value)} cannot be delegated to: {problem}")
+        super().__init__(f"cannot delegate to {shown(value)}: {problem}")
         self.value = value
         self.remedy = remedy
 
@@ -256,12 +256,15 @@ class UnknownPeer(UsageError):
 
     def __init__(self, name: str, nearest: Sequence[str] = (), *, problem: str = "") -> None:
         if problem:
-            advice = f"its descriptor is invalid: {problem}"
+            text = f"the peer {shown(name)} cannot be used; its descriptor is invalid: {problem}"
         elif nearest:
-            advice = f"did you mean {' or '.join(nearest)}?"
+            text = f"there is no peer {shown(name)}; did you mean {' or '.join(nearest)}?"
         else:
-            advice = "`dragoman peers` lists the known peers, and `dragoman peers add` adds one"
-        super().__init__(f"there is no peer {shown(name)}; {advice}")
+            text = (
+                f"there is no peer {shown(name)}; `dragoman peers` lists the known peers, and "
+                "`dragoman peers add` adds one"
+            )
+        super().__init__(text)
         self.name = name
         self.nearest = tuple(nearest)
 

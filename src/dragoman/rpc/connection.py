@@ -438,7 +438,7 @@ class Connection(Requester, Responder):
         waiting = self._peer.unanswered
         if waiting:
             names = ", ".join(sorted({request.method for request in waiting}))
-            log.debug("%s: ended with %d unanswered: %s", self.name, len(waiting), names)
+            log.debug("%s: ended with %d unanswered requests: %s", self.name, len(waiting), names)
         for request in waiting:
             error = failure.fresh()
             error.may_have_run = True

@@ -181,7 +181,8 @@ class Flow:
         lane = max(self._lanes, key=lambda lane: lane.size, default=None)
         if lane is not None:
             log.warning(
-                "a consumer did not read for %g s; its lane is cut", self._limits.overflow_timeout
+                "a consumer did not read for %g s; dropping its further messages",
+                self._limits.overflow_timeout,
             )
             lane.end(
                 Overflow(

@@ -289,7 +289,7 @@ async def _lock_folder(folder: Path) -> int:
         return lock
     except TimeoutError:
         os.close(lock)
-        raise UsageError(f"another process keeps the directory {folder} locked") from None
+        raise UsageError(f"another process holds the lock of the directory {folder}") from None
     except BaseException:
         os.close(lock)
         raise

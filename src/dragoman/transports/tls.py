@@ -26,8 +26,8 @@ class TlsFiles:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"TLS needs a certificate and its key as PEM files, and {self.certificate} with "
-                f"{self.key} cannot be used: {error}"
+                f"cannot use the TLS certificate {self.certificate} with the key {self.key} (both "
+                f"must be PEM files): {error}"
             ) from error
         return context
 

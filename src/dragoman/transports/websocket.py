@@ -112,7 +112,9 @@ async def connect_websocket(
             connection = await unix_connect(os.fspath(unix_path), url, **options)
     except InvalidStatus as error:
         status = error.response.status_code
-        raise ConnectError(f"{shown} refused: HTTP status {status}", status=status) from error
+        raise ConnectError(
+            f"{shown} refused the connection: HTTP status {status}", status=status
+        ) from error
     except TimeoutError as error:
         raise ConnectError(f"{shown} did not answer within {open_timeout:g} s") from error
     except OSError as error:
@@ -232,13 +234,13 @@ class WebSocketListener(Listener):
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         if self._path is not None and urlsplit(request.path).path != self._path:
-            return connection.respond(404, "There is nothing here.\n")
+            return connection.respond(404, "Not found.\n")
         if self._authorize is not None:
             try:
                 allowed = self._authorize(request)
             except Exception as error:
                 # The library answers with status 500 and rejects the connection.
-                self._report("the authorization of a connection failed", error)
+                self._report("the callback that authorizes connections failed", error)
                 raise
             if not allowed:
                 return connection.respond(401, "Not authorized.\n")

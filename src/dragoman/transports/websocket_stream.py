@@ -243,7 +243,9 @@ class WebSocketStream(EventedStream):
         elif self._unanswered == PINGS_UNANSWERED:
             assert self._ping_interval is not None
             silence = self._ping_interval * PINGS_UNANSWERED
-            self._end = ConnectionBroken(f"no response for {silence:g} s")
+            self._end = ConnectionBroken(
+                f"the other side sent nothing for {silence:g} s, not even a pong"
+            )
             self._connection.transport.abort()
             return
         self._unanswered += 1

@@ -534,12 +534,12 @@ async def test_lost_notifications_are_logged_and_later_ones_are_heard_again(
         await client.shake_hands()
         for n in range(10):
             client.tell("_x/tell", n)
-        await until(lambda: "its lane is cut" in caplog.text)
+        await until(lambda: "dropping its further messages" in caplog.text)
         client.tell("_x/tell", "lost")
         # The answer comes after the notification was read.
         await client.new_session()
         gate.set()
-        await until(lambda: "notifications of the client are lost" in caplog.text)
+        await until(lambda: "notifications from the client were dropped" in caplog.text)
         client.tell("_x/tell", "heard")
         await until(lambda: "heard" in heard)
     assert "lost" not in heard

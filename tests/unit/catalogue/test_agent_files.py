@@ -212,7 +212,7 @@ def test_what_is_wrong_is_reported_with_file_and_line(tmp_path: Path) -> None:
     broken.write_bytes(b"---\na: b: c\n---\n")
     gone = tmp_path / "agents" / "gone.md"
     told = [str(problem) for problem in validate([good, bad, empty, broken, gone], USUAL)]
-    assert told[0].startswith(f"{bad}:3: 'codex-write' cannot be delegated to: codex does not")
+    assert told[0].startswith(f"{bad}:3: cannot delegate to 'codex-write': codex does not")
     assert told[1] == f"{empty}:2: delegate_to is empty"
     assert told[2].startswith(f"{broken}: line 2: the front matter is not valid YAML")
     assert told[3] == f"{gone}: there is no such file"

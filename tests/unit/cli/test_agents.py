@@ -41,7 +41,7 @@ def test_the_list_shows_files_values_and_trouble(shell: Shell) -> None:
     assert head.split() == ["file", "delegate_to", "enabled", "note"]
     assert a.split()[:3] == ["agents/a.md", "codex-execute", "no"]
     assert b.split() == ["agents/b.md", "none", "-", "never", "delegated"]
-    assert "'nobody-plan' cannot be delegated to" in c
+    assert "cannot delegate to 'nobody-plan'" in c
 
 
 def test_the_list_for_programs_has_one_object_a_line(shell: Shell) -> None:
@@ -171,7 +171,7 @@ def test_validation_names_the_line_and_the_cure_and_fails(shell: Shell) -> None:
     agent(shell, "b", "none")
     said = shell("agents", "validate")
     assert (said.code, said.out) == (1, "2 agent files, 1 invalid\n")
-    assert said.err.startswith("agents/a.md:3: 'nobody-plan' cannot be delegated to")
+    assert said.err.startswith("agents/a.md:3: cannot delegate to 'nobody-plan'")
     assert "dragoman peers add" in said.err
     (line,) = shell("agents", "validate", "--format", "json").out.splitlines()
     assert json.loads(line)["line"] == 3

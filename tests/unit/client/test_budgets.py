@@ -133,7 +133,7 @@ def test_a_budget_cannot_be_negative(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["first_event", "silence", "total"])
 def test_a_budget_of_a_turn_cannot_be_nothing(name: str) -> None:
-    with pytest.raises(UsageError, match="None waits forever"):
+    with pytest.raises(UsageError, match="to wait forever, pass None"):
         Budgets(**{name: 0.0})
 
 

@@ -36,7 +36,7 @@ class Program(MemoryStream):
     [
         (ProcessExited(exit_code=41, stderr_tail="usage"), ["code 41", "usage", "incorrectly"]),
         (ProcessExited(exit_code=None, signal=11), ["killed by signal 11", "crashed"]),
-        (CallTimeout("initialize", 30), ["within 30 s", "does not listen", "more time"]),
+        (CallTimeout("initialize", 30), ["within 30 s", "not started as an agent", "more time"]),
         (LineTooLong(10), ["too long"]),
         (ConnectionEnded(), ["ended the connection", "not an agent"]),
         (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
@@ -68,7 +68,7 @@ def test_what_a_program_printed_and_its_last_words_are_told() -> None:
     assert explained.noise == ("Welcome!", ">")
     assert explained.stderr_tail == "no key is set\n"
     assert "not a message: Welcome! / >; the end of its stderr: no key is set." in str(explained)
-    assert "talks to a person" in str(explained)
+    assert "expects a person at a terminal" in str(explained)
 
 
 def test_only_the_first_noise_is_kept_and_none_of_it_at_any_length() -> None:

@@ -45,7 +45,7 @@ def test_alternatives_are_all_there_is_or_the_closest_few() -> None:
     assert alternatives("nothing like it", many) == "it has 130, such as model-0, model-1, model-2"
     assert alternatives("MODEL-77", many).startswith("did you mean model-77 or ")
     assert alternatives("opus", ["anthropic/claude-opus-4", *many]) == (
-        "did you mean anthropic/claude-opus-4? It has 131"
+        "did you mean anthropic/claude-opus-4? It has 131 in total"
     )
 
 

@@ -60,7 +60,7 @@ def test_everything_that_is_wrong_is_collected(tmp_path: Path) -> None:
     assert len(told) == 3
     assert "did you mean `enabled_peers`?" in told[0]
     assert "mine.toml: nonsense" in told[1]
-    assert "a.md:2: 'x-y' cannot be delegated to" in told[2]
+    assert "a.md:2: cannot delegate to 'x-y'" in told[2]
 
 
 def test_cards_are_looked_for_where_the_ladder_keeps_them(place: RunContext) -> None:

@@ -158,7 +158,7 @@ async def test_a_folder_that_stays_locked_is_an_error_and_not_a_hang(
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UsageError, match="locked"):
+        with pytest.raises(UsageError, match="holds the lock"):
             await listen_unix(folder / "s", greet)
     finally:
         os.close(lock)

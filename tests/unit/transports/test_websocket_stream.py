@@ -357,7 +357,7 @@ async def test_pings_without_any_sign_of_life_break_the_stream() -> None:
         ours.start(heard)
         failure = await heard.end()
         assert type(failure) is ConnectionBroken
-        assert "no response for 0.02 s" in str(failure)
+        assert "sent nothing for 0.02 s" in str(failure)
         assert pinged.is_set()
         await ours.aclose()
 

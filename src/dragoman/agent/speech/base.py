@@ -104,7 +104,7 @@ class DocumentSpeech:
                 connection.post(method, params)
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        raise Unsupported(f"the dialect {self.dialect} has no request like {method.name}")
+        raise Unsupported(f"the dialect {self.dialect} has no equivalent of {method.name}")
 
     # -- for the dialects
 

@@ -73,7 +73,9 @@ class AcpSettings(WorkspaceServices):
 
     async def set_config_option(self, config_id: str, value: str | bool) -> None:
         """Deprecated: the former name of `set_option`."""
-        warnings.warn("set_config_option is set_option now", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "set_config_option was renamed to set_option", DeprecationWarning, stacklevel=2
+        )
         await self.set_option(config_id, value)
 
     # -- for the client

@@ -228,7 +228,7 @@ class CodexConversation(EventConversation):
         self.unusable = True
         if self.turn is not None:
             what = f"the sandbox {told.mode!r} and the approval policy {policy!r}"
-            self.turn.give_up(ProtocolMismatch(f"Codex has {what}, which was not requested"))
+            self.turn.give_up(ProtocolMismatch(f"Codex uses {what}, which was not requested"))
 
     # -- the end
 
@@ -315,7 +315,8 @@ def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(
             f"Codex was asked for the sandbox {mode!r} and the approval policy {policy!r}, but "
-            f"uses {answer.sandbox!r} and {answer.approval_policy!r}: the thread is not used"
+            f"uses {answer.sandbox!r} and {answer.approval_policy!r}; dragoman does not use this "
+            "thread"
         )
 
 

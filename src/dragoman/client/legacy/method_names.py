@@ -81,4 +81,4 @@ def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError
 
 
 def _none_of(messages: Sequence[Message]) -> str:
-    return f"the agent knows none of {', '.join(method for method, _ in messages)}"
+    return f"the agent supports none of the methods {', '.join(method for method, _ in messages)}"

@@ -132,7 +132,7 @@ class DocumentPeer(ClientPeer):
 
     def _login_required(self, error: RemoteError) -> AuthRequired:
         named = [method.id for method in self.auth_methods if method.id != NO_LOGIN]
-        hint = f"log in first, by {' or '.join(named)}" if named else "log in to the agent first"
+        hint = f"log in first, with {' or '.join(named)}" if named else "log in to the agent first"
         return AuthRequired(error.message, methods=self.auth_methods, hint=hint, data=error.data)
 
     def _require(self, opening: Opening) -> None:
@@ -207,7 +207,7 @@ class DocumentPeer(ClientPeer):
         async for summary in self.list_sessions():
             if summary.id == session_id:
                 return
-        raise UsageError(f"the agent lists no session {session_id!r}")
+        raise UsageError(f"the agent does not list a session {session_id!r}")
 
     async def _page(self, cursor: str | None) -> tuple[Sequence[Listed], str | None]:
         client = self.client

@@ -60,9 +60,9 @@ def load_registered(name: str) -> bool:
     try:
         made = entry.load()
     except BROKEN_CODE as error:
-        raise UsageError(f"the dialect {name!r} of {_package(entry)} does not load: {error}") from (
-            error
-        )
+        raise UsageError(
+            f"the dialect {name!r} of {_package(entry)} cannot be loaded: {error}"
+        ) from (error)
     if isinstance(made, type) and issubclass(made, ClientEnd):
         end = made
         register(name, lambda options: end())

@@ -328,7 +328,7 @@ def ended(
 
 
 OTHER_VERSION: Final = (
-    "use a version of the agent that speaks the same, or continue with this one: `--any-version`, "
+    "use a version of the agent that speaks this one, or try the agent anyway: `--any-version`, "
     "or any_version=True in a program"
 )
 """The hint if an agent answers the handshake with another version of its dialect."""

@@ -41,7 +41,7 @@ LOSSES: Final = (
         ),
     ),
     Loss(
-        "which call changed a file, and its texts: only a unified diff after the change",
+        "which call changed a file, and its old and new text: there is only a unified diff",
         (Part.CHANGE_TEXTS,),
     ),
     base.NO_PERMISSIONS,
@@ -52,7 +52,7 @@ LOSSES: Final = (
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss("sessions apart from each other: all prompts are one conversation to the agent"),
+    Loss("separate sessions: to the agent, all prompts are one conversation"),
     base.NO_SETTINGS,
     base.NO_COMMANDS,
     base.ONLY_TEXT_PROMPTS,
@@ -201,7 +201,7 @@ def require_version(answer: Initialized, ours: str) -> None:
     for version in told:
         if version != ours:
             raise ProtocolMismatch(
-                f"the agent speaks version {version!r}, this client speaks {ours!r}",
+                f"the agent speaks version {version!r}, but dragoman speaks {ours!r}",
                 version=str(version) or None,
                 remedy=base.OTHER_VERSION if version else "",
             )

@@ -133,7 +133,9 @@ def check_folder(folder: str | os.PathLike[str] | None) -> None:
         mode = os.stat(folder).st_mode
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SpawnError(f"the working directory {os.fspath(folder)!r}: {reason}") from error
+        raise SpawnError(
+            f"cannot use the working directory {os.fspath(folder)!r}: {reason}"
+        ) from error
     if not stat.S_ISDIR(mode):
         raise SpawnError(f"the working directory {os.fspath(folder)!r} is not a directory")
 

@@ -140,7 +140,10 @@ class Guard:
         if not program or getattr(sys, "frozen", False) or not os.path.isfile(script):
             if not self._warned:
                 self._warned = True
-                log.warning("no warden: this program cannot start a Python script of its own")
+                log.warning(
+                    "no warden process, because this program cannot start a Python script: if it "
+                    "is killed, its child processes keep running"
+                )
             return
         try:
             self._register_fd = _open_register()

@@ -316,7 +316,7 @@ class StderrTail:
                 self._listener(data)
             except Exception:
                 self._listener = None
-                log.exception("the listener to stderr failed and is not called any more")
+                log.exception("the on_stderr callback failed and will not be called again")
 
     def text(self, since: int = 0) -> str:
         """Return as text the part of the tail that was written after `since` bytes.

@@ -69,7 +69,7 @@ async def test_a_new_thread_gets_the_safe_settings_and_the_folder() -> None:
 async def test_a_thread_without_the_settings_that_keep_it_safe_is_not_used(took: Any) -> None:
     server = Server({"thread/start": thread(**took)})
     async with connected(server) as peer:
-        with pytest.raises(ProtocolMismatch, match="not used"):
+        with pytest.raises(ProtocolMismatch, match="does not use this thread"):
             async with peer.session():
                 raise AssertionError
         assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]

@@ -94,7 +94,7 @@ async def test_a_dead_concept_is_remembered_and_nothing_is_sent_for_it() -> None
     replies = {"session/list": refusing(-32601), "session/create": refusing(-32601)}
     async with meet("chained", replies, cache=cache, program=PROGRAM) as (peer, agent):
         names = "session/create, session/start, create_session, startSession"
-        with pytest.raises(RemoteError, match=f"knows none of {names}"):
+        with pytest.raises(RemoteError, match=f"supports none of the methods {names}"):
             async with peer.session():
                 pass
         assert len(agent.methods) == 8

@@ -150,6 +150,6 @@ async def test_a_handshake_asks_for_the_version_of_the_options() -> None:
         assert agent.params("initialize")["protocolVersion"] == "1.0"
     async with meet("tagged") as (_, agent):
         assert agent.params("initialize")["protocolVersion"] == "1"
-    with pytest.raises(ProtocolMismatch, match="'2025-06-18', this client speaks '2026-01-01'"):
+    with pytest.raises(ProtocolMismatch, match="'2025-06-18', but dragoman speaks '2026-01-01'"):
         async with meet("oneshot", options=DocumentOptions(protocol_version="2026-01-01")):
             pass

@@ -435,7 +435,7 @@ def test_proof_that_nothing_ran_is_the_only_reason_for_another_name(dialect: str
         async with meet(dialect, replies) as (peer, agent), peer.session() as session:
             result = await session.ask("x")
             assert result.outcome is Outcome.UNSUPPORTED
-            assert ("knows none of" in str(result.error)) is (dialect == "chained")
+            assert ("supports none of" in str(result.error)) is (dialect == "chained")
             names = [m for m in agent.methods if m in ("prompt/send", "message/send")]
             assert agent.prompts == (4 if dialect == "chained" else 1)
             assert len(names) == (2 if dialect == "chained" else 0)

@@ -110,7 +110,8 @@ class ClientEnd(base.ClientEnd):
         answer = decode_typed(result, shapes.Initialized)
         if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
-                f"the agent speaks version {answer.protocol_version}, this client speaks {VERSION}",
+                f"the agent speaks version {answer.protocol_version}, "
+                f"but dragoman speaks {VERSION}",
                 version=str(answer.protocol_version),
                 remedy=base.OTHER_VERSION,
             )
