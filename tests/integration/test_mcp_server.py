@@ -194,7 +194,7 @@ async def test_delegated_work_is_not_delegated_again(cli: Cli) -> None:
     for result in (asked, delegated):
         assert result.is_error
         assert "this is delegated work already, at depth 1" in text_of(result)
-        assert "do this part yourself as your own" in text_of(result)
+        assert "do this part yourself, as your own work" in text_of(result)
 
 
 @aio

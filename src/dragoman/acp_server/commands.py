@@ -25,8 +25,8 @@ STATS: Final = "stats"
 COMMANDS: Final = {
     PEERS: ("Show the peers: installed, enabled, verified, and what each is for", None),
     DELEGATE: ("Delegate a task to a peer that claims its role", "ROLE what to do"),
-    EXPLAIN: ("Show which peers would get a role now, and why not the others", "ROLE"),
-    STATS: ("Show which peer does which work well, and what it has cost", None),
+    EXPLAIN: ("Show which peers routing would choose for a role, and why not the others", "ROLE"),
+    STATS: ("Show the results and the cost of delegated work by role and peer", None),
 }
 """Our commands: the description and the argument of each."""
 
@@ -50,7 +50,7 @@ def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
     """Parse the arguments of `/delegate`. Raises `UsageError` if they are not a role and a task."""
     role, _, work = text.strip().partition(" ")
     if role not in roles or not work.strip():
-        raise UsageError(f"`/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")
+        raise UsageError(f"usage: `/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")
     return role, work.strip()
 
 
@@ -79,7 +79,7 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
     role = role.strip()
     if not role:
         roles = ", ".join(place.role_catalogue().roles)
-        raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
+        raise UsageError(f"usage: `/{EXPLAIN} ROLE`; the roles are {roles}")
     request = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
     return "```text\n" + "\n".join(explain(decide_for(request, place), clock=clock)) + "\n```"
 

@@ -187,7 +187,7 @@ class EditorSession:
         async with self._lock:
             name = self.peer
             if name == AUTO:
-                raise UsageError("no peer with this option was chosen")
+                raise UsageError("this setting belongs to a peer: choose a peer first")
             worker = self._worker
             if worker is not None and worker.name == name and worker.alive:
                 # Only an adapter uses the role.
@@ -399,7 +399,7 @@ class EditorSession:
         if not done.ok:
             raise RemoteError(
                 codes.INTERNAL_ERROR,
-                f"no peer could do it: {said}",
+                f"no peer completed the task: {said}",
                 _failure_data(done),
             )
         await turn.say(f"{said}\n")
@@ -411,8 +411,8 @@ class EditorSession:
         if others and not self._told_folders:
             self._told_folders = True
             self._notice(
-                f"delegated work only uses {self.session.cwd}, not "
-                f"{', '.join(map(str, others))}; a chosen peer may use them too"
+                f"delegated work uses only {self.session.cwd}, not "
+                f"{', '.join(map(str, others))}; to use these as well, choose a peer"
             )
 
     async def _tell_notices(self, turn: Turn) -> None:

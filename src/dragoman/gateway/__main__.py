@@ -48,10 +48,10 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="an environment variable that CMD may have besides the usual ones; may be repeated",
+        help="an additional environment variable to pass on to CMD; may be repeated",
     )
     made.add_argument(
-        "--raw", action="store_true", help="put the agent's own messages into _meta, too"
+        "--raw", action="store_true", help="also put the agent's own messages into _meta"
     )
     where = made.add_mutually_exclusive_group()
     where.add_argument("--unix", metavar="PATH", help="serve on a Unix socket instead of stdio")

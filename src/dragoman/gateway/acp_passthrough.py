@@ -556,7 +556,7 @@ class PassthroughSession:
                 except TimeoutError:
                     if self.upstream.session_count > len(self._passages):
                         why = f"the client did not read for {SLOW_CLIENT_TIMEOUT:g} s"
-                        log.warning("%s and kept others waiting; it is disconnected", why)
+                        log.warning("%s and kept others waiting; disconnecting it", why)
                         self.connection.fail(ConnectionBroken(why))
                         return
         except ConnectionLost:

@@ -199,7 +199,7 @@ class ClientSession:
         can = self._peer.capabilities
         servers = session.mcp_servers
         if servers and can.mcp_stdio is False:
-            log.warning("%s takes no MCP servers; the client's are dropped", self._peer)
+            log.warning("%s does not support MCP servers; dropping those of the client", self._peer)
             servers = ()
         opening = Opening(
             cwd=session.cwd,

@@ -180,8 +180,8 @@ class GatewaySession:
             return
         if not self._dropped:
             log.warning(
-                "a client reads too slowly: of session %s, %d events outside of turns wait, and "
-                "further ones are dropped",
+                "a client reads too slowly: session %s has %d unsent events outside of turns; "
+                "dropping further ones",
                 self.conversation.id,
                 MAX_OUTSIDE,
             )
@@ -226,6 +226,7 @@ async def until_told(told: asyncio.Event) -> None:
             await told.wait()
     except TimeoutError:
         log.warning(
-            "a client did not read the events before a question within %g s; sending the question",
+            "a client did not read the events before a question within %g s; sending the question "
+            "anyway",
             TOLD_TIMEOUT,
         )

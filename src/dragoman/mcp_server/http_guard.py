@@ -80,14 +80,14 @@ def token_in(path: Path) -> str:
         raise UsageError(f"the token cannot be stored in {path}: {error.strerror}") from error
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise UsageError(
-            f"other users can read the token in {path}: chmod 600 it, or create a new one"
+            f"other users can read the token in {path}: delete the file to create a new token"
         )
     try:
         token = text.decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not MIN_SIZE <= len(token) <= MAX_SIZE or not token.isprintable() or " " in token:
-        raise UsageError(f"{path} contains no token: delete it, and one will be created")
+        raise UsageError(f"{path} contains no valid token: delete the file to create one")
     return token
 
 

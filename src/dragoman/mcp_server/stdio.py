@@ -177,7 +177,7 @@ def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
         ):
             if isinstance(message.message, types.JSONRPCError):
                 _log.warning(
-                    "the SDK rejects a request that was already answered: %s",
+                    "the SDK rejected a request that dragoman had already answered: %s",
                     message.message.error.message,
                 )
             answered[id] -= 1

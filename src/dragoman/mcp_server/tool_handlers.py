@@ -232,7 +232,7 @@ class ToolHandlers:
                 return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             if running.task.cancelled() and not was_cancelled():
-                raise UsageError("it was cancelled before a peer started to work") from None
+                raise UsageError("the work was cancelled before a peer was prompted") from None
             if not running.lasting:
                 running.stop()
             raise
@@ -370,7 +370,7 @@ class _Call:
                 metadata=ServerMessageMetadata(related_request_id=self.context.request_id),
             )
         except (MCPError, ValidationError) as error:
-            raise UsageError(f"the client does not list its roots: {error}") from error
+            raise UsageError(f"could not get the roots of the client: {error}") from error
 
     async def tell(self, progress: Progress) -> None:
         """Send progress notifications until cancelled, if the client asked for them."""

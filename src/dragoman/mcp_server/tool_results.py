@@ -104,7 +104,7 @@ def _told(
 def of_started(job: str, who: str) -> ToolAnswer:
     """Return the status of a job that was started and runs in the background."""
     return ToolAnswer(
-        f"Started as job {job} ({who}). It is not done: job_result has the answer later.",
+        f"Started as job {job} ({who}). It is not done: get the answer later with job_result.",
         {"ok": False, "outcome": "running", "job": job, "text": ""},
     )
 
@@ -178,7 +178,7 @@ def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
         roles = ", ".join(row.descriptor.roles)
         lines.append(f"{row.descriptor.name}: {state}; roles: {roles or 'none'}")
     return ToolAnswer(
-        "\n".join(lines) + "\n\ndelegate uses enabled peers; ask_peer any installed one.",
+        "\n".join(lines) + "\n\ndelegate uses enabled peers; ask_peer can use any installed peer.",
         {"peers": peers},
     )
 
@@ -227,11 +227,11 @@ def of_error(error: DragomanError) -> ToolAnswer:
     if isinstance(error, NoPeer):
         data["error"]["reasons"] = error.reasons
         lines.append(
-            "If you are working on delegated work yourself, do this part yourself as your own; "
+            "If your own task was delegated to you, do this part yourself, as your own work; "
             "otherwise tell the user, and do not answer in the peer's place."
         )
     elif isinstance(error, UsageError):
-        lines.append("Fix the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
+        lines.append("Fix the call if you can; otherwise tell the user. " + NOT_IN_ITS_PLACE)
     else:
         lines.append(NOT_IN_ITS_PLACE)
     return ToolAnswer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)

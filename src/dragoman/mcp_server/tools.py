@@ -49,7 +49,7 @@ Session = Annotated[
 JobId = Annotated[str, Meta(min_length=1, description="The id of a job, such as j-01h9x2k7ab.")]
 Timeout = Annotated[
     float,
-    Meta(ge=0, description="Seconds that the whole work may take. 0: as the user configured."),
+    Meta(ge=0, description="Time limit for the whole work, in seconds. 0: as the user configured."),
 ]
 
 
@@ -73,8 +73,9 @@ class Delegate(_Arguments):
     fallback: Annotated[
         Literal["", "all", "peers", "none"],
         Meta(
-            description="What to try after a failure: all (in the end a local model and a search "
-            "without any model), only other peers, or none. Empty: as the user configured."
+            description="What to try after a failure: all (other peers, then a local model and a "
+            "search without a model), peers (only other peers), or none. Empty: as the user "
+            "configured."
         ),
     ] = ""
     timeout: Timeout = 0.0
@@ -188,9 +189,10 @@ TOOLS: Final = (
         "delegate",
         "Delegate work by its kind",
         "Delegate a task to another coding agent of this user. You name the kind of work; "
-        "the agent is chosen by what is installed, enabled, healthy and has done well. Waits "
-        "for the end, which may take minutes; start_job does not wait. The result says which agent "
-        f"answered, every attempt with its reason, and the files that were changed. {_HONEST}",
+        "dragoman chooses among the agents that are installed, enabled and healthy, by how well "
+        "they have done such work. Waits for the end, which may take minutes; start_job does not "
+        "wait. The result says which agent answered, why each attempt was made, and which files "
+        f"were changed. {_HONEST}",
         Delegate,
         works=True,
     ),
@@ -206,24 +208,25 @@ TOOLS: Final = (
     McpTool(
         "start_job",
         "Start work without waiting",
-        "As delegate (with role) or ask_peer (with peer), but returns the id of a job at once. "
+        "Like delegate (with role) or ask_peer (with peer), but returns the id of a job at once. "
         "Use it for long work or to let several peers work at the same time; job_result has the "
-        "answer later. A delegation by role ends with this server.",
+        "answer later. A delegation by role is cancelled when this server exits.",
         StartJob,
         works=True,
     ),
     McpTool(
         "job_status",
         "Show the state of a job",
-        "Whether a job waits, runs or has ended, and what its peer did last. Answers at once.",
+        "Says whether a job is waiting, running or ended, and what its peer did last. "
+        "Does not wait.",
         JobStatus,
         reads_only=True,
     ),
     McpTool(
         "job_result",
         "Get the answer of a job",
-        "The result of a job; for one that still runs, the output so far. It can wait for the "
-        f"end. {_HONEST}",
+        "Returns the result of a job, or its output so far if it is still running. Can wait for "
+        f"the end. {_HONEST}",
         JobResult,
         reads_only=True,
         tells_outcome=True,
@@ -237,16 +240,16 @@ TOOLS: Final = (
     McpTool(
         "list_peers",
         "List the known agents",
-        "Every coding agent that dragoman knows on this machine: whether it is installed and "
-        "enabled, and which roles it claims. Starts nothing.",
+        "Lists every coding agent that dragoman knows on this machine: whether it is installed "
+        "and enabled, and which roles it claims. Starts nothing.",
         ListPeers,
         reads_only=True,
     ),
     McpTool(
         "explain",
         "Explain which agent would be chosen",
-        "Which agents would get a task of this kind now, in which order, and why no others "
-        "would. Starts nothing.",
+        "Explains which agents would get a task of this kind now, in which order, and why the "
+        "others would not. Starts nothing.",
         Explain,
         reads_only=True,
     ),

@@ -75,7 +75,7 @@ async def test_work_that_nobody_could_do_fails_and_says_who_was_asked(tmp_path: 
     async with house(tmp_path, Peer("left"), more=more) as home, home.editor() as editor:
         await editor.hello()
         session = await editor.open(home.work)
-        with pytest.raises(RemoteError, match="no peer could do it: 1. left") as refused:
+        with pytest.raises(RemoteError, match="no peer completed the task: 1. left") as refused:
             await editor.prompt(session, "/delegate review fail now")
         data = refused.value.data
         assert data.pop("job").startswith("j-")

@@ -249,6 +249,6 @@ async def test_a_delegation_says_once_that_it_works_in_one_folder(tmp_path: Path
         session = await editor.open(home.work, other)
         await editor.set(session, "role", "review")
         assert await editor.prompt(session, "look at it") == "end_turn"
-        assert f"only uses {home.work}, not {other};" in str(editor.updates)
+        assert f"uses only {home.work}, not {other};" in str(editor.updates)
         assert await editor.prompt(session, "again") == "end_turn"
-        assert "only uses" not in str(editor.updates)
+        assert "uses only" not in str(editor.updates)

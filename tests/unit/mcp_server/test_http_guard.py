@@ -208,7 +208,7 @@ def test_a_file_without_a_token_is_refused(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(text)
     path.chmod(0o600)
-    with pytest.raises(UsageError, match="contains no token"):
+    with pytest.raises(UsageError, match="contains no valid token"):
         token_in(path)
 
 

@@ -185,7 +185,7 @@ async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(wo
     async with asyncio.timeout(5):
         await serve_lines(ToolHandlers(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     told = piped.answers()[2]["result"]
-    assert told["isError"] and "does not list its roots" in told["content"][0]["text"]
+    assert told["isError"] and "could not get the roots of the client" in told["content"][0]["text"]
 
 
 @aio

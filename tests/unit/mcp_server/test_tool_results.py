@@ -69,7 +69,7 @@ def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (NoPeer("review", {"codex": "it is too deep"}), "do this part yourself as your own"),
+        (NoPeer("review", {"codex": "it is too deep"}), "do this part yourself, as your own work"),
         (UnknownPeer("geminy", ["gemini"]), "Fix the call"),
         (ProcessExited(exit_code=3), tool_results.NOT_IN_ITS_PLACE),
         (UsageError("that is no folder"), "that is no folder"),
