@@ -114,7 +114,7 @@ class Scout:
         if intent is None:
             usage = f"/{command.name} {command.hint}".strip()
             text = (
-                f"`/{command.name}` needs something else: `{usage}`, such as `{command.example}`."
+                f"`/{command.name}` cannot use this. Usage: `{usage}`, such as `{command.example}`."
             )
             return await self._end(turn, written, text, answered=False)
         return await self._respond(turn, written, intent)

@@ -20,8 +20,8 @@ from dragoman.scout.terms import STOP_WORDS
 MAX_QUESTION_SIZE: Final = 400
 """Maximum length of a question, in characters. A longer text is a task for a model."""
 
-WORK: Final = "This asks for work, and I only read."
-HISTORY: Final = "What changed is in the history, and I do not ask git."
+WORK: Final = "This asks me to change something or to run it, and I only read."
+HISTORY: Final = "Changes are in the git history, which I do not read."
 
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
 """The marks that count as open tasks."""

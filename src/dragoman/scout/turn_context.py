@@ -150,8 +150,8 @@ def reservations(found: Found) -> str:
     """Describe what a search may have missed; an empty string if it was complete."""
     reasons = []
     if found.cut:
-        reasons.append("the search was ended early, so there may be more")
+        reasons.append("the search stopped early, so there may be more")
     if found.unreadable:
         number = count(found.unreadable, "file or folder", "files or folders")
-        reasons.append(f"{number} could not be read, or had more than 32 MiB")
-    return f"Not complete: {'; '.join(reasons)}." if reasons else ""
+        reasons.append(f"{number} could not be read or are larger than 32 MiB")
+    return f"Incomplete: {'; '.join(reasons)}." if reasons else ""

@@ -14,7 +14,7 @@ from tests.unit.scout.asking import answer
     ("found", "words"),
     [
         (Found([]), ""),
-        (Found([], cut=True), "ended early"),
+        (Found([], cut=True), "stopped early"),
         (Found([], unreadable=2), "2 files or folders could not be read"),
     ],
 )

@@ -123,16 +123,17 @@ def cannot(reason: str) -> str:
     """Say that a question cannot be answered, and which ones can."""
     examples = ", ".join(code(kind.examples[0]) for kind in QUESTIONS[:4])
     return (
-        f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I look things up"
-        f" in the files of this folder, such as {examples}. {code('/help')} lists all I can do."
+        f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I answer"
+        f" questions about the files of this folder, such as {examples}."
+        f" {code('/help')} lists all I can do."
     )
 
 
 def abilities() -> str:
     """Return every kind of question with an example, and every command."""
     return paragraphs(
-        "I answer questions about the files in this folder, by looking and without a model:",
+        "I answer questions about the files in this folder by searching them, without a model:",
         [f"- {kind.asks}: {code(kind.examples[0])}" for kind in QUESTIONS],
-        "Commands are the short way:",
+        "There are also commands:",
         [f"- {code(f'/{each.name} {each.hint}'.strip())}: {each.description}" for each in COMMANDS],
     )

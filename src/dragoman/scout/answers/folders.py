@@ -90,7 +90,7 @@ async def _read_file(context: TurnContext, path: str, asked: ReadPath) -> ScoutA
 
 async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
     """Describe the contents of a directory, or its entry points."""
-    await context.plan("Look at all files", "Read what names programs", "Answer")
+    await context.plan("Look at all files", "Read the manifests", "Answer")
     reader = context.reader
     under = await context.in_thread(lambda _: reader.folder(asked.path)) if asked.path else ""
     async with context.tool("Look at all files", "read", "survey", path=under) as call:
@@ -106,7 +106,7 @@ async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
         if not found:
             return ScoutAnswer("I found nothing that looks like an entry point.", answered=False)
         lines = listed(programs[:MAX_LISTED], len(found))
-        return ScoutAnswer(paragraphs("Programs begin here:", lines))
+        return ScoutAnswer(paragraphs("Entry points:", lines))
     if not seen.files:
         return ScoutAnswer("There are no files here.", path=under)
     name = place(under) if under else code(os.path.basename(context.root) or "/")
@@ -130,7 +130,7 @@ async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
         listed(top, len(seen.top)),
         ["Entry points:", *listed(programs[:8], len(found))] if found else "",
         f"Tests: {tests}." if tests else "There are no files that look like tests.",
-        "" if seen.complete else "Not complete: some files were not looked at.",
+        "" if seen.complete else "Incomplete: some files were not read.",
     )
     return ScoutAnswer(text, path=under)
 

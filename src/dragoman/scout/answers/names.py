@@ -45,6 +45,11 @@ class _Name:
         """What to say before the answer."""
         self.missed = ""
 
+    @property
+    def found(self) -> str:
+        """The name that the answer is about."""
+        return code(self.name if self.note else self.symbol)
+
     async def look(
         self, context: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]
     ) -> None:
@@ -64,7 +69,7 @@ class _Name:
             if inside:
                 self.best = inside
             else:
-                self.note = f"I found no {code(self.symbol)} as such; this is {code(self.name)}."
+                self.note = f"I found no {code(self.symbol)}; this is {code(self.name)}."
         await context.step()
 
     async def unknown(self, context: TurnContext) -> ScoutAnswer:
@@ -97,10 +102,10 @@ async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
     await context.step()
     where = place(first.hit.path, first.hit.line)
     kind = f"{first.mark.kind}, {languages.of_path(first.hit.path).name}"
-    head = f"{code(symbol)} is defined in {where} ({kind}):"
+    head = f"{name.found} is defined in {where} ({kind}):"
     if len(name.best) > 1:
         number = count(len(name.best), "place")
-        head = f"{code(symbol)} is defined in {number}. First of all in {where} ({kind}):"
+        head = f"{name.found} is defined in {number}. The best match is {where} ({kind}):"
     rest = listed(_defined(name.best[1:MAX_DEFINITIONS]), len(name.best) - 1)
     text = paragraphs(name.note, head, snippet, rest, name.missed)
     return ScoutAnswer(text, symbol=symbol, path=first.hit.path)
@@ -128,9 +133,9 @@ async def uses(context: TurnContext, asked: Uses) -> ScoutAnswer:
         for hit, names in zip(shown, around, strict=True)
     ]
     files = count(len({hit.path for hit in hits}), "file")
-    head = f"{code(symbol)} is {verb} in {count(len(hits), 'place')} in {files}:"
+    head = f"{name.found} is {verb} in {count(len(hits), 'place')} in {files}:"
     if not hits:
-        head = f"{code(symbol)} is not {verb} anywhere in this folder."
+        head = f"{name.found} is not {verb} anywhere in this folder."
     defined = ["Defined in:", *_defined(name.best[:5])] if name.best else []
     text = paragraphs(name.note, head, listed(lines, len(hits)), defined, name.missed)
     return ScoutAnswer(text, symbol=symbol)

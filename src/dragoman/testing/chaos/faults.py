@@ -28,7 +28,7 @@ FAULTS: Final[dict[str, str]] = {
     HEALTHY: "nothing wrong",
     # The handshake.
     "exits-with-usage": "prints its usage on stderr and exits with 2",
-    "text-on-stdout": "greets a person on stdout and waits",
+    "text-on-stdout": "prints a greeting for a person on stdout and waits",
     "dies-at-start": "is killed by a signal before it answers",
     "wrong-version": "answers with an unknown version of the protocol",
     "no-protocol": "answers the handshake with an invalid response",

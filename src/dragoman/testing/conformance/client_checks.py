@@ -84,7 +84,8 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "ids_are_echoed_as_they_came", NO_PROMPT, "ACP1-RPC-02", "ACP1-RPC-07",
-        says="Responses have the id of the request with its type, whatever ids the client uses.",
+        says="A response has the id of its request, with the same type, "
+        "whatever ids the client uses.",
     ),
     _check(
         "unknown_notification_is_ignored", NO_PROMPT,

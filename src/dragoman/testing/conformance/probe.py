@@ -131,7 +131,7 @@ class Probe:
     def _new(self, params: Message, request: Message) -> Message:
         if self._scenario == "version":
             self._judge("unknown_version_ends_it", False, "it opened a session", request)
-            return refuse(codes.INVALID_REQUEST, "there is no such version")
+            return refuse(codes.INVALID_REQUEST, "unsupported protocol version")
         cwd = params.get("cwd")
         rooted = isinstance(cwd, str) and (
             PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute()
@@ -158,7 +158,10 @@ class Probe:
         prompt = params.get("prompt")
         blocks = [b for b in prompt if isinstance(b, dict)] if isinstance(prompt, list) else []
         self._judge(
-            "handshake_comes_first", session in self._sessions, "a prompt without session", request
+            "handshake_comes_first",
+            session in self._sessions,
+            "a prompt without a session",
+            request,
         )
         foreign = [b for b in blocks if b.get("type") not in ("text", "resource_link")]
         self._judge_content(not foreign, "a prompt has content that was not offered", request)
@@ -325,7 +328,7 @@ class Probe:
             params = scenes.question(session)
             id = self._talk.begin("session/request_permission", params)
             self._talk.tell("$/cancel_request", {"requestId": id})
-            answer = await self._talk.answer(id, "a question that was called off")
+            answer = await self._talk.answer(id, "a permission request that was cancelled")
             if answer.code != codes.REQUEST_CANCELLED:
                 _decided(answer, [option["optionId"] for option in params["options"]])
 

@@ -30,7 +30,7 @@ async def turn_ends_with_a_stop_reason(lab: Lab) -> None:
     reason = _stop_reason(answer)
     lab.turned = (session, lab.prompt)
     expect(
-        reason != "cancelled", "a turn was cancelled although no one cancelled it", answer.message
+        reason != "cancelled", "a turn ended as cancelled, but was not cancelled", answer.message
     )
     expect(_updates(conversation, session), "a turn sent no update of its session")
 
@@ -178,7 +178,7 @@ async def _answer(lab: Lab, conversation: Conversation, id: int | str) -> Answer
 
 def _stop_reason(answer: Answer) -> str:
     reason = answer.fields().get("stopReason")
-    expect(reason in shapes.STOP_REASONS, "the stop reason is not in the set", answer.message)
+    expect(reason in shapes.STOP_REASONS, "the stop reason is not one of the five", answer.message)
     return str(reason)
 
 
