@@ -149,13 +149,19 @@ _VERSIONS: Final = (
 
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
-    """Return the error for an agent that responded with another version of ACP."""
+    """Return the error for an agent that responded with another version of ACP. `version` is not a
+    number if the response is invalid; it then says why."""
     ours = acp.PROTOCOL_VERSION
-    if not version.isdecimal() or int(version) < ours:
+    if not version.isdecimal():
+        return ProtocolMismatch(
+            f"the agent's response to the handshake is not that of ACP version {ours}: {version}",
+            dialect=dialect,
+        )
+    if int(version) < ours:
         return ProtocolMismatch(
             f"the agent answered with ACP version {version}, but dragoman speaks version {ours}",
             dialect=dialect,
-            version=version if version.isdecimal() else None,
+            version=version,
         )
     return ProtocolMismatch(
         f"this agent speaks only ACP version {version}, but dragoman speaks version {ours}",

@@ -115,7 +115,7 @@ class AcpClient(BaseClient[Session]):
             self.agent = acp.INITIALIZE.decode_result(raw)
             version = str(self.agent.protocol_version)
         except msgspec.ValidationError as error:
-            version = f"something else ({error})"
+            version = str(error)
         goes_on = self.options.any_version and version.isdigit()
         if version != str(acp.PROTOCOL_VERSION) and not goes_on:
             from dragoman.client import handshake_errors

@@ -157,18 +157,18 @@ def require_file(path: str | os.PathLike[str], info: os.stat_result | None) -> N
     if info is None:
         raise FileMissing(_text(path))
     if not stat.S_ISREG(info.st_mode):
-        raise PathRefused(_text(path), f"it is {_kind(info.st_mode)}, not an ordinary file")
+        raise PathRefused(_text(path), f"it is {_kind(info.st_mode)}, not a regular file")
 
 
 def _kind(mode: int) -> str:
     names = (
-        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
         (stat.S_ISSOCK, "a socket"),
         (stat.S_ISCHR, "a device"),
         (stat.S_ISBLK, "a device"),
     )
-    return next((name for test, name in names if test(mode)), "something special")
+    return next((name for test, name in names if test(mode)), "a special file")
 
 
 def _text(path: str | os.PathLike[str]) -> str:
