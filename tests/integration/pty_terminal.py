@@ -82,6 +82,11 @@ class Terminal:
         self.shown += data.decode("utf-8", "replace")
         return bool(data)
 
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self._descriptor)[3] & termios.ECHO)
+
     def resize(self, columns: int, rows: int = ROWS) -> None:
         """Change the size of the terminal's window."""
         termios.tcsetwinsize(self._descriptor, (rows, columns))

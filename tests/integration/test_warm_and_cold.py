@@ -17,6 +17,7 @@ from dragoman.client.conversation import SessionSummary
 from dragoman.client.legacy import OneshotClient, ThreadsClient
 from dragoman.transports import connect_unix
 from tests.integration.cli_shell import Cli, Done, warm_cli
+from tests.integration.pty_terminal import CTRL_C
 
 DIALECTS = ("oneshot", "threads", "tagged", "keyed", "chained")
 AGENT = Path(__file__).with_name("literal_agent.py")
@@ -224,6 +225,28 @@ def test_a_login_is_named_and_made_from_the_shell(warm: Cli) -> None:
     assert warm("login", peer, "oauth", "--from-env", "NOT_SET").code == 2
     stored = [path for path in warm.home.rglob("*") if path.is_file() and path.suffix != ".log"]
     assert [path for path in stored if b"open sesame" in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("how", [(), ("--cold",)])
+def test_a_password_is_typed_without_echo_and_ctrl_c_ends_the_login(
+    warm: Cli, how: tuple[str, ...]
+) -> None:
+    peer = describe(warm, "keyed", "--login")
+    with warm.terminal("login", peer, "password", *how) as terminal:
+        terminal.expect("Password: ")
+        assert not terminal.echoes
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+        assert terminal.echoes
+        assert "Traceback" not in terminal.shown
+    with warm.terminal("login", peer, "password", *how) as terminal:
+        terminal.expect("Password: ")
+        terminal.type("open sesame\n")
+        terminal.expect(f"logged in to {peer} with password")
+        assert terminal.wait() == 0
+        assert terminal.echoes
+        assert "open sesame" not in terminal.shown
+    warm.wait_for_agents()
 
 
 @pytest.mark.parametrize(

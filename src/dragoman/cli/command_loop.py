@@ -46,7 +46,13 @@ class _Wanted(Struct, eq=False):
     answer: asyncio.Future[str | None]
     question: str = ""
     fresh: bool = False
+    hidden: bool = False
     abandoned: bool = False
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether other output waits until this line is read."""
+        return self.hidden or bool(self.question)
 
 
 class CommandLoop:
@@ -77,30 +83,31 @@ class CommandLoop:
     # -- for the loop
 
     async def line(
-        self, prompt: str = "", *, question: str = "", fresh: bool = False
+        self, prompt: str = "", *, question: str = "", fresh: bool = False, hidden: bool = False
     ) -> str | None:
         """Read the next line without its newline; None at the end of input.
 
         `fresh` discards what was typed at a terminal before the prompt. `question` is shown when
         its turn comes; other output waits until it is answered, and earlier input is discarded.
+        `hidden` reads a secret in the same way: a terminal does not echo it.
         Raises `Interrupted` if Ctrl-C is typed instead.
         """
-        if not question or self.suspend_prompt is None:
-            return await self._line(prompt, question, fresh=fresh)
-        async with self.suspend_prompt():
-            return await self._line(prompt, question, fresh=fresh)
-
-    async def _line(self, prompt: str, question: str, *, fresh: bool) -> str | None:
         future = asyncio.get_running_loop().create_future()
-        wanted = _Wanted(prompt, future, question, fresh or bool(question))
-        if question:
+        wanted = _Wanted(prompt, future, question, fresh, hidden)
+        if not wanted.exclusive or self.suspend_prompt is None:
+            return await self._line(wanted)
+        async with self.suspend_prompt():
+            return await self._line(wanted)
+
+    async def _line(self, wanted: _Wanted) -> str | None:
+        if wanted.exclusive:
             held.settle_overlay()
         self._wanted.put(wanted)
         try:
             return await wanted.answer
         finally:
             wanted.abandoned = True
-            if wanted.question:
+            if wanted.exclusive:
                 self._drop(wanted)
 
     def listen(self, on_interrupt: Callable[[int], None]) -> None:
@@ -185,7 +192,7 @@ class CommandLoop:
                 self._wanted_now, self._reading = wanted, self._read_so_far
                 if self._over:
                     return
-                answer = _asked(wanted) if wanted.question else _read(wanted)
+                answer = _asked(wanted) if wanted.exclusive else _read(wanted)
             except KeyboardInterrupt:
                 answer = Interrupted()
             except (OSError, ValueError) as error:
@@ -269,9 +276,16 @@ def _asked(wanted: _Wanted) -> str | None:
 
 
 def _read(wanted: _Wanted) -> str | None:
-    if wanted.fresh:
+    if wanted.fresh or wanted.exclusive:
         drop_typed(sys.stdin)
     prompt = wanted.prompt
+    if wanted.hidden and sys.stdin.isatty():
+        import getpass  # Few commands need it.
+
+        try:
+            return getpass.getpass(neutral(prompt))
+        except EOFError:
+            return None
     if sys.stdin.isatty() and sys.stdout.isatty():
         with suppress(ImportError):
             import readline  # noqa: F401 - it gives `input` history and editing

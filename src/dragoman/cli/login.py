@@ -6,7 +6,6 @@ line, and is sent only to the agent. If the method is a separate command, it is 
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from dragoman.cli.shared_options import CwdOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.events.parts import AuthMethod
 
 HELP: Final = """
@@ -79,7 +79,8 @@ def login(
 def _login(
     name: str, method: str | None, variable: str | None, *, cold: bool, cwd: Path | None
 ) -> int:
-    from dragoman.cli.command_loop import CommandLoop, perform
+    from dragoman.cli.command_loop import CommandLoop, Interrupted, perform
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.prompt_session import started
     from dragoman.cli.run_plan import RunOptions, prepare
 
@@ -97,16 +98,23 @@ def _login(
                 return 0
             match chosen.kind:
                 case "password":
-                    secret = _secret("Password", variable)
+                    secret = await _secret("Password", variable, live)
                     await peer.authenticate(chosen.id, password=secret)
                 case "oauth":
-                    await peer.authenticate(chosen.id, token=_secret("Token", variable))
+                    secret = await _secret("Token", variable, live)
+                    await peer.authenticate(chosen.id, token=secret)
                 case _:
                     await peer.authenticate(chosen.id)
             put_err(f"dragoman: logged in to {name} with {chosen.id}\n")
             return 0
 
-    return perform(live, work)
+    async def interruptible() -> int:
+        try:
+            return await work()
+        except Interrupted:
+            return ExitCode.INTERRUPTED
+
+    return perform(live, interruptible)
 
 
 def _chosen(
@@ -131,18 +139,20 @@ def _chosen(
     return known[wanted]
 
 
-def _secret(what: str, variable: str | None) -> str:
-    """Read the secret. Raises `UsageError` if there is none."""
+async def _secret(what: str, variable: str | None, live: CommandLoop) -> str:
+    """Read the secret.
+
+    Raises `UsageError` if there is none, and `Interrupted` if Ctrl-C is typed instead.
+    """
     from dragoman.errors import UsageError
 
     if variable is not None:
         secret = os.environ.get(variable, "")
         if not secret:
             raise UsageError(f"--from-env {variable}: the variable is not set")
-    elif sys.stdin.isatty():
-        secret = getpass.getpass(f"{what}: ")
     else:
-        secret = sys.stdin.readline().rstrip("\r\n")
+        line = await live.line(f"{what}: ", hidden=True)
+        secret = "" if line is None else line.rstrip("\r\n")
     if not secret:
         raise UsageError(f"no {what.lower()} was given: pass it on stdin, or with --from-env NAME")
     return secret

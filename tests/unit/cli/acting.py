@@ -186,7 +186,7 @@ class ActedStage(CommandLoop):
         self.lines = list(lines)
 
     async def line(
-        self, prompt: str = "", *, question: str = "", fresh: bool = False
+        self, prompt: str = "", *, question: str = "", fresh: bool = False, hidden: bool = False
     ) -> str | None:
         line = self.lines.pop(0)
         if isinstance(line, Exception):
