@@ -77,6 +77,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "session_lost": "run it again with --brief or --fresh",
     "unknown_session": "`dragoman sessions list --all --closed` lists all sessions",
     "unknown_job": "`dragoman jobs list` lists the jobs",
+    "peer_busy": "wait until it has answered that request, or add --cold for a separate agent",
     "broker_busy": "wait until some of its work is done, or add --cold for a separate agent",
     "broker_unavailable": "add --cold for a separate agent; `dragoman broker reap` cleans up",
     "broker_failed": "`dragoman broker logs` shows its log; --cold runs without a broker",

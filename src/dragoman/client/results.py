@@ -23,6 +23,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    PeerBusy,
     PolicyNotEnforced,
     ProtocolMismatch,
     RemoteError,
@@ -128,7 +129,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             code, retryable, data = error.code, kind.retryable, error.data
         case BudgetExceeded():
             outcome = Outcome.TIMED_OUT
-        case BrokerError():
+        case BrokerError() | PeerBusy():
             # The prompt did not reach the peer.
             outcome, kind = Outcome.FAILED, ErrorKind.OVERLOADED
         case InvalidAnswer():

@@ -43,6 +43,7 @@ nothing from dragoman, so every package may use it.
     ├── CallError                   one call failed; the connection stays open
     │   ├── CallTimeout             no response in time
     │   │   └── BudgetExceeded      a turn used up one of its time budgets
+    │   ├── PeerBusy                it still works on a request that was given up; nothing was sent
     │   ├── RemoteError             the other side responded with an error
     │   │   ├── CallCancelled       it reports that the request was cancelled
     │   │   └── AuthRequired        it requires a login
@@ -101,6 +102,7 @@ from dragoman.errors.connections import (
     LineTooLong,
     NotInstalled,
     Overflow,
+    PeerBusy,
     PeerUnresponsive,
     ProcessExited,
     ProgramNotFound,
@@ -210,6 +212,7 @@ __all__ = [
     "NotText",
     "Overflow",
     "PathRefused",
+    "PeerBusy",
     "PeerUnresponsive",
     "PolicyNotEnforced",
     "ProcessExited",

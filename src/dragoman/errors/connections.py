@@ -316,6 +316,23 @@ NOT_RUN_CODES = frozenset({OVERLOADED_CODE, -32601, -32602})
 found, invalid params."""
 
 
+class PeerBusy(CallError):
+    """The other side still works on an earlier request, which was given up. It takes one request at
+    a time, so this one was not sent; try again once it has answered the earlier one."""
+
+    error_class = "peer_busy"
+    retryable = True
+    may_have_run = False
+
+    def __init__(self, method: str, earlier: str) -> None:
+        super().__init__(
+            f"{method} was not sent: the agent takes one request at a time and is still working on "
+            f"{earlier}, which was given up"
+        )
+        self.method = method
+        self.earlier = earlier
+
+
 class RemoteError(CallError):
     """The other side responded with an error; a handler may raise it to send one.
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
 
-from dragoman.errors import LineTooLong, MessageTooLong, RequestInProgress, UsageError
+from dragoman.errors import LineTooLong, MessageTooLong, PeerBusy, RequestInProgress, UsageError
 from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, Framer
 from dragoman.wire.messages import (
@@ -163,7 +163,7 @@ class PeerState(Generic[Slot]):
         self._next_id = 0
         self.pending: dict[Id, tuple[str, Slot]] = {}
         """Our requests that have no response yet: method and slot by id. Read-only."""
-        self._abandoned: OrderedDict[Id, None] = OrderedDict()
+        self._abandoned: OrderedDict[Id, str] = OrderedDict()
         self._open: set[Id] = set()
         self._overrun = False
 
@@ -171,12 +171,13 @@ class PeerState(Generic[Slot]):
 
     def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
         """Create a request. Returns its id and its line."""
-        if self._half_duplex and (self.pending or self._abandoned):
-            # The other side is still working on the request that we gave up.
+        if self._half_duplex and self.pending:
             raise RequestInProgress(
                 f"{method} cannot be sent: this dialect allows one request at a time, "
                 "and one is still unanswered"
             )
+        if self._half_duplex and self._abandoned:
+            raise PeerBusy(method, next(iter(self._abandoned.values())))
         id = self._next_id
         line = self._writer.request(id, method, params)
         if len(line) > self._limit:
@@ -219,8 +220,9 @@ class PeerState(Generic[Slot]):
 
     def abandon(self, id: Id) -> None:
         """Give up a request of ours: a response that still arrives becomes a late `Stray`."""
-        if self.pending.pop(id, None) is not None:
-            self._abandoned[id] = None
+        known = self.pending.pop(id, None)
+        if known is not None:
+            self._abandoned[id] = known[0]
             if len(self._abandoned) > _REMEMBERED:
                 self._abandoned.popitem(last=False)
 

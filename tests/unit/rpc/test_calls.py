@@ -27,8 +27,8 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     MessageTooLong,
+    PeerBusy,
     RemoteError,
-    RequestInProgress,
     UsageError,
 )
 from dragoman.rpc import Call, Connection, ConnectionSettings, Lane, Router
@@ -335,7 +335,7 @@ async def test_half_duplex_refuses_a_call_until_the_late_answer_came() -> None:
     async with talk(witness, settings=ConnectionSettings(half_duplex=True)) as (connection, other):
         with pytest.raises(CallTimeout):
             await connection.call("one", timeout=SOON)
-        with pytest.raises(RequestInProgress) as caught:
+        with pytest.raises(PeerBusy, match="still working on one") as caught:
             await connection.call("two")
         assert not caught.value.may_have_run
         other.answer(await other.next())

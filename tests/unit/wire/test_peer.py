@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.errors import LineTooLong, MessageTooLong, RequestInProgress, UsageError
+from dragoman.errors import LineTooLong, MessageTooLong, PeerBusy, RequestInProgress, UsageError
 from dragoman.wire import codes, messages
 from dragoman.wire.messages import NO_PARAMS, ErrorObject, Notification, Request
 from dragoman.wire.peer import (
@@ -336,8 +336,10 @@ def test_half_duplex_allows_one_request_at_a_time() -> None:
 def test_half_duplex_waits_for_the_answer_to_a_request_that_was_given_up(line: bytes) -> None:
     peer = client(half_duplex=True)
     peer.abandon(peer.request("a", "first")[0])
-    with pytest.raises(RequestInProgress):
+    with pytest.raises(PeerBusy, match="b was not sent.*still working on a, which") as busy:
         peer.request("b", "second")
+    error = busy.value
+    assert (error.blame, error.retryable, error.may_have_run) == ("peer", True, False)
     received(peer, line)
     assert peer.request("b", "second")[0] == 1
 

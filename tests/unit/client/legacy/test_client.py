@@ -16,6 +16,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    PeerBusy,
     ProtocolMismatch,
     RemoteError,
     Unsupported,
@@ -183,6 +184,22 @@ async def test_a_request_that_waits_fails_with_the_connection() -> None:
         assert (await turn.wait()).outcome is Outcome.CRASHED
         error = await opening
         assert isinstance(error, ConnectionLost) and not error.may_have_run
+
+
+@aio
+async def test_an_agent_that_still_works_on_a_request_that_timed_out_is_busy() -> None:
+    options = DocumentOptions(budgets=QUICK.__class__(request=0.05, session=0.05))
+    async with meet("threads", {"threadStart": SILENCE}, options=options) as (peer, agent):
+        assert isinstance(await refused(peer), CallTimeout)
+        busy = await refused(peer)
+        assert isinstance(busy, PeerBusy)
+        assert (busy.method, busy.earlier) == ("threadStart", "threadStart")
+        late = agent.heard[-1]
+        agent.replies["threadStart"] = {"threadId": "another"}
+        agent.answer(late, {"threadId": "late"})
+        await turns()
+        assert (await peer.open(Opening(cwd=Path("/project")))).id == "another"
+        assert agent.methods == ["threadStart", "threadStart"]
 
 
 async def refused(peer: DocumentPeer) -> DragomanError:

@@ -14,6 +14,7 @@ from dragoman.errors import (
     ConnectionEnded,
     InvalidAnswer,
     LineTooLong,
+    PeerBusy,
     RequestInProgress,
 )
 from dragoman.transports.memory import memory_pair
@@ -34,7 +35,7 @@ async def when_allowed(client: OneshotClient) -> Answer:
     while True:
         try:
             return await client.prompt("two")
-        except RequestInProgress:
+        except PeerBusy:
             await asyncio.sleep(0)
 
 
@@ -61,7 +62,7 @@ async def test_after_a_cancelled_caller_the_next_request_waits_for_the_late_answ
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        with pytest.raises(RequestInProgress):
+        with pytest.raises(PeerBusy):
             await client.prompt("two")
         agent.replies["prompt"] = {"content": "two"}
         agent.answer(agent.heard[0], {"content": "late"})
