@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman.agent.server import Server
 from dragoman.agent.speech import AcpSpeech
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionLost, MessageTooLong
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.events.words import Role
@@ -89,7 +89,7 @@ class UpdateSender:
                 notices=self._side.can("session.notices"),
                 compaction=self._side.can("session.compaction"),
             )
-            self._gateway_session = GatewaySession(conversation, speaker, self._side)
+            self._gateway_session = GatewaySession(conversation, speaker, self._side, self.update)
 
     # -- our own updates
 
@@ -167,7 +167,7 @@ class UpdateSender:
         ):
             await self._pass_on(gateway_session, event)
         else:
-            await gateway_session.tell_all(event, gateway_session.speaker.updates, self.update)
+            await gateway_session.tell_all(event, gateway_session.speaker.updates)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
         """Forward the peer's update unchanged, once for all events of its line."""
@@ -185,7 +185,10 @@ class UpdateSender:
         except messages.UNDECODABLE as error:
             log.warning("cannot forward an update of the peer: %s", error)
             return
-        self._post(params)
+        try:
+            self._post(params)
+        except MessageTooLong as error:
+            await gateway_session.leave_out(error)
 
     def _post(self, params: Raw | bytes) -> None:
         try:

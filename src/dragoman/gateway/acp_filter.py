@@ -20,6 +20,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.methods import Gate
+from dragoman.errors import MessageTooLong
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
 from dragoman.gateway.events_to_acp import AcpTranslator
@@ -122,7 +123,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
 class Unannounced:
     """Translates updates of one session that its client did not advertise."""
 
-    __slots__ = ("_place", "_speaker", "strange")
+    __slots__ = ("_place", "speaker", "strange")
 
     def __init__(self, client: acp.ClientCapabilities, place: EventEnvelope) -> None:
         self._place = place
@@ -132,7 +133,7 @@ class Unannounced:
             if not can(client, capability)
             for kind in kinds
         )
-        self._speaker = AcpTranslator(
+        self.speaker = AcpTranslator(
             notices=can(client, "session.notices"), compaction=can(client, "session.compaction")
         )
 
@@ -147,7 +148,7 @@ class Unannounced:
 
     def said(self, update: acp.SessionUpdate, line: bytes | None) -> list[acp.SessionUpdate]:
         events = translate.of_update(update, self._place, line)
-        return [said for event in events for said in self._speaker.updates(event)]
+        return [said for event in events for said in self.speaker.updates(event)]
 
 
 class UpdateFilter:
@@ -196,10 +197,9 @@ class UpdateFilter:
             return [replace(each, meta=meta) for each in updates]
         return updates
 
-    def notice(self, title: str) -> Sequence[acp.SessionUpdate]:
-        """Return the updates that show a warning of the gateway to the user."""
-        warning = acp.Notice(severity=acp.NoticeSeverity.WARNING, title=title)
-        return self._unannounced.said(warning, None)
+    def left_out(self, error: MessageTooLong) -> Sequence[acp.SessionUpdate]:
+        """Return the updates that say that an update was too long for the client."""
+        return self._unannounced.speaker.left_out(error)
 
     # -- options
 

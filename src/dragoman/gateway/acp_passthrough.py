@@ -111,7 +111,7 @@ class Passthrough(Route):
         log.warning("an update of session %s was left out: %s", self.session.id, error)
         # The limit may be too low even for this.
         with contextlib.suppress(MessageTooLong):
-            for update in self.sieve.notice(f"An update of the agent was left out: {error}"):
+            for update in self.sieve.left_out(error):
                 self._tell(update)
 
     def request(self, request: Request) -> Any:

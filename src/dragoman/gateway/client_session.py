@@ -29,7 +29,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.session import listed_meta
 from dragoman.dialects.acp.v1.shape import DIALECT, META
-from dragoman.errors import ConnectionLost, DragomanError, RemoteError
+from dragoman.errors import ConnectionLost, DragomanError, MessageTooLong, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
 from dragoman.gateway import login, prompt_responses
@@ -223,6 +223,7 @@ class ClientSession:
                     compaction=side.can("session.compaction"),
                 ),
                 side,
+                functools.partial(self._server.speech.update, conversation.id),
             )
             self._sessions[conversation.id] = gateway_session
             self._gateway.adopt(conversation.id, self)
@@ -340,13 +341,12 @@ class ClientSession:
                     await self._hold_up(gateway_session)
                 gateway_session.last_raw = raw
                 if is_update:
-                    self._forward(raw)
+                    try:
+                        self._forward(raw)
+                    except MessageTooLong as error:
+                        await gateway_session.leave_out(error)
         else:
-            await gateway_session.tell_all(
-                event,
-                functools.partial(self._updates, gateway_session),
-                functools.partial(speech.update, gateway_session.conversation.id),
-            )
+            await gateway_session.tell_all(event, functools.partial(self._updates, gateway_session))
         if isinstance(event, model.PermissionAsked):
             if event.request_id in gateway_session.told:
                 gateway_session.told.discard(event.request_id)

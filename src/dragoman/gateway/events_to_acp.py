@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
+from dragoman.errors import MessageTooLong
 from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
@@ -266,6 +267,11 @@ class AcpTranslator:
         return tool.content()
 
     # -- the rest
+
+    def left_out(self, error: MessageTooLong) -> Sequence[acp.SessionUpdate]:
+        """Return the updates that say that an update was too long for the client."""
+        title = f"An update of the agent was left out: {error}"
+        return self._notice(acp.NoticeSeverity.WARNING, title, None)
 
     def _notice(self, severity: str, title: str, detail: str | None) -> Sequence[acp.SessionUpdate]:
         if self._notices:

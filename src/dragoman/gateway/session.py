@@ -8,20 +8,24 @@ define how an event is sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from dragoman.agent.client_side import ClientSide
 from dragoman.client.conversation import Conversation, ConversationTurn
 from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionLost, MessageTooLong
 from dragoman.events import model
 from dragoman.events.view import View
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.rpc import Connection
+
+Send: TypeAlias = Callable[[acp.SessionUpdate], Awaitable[None] | None]
+"""Sends an update to the client. It must not have sent anything when it is interrupted."""
 
 log: Final = logging.getLogger("dragoman.gateway")
 
@@ -48,11 +52,12 @@ class GatewaySession:
     """One session of a client, and the conversation behind it."""
 
     def __init__(
-        self, conversation: Conversation, speaker: AcpTranslator, side: ClientSide
+        self, conversation: Conversation, speaker: AcpTranslator, side: ClientSide, send: Send
     ) -> None:
         self.conversation = conversation
         self.speaker = speaker
         self.side = side
+        self._send = send
         self.view = View()
         self.turning = False
         """Whether events of a turn are still being sent to the client."""
@@ -143,19 +148,31 @@ class GatewaySession:
         self,
         event: model.Event,
         translate: Callable[[model.Event], Iterable[acp.SessionUpdate]],
-        send: Callable[[acp.SessionUpdate], Awaitable[None] | None],
     ) -> None:
         """Send the updates for an event. If a cancellation interrupts this, the next call with the
-        same event sends the rest: translating twice would give other updates. `send` must not have
-        sent anything when it is interrupted."""
+        same event sends the rest: translating twice would give other updates."""
         if self._unsent_of is not event:
             self._unsent_of, self._unsent = event, list(translate(event))
         while self._unsent:
-            waiting = send(self._unsent[0])
-            if waiting is not None:
-                await waiting
+            try:
+                waiting = self._send(self._unsent[0])
+                if waiting is not None:
+                    await waiting
+            except MessageTooLong as error:
+                await self.leave_out(error)
             del self._unsent[0]
         self._unsent_of = None
+
+    async def leave_out(self, error: MessageTooLong) -> None:
+        """Tell the client that it does not get an update. Later updates and the response to the
+        prompt must still arrive."""
+        log.warning("an update of session %s was left out: %s", self.conversation.id, error)
+        # The limit may be too low even for this.
+        with contextlib.suppress(MessageTooLong):
+            for update in self.speaker.left_out(error):
+                waiting = self._send(update)
+                if waiting is not None:
+                    await waiting
 
     async def caught_up(self) -> None:
         """Wait until the client has all events of the turn so far."""

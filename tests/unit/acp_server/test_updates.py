@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dragoman.agent import Turn
 from dragoman.dialects.acp import v1 as acp
 from tests.aio import aio
@@ -58,6 +60,25 @@ async def test_what_the_client_did_not_offer_to_take_is_told_otherwise_or_not_at
             session = await editor.open(home.work, peer="left")
             await editor.prompt(session, "go")
             assert [update["title"] for update in editor.told("notice")] == ["Look"]
+
+
+@pytest.mark.parametrize("kind", ["forwarded", "translated"])
+@aio
+async def test_an_update_too_long_for_the_client_is_left_out_and_the_turn_succeeds(
+    kind: str, tmp_path: Path
+) -> None:
+    long = acp.TextContent(text="x" * 9000)
+    update = acp.AgentMessageChunk(content=long)
+    notice = acp.Notice(severity="info", title=long.text)
+    last = acp.AgentMessageChunk(content=acp.TextContent(text="last"))
+    left = playing(Peer("left"), update if kind == "forwarded" else notice, last)
+    async with house(tmp_path, left) as home, home.editor(max_line_size=8000) as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        assert await editor.prompt(session, "go") == "end_turn"
+        (told,) = editor.told("agent_thought_chunk")
+        assert "was left out: the message is 9" in told["content"]["text"]
+        assert editor.text == "last"
 
 
 @aio

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.agent import Agent, Turn
 from dragoman.client.permissions import Answer, Question, approve_all
@@ -339,6 +340,30 @@ async def test_a_cancel_loses_no_update_of_a_client_that_reads_slowly(raw: bool)
         numbers = [int(each["update"]["content"]["text"].split()[0]) for each in texts]
         assert numbers == list(range(sent))
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["chunk", "notice"], ids=["forwarded", "translated"])
+@aio
+async def test_an_update_too_long_for_the_client_is_left_out_and_the_turn_ends_as_it_ended(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "x" * 3000
+    notice = {"sessionUpdate": "notice", "severity": "info", "title": text}
+    # With an observer of events, the messages are not just passed through.
+    async with scene(on_event=lambda event: None) as here:
+        here.bridge.settings = replace(here.bridge.settings, max_line_size=1500)
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        too_long = chunk(text) if kind == "chunk" else notice
+        here.agent.update(chunk("one"), too_long, chunk("two"))
+        here.agent.answer(prompt, {"stopReason": "end_turn"})
+        told = [(await client.told("session/update"))["update"] for _ in range(3)]
+        assert (told[0], told[2]) == (chunk("one"), chunk("two"))
+        assert "was left out: the message is 3" in told[1]["content"]["text"]
+        assert (await client.answered(prompting))["result"] == {"stopReason": "end_turn"}
+    assert "an update of session s1 was left out" in caplog.text
 
 
 @aio

@@ -25,7 +25,8 @@ ENVELOPE = EventEnvelope(model.Source("acp", "a peer"), itertools.count(1), "s1"
 def served() -> GatewaySession:
     side: Any = SimpleNamespace(can=lambda capability: True)
     conversation: Any = SimpleNamespace(id="s1")
-    return GatewaySession(conversation, AcpTranslator(notices=False, compaction=False), side)
+    speaker = AcpTranslator(notices=False, compaction=False)
+    return GatewaySession(conversation, speaker, side, lambda update: None)
 
 
 def event(text: str) -> model.Event:
