@@ -1,8 +1,9 @@
 """Forward messages unchanged between an ACP client and a peer that speaks ACP too.
 
-Tracks only the client's sessions, its open requests and the peer's open requests, for cancel,
-timeout and disconnect. `gateway.acp_filter` translates what the client does not support. A client
-that speaks another dialect is served by `gateway.client_session`.
+Tracks only the client's sessions and its open requests, for cancel, timeout and disconnect. The
+peer's messages about a session pass through `gateway.acp_route`, and `gateway.acp_filter`
+translates what the client does not support. A client that speaks another dialect is served by
+`gateway.client_session`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
-    MessageTooLong,
     RemoteError,
     UsageError,
 )
@@ -38,7 +38,8 @@ from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
-from dragoman.gateway.relay import HERE, UPDATE, Route, Upstream, decoded, session_of
+from dragoman.gateway.acp_route import PassthroughRoute
+from dragoman.gateway.relay import Upstream, decoded, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
@@ -47,10 +48,8 @@ from dragoman.wire.peer import Noise, Stray
 log: Final = logging.getLogger("dragoman.gateway")
 
 _PROMPT: Final = acp.SESSION_PROMPT.name
-_PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 _ELICIT: Final = acp.ELICITATION_CREATE.name
 _CANCEL: Final = acp.SESSION_CANCEL.name
-_CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that are served here if the peer does not have them."""
 _OPENS_NEW: Final = frozenset({acp.SESSION_NEW.name, SESSION_FORK_NAME})
@@ -61,138 +60,6 @@ consumer of events in the same process may."""
 
 Then = Callable[[Raw], Any]
 """Changes the result of a request before it is forwarded."""
-
-
-class Passthrough(Route):
-    """One session of a client. The peer's messages about it pass through here."""
-
-    def __init__(self, through: PassthroughSession, session: Session) -> None:
-        self._through = through
-        self._connection = through.connection
-        self.session = session
-        self.sieve = through.sieve(session)
-        self.prompt: tuple[Request, Call] | None = None
-        self.questions: dict[Id, tuple[Request, Call]] = {}
-        self._grace: asyncio.TimerHandle | None = None
-        self._passes_all = self.sieve.passes_all
-
-    def opened(self, answer: Any) -> None:
-        """Record that the session is open, with these settings."""
-        self.session.opened(answer.modes, answer.models, answer.config_options)
-        self._passes_all = self.sieve.passes_all
-
-    # -- messages of the peer
-
-    def update(self, notification: Notification) -> None:
-        connection = self._connection
-        if connection.failure is not None:
-            return
-        updates = None if self._passes_all else self.sieve.updates(notification)
-        if updates is None:
-            try:
-                connection.pass_on(notification.line)
-            except MessageTooLong as error:
-                self._leave_out(error)
-        else:
-            for update in updates:
-                try:
-                    self._tell(update)
-                except MessageTooLong as error:
-                    self._leave_out(error)
-        if connection.is_full:
-            self._through.hold_up()
-
-    def _tell(self, update: acp.SessionUpdate) -> None:
-        told = acp.SessionNotification(session_id=self.session.id, update=update)
-        self._connection.post(UPDATE, told)
-
-    def _leave_out(self, error: MessageTooLong) -> None:
-        """Tell the client that it does not get an update. Later updates must still arrive."""
-        log.warning("an update of session %s was left out: %s", self.session.id, error)
-        # The limit may be too low even for this.
-        with contextlib.suppress(MessageTooLong):
-            for update in self.sieve.left_out(error):
-                self._tell(update)
-
-    def request(self, request: Request) -> Any:
-        params: Any = request.params
-        if self._connection.failure is not None or not self._through.serves(request):
-            return HERE
-        if request.method == _PERMISSION:
-            params = acp_filter.question(params)
-        call = self._connection.begin(
-            request.method,
-            params,
-            settle=lambda result, error: self._answered(request, result, error),
-        )
-        self.questions[request.id] = (request, call)
-        self._through.upstream.asked[request.id] = call
-        return LATER
-
-    def _answered(self, request: Request, result: Raw | None, error: DragomanError | None) -> None:
-        upstream = self._through.upstream
-        upstream.asked.pop(request.id, None)
-        if self.questions.pop(request.id, None) is None:
-            # Already answered, because its turn was cancelled.
-            return
-        if error is None:
-            assert result is not None
-            if request.method == _ELICIT:
-                upstream.note_page(request, result, self._connection)
-            upstream.connection.answer(request, result)
-        elif isinstance(error, CallCancelled) or request.method not in acp_filter.DECLINED:
-            refusal = prompt_responses.refusal(error)
-            upstream.connection.refuse(request, refusal.code, refusal.message, refusal.data)
-        else:
-            log.warning("the client could not be asked (%s): %s", request.method, error)
-            upstream.connection.answer(request, acp_filter.DECLINED[request.method](request.params))
-
-    # -- messages of the client
-
-    def cancel(self) -> None:
-        """Cancel the turn for the client."""
-        upstream = self._through.upstream.connection
-        if upstream.failure is None:
-            upstream.post(_CANCEL, acp.CancelNotification(session_id=self.session.id))
-        if self.prompt is None:
-            return
-        for request, call in list(self.questions.values()):
-            if request.method == _PERMISSION:
-                self.questions.pop(request.id, None)
-                upstream.answer(request, acp.cancelled())
-                # A response from the client would now be too late.
-                call.give_up(UsageError("the turn was cancelled"))
-        if self._grace is None:
-            grace = self.session.client.budgets.cancel_grace
-            loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(grace, self._abandon)
-
-    def _abandon(self) -> None:
-        """Answer the client and abandon the session, because the peer did not respond to a
-        cancel."""
-        if self.prompt is not None:
-            request, call = self.prompt
-            self.session.unusable = True
-            self.ended()
-            self._connection.answer(request, _CANCELLED)
-            call.give_up(UsageError("cancelled without an answer"))
-
-    def ended(self) -> None:
-        """Called when the turn is over."""
-        self.prompt = None
-        if self._grace is not None:
-            self._grace.cancel()
-            self._grace = None
-
-    async def aclose(self) -> None:
-        """Called when the client has disconnected or closed this session."""
-        if self.prompt is not None:
-            self.cancel()
-        self.ended()
-        try:
-            await self.session.close()
-        except DragomanError as error:
-            log.debug("could not close session %s at the peer: %s", self.session.id, error)
 
 
 class PassthroughSession:
@@ -213,7 +80,7 @@ class PassthroughSession:
         self._hello: Request | None = None
         self._otherwise = otherwise
         self._instead: Handlers | None = None
-        self._passages: dict[str, Passthrough] = {}
+        self._passages: dict[str, PassthroughRoute] = {}
         self._calls: dict[Id, Call] = {}
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
@@ -350,7 +217,7 @@ class PassthroughSession:
             raise _no_such_session()
         return self._forward(request)
 
-    def _own(self, session_id: str | None) -> Passthrough:
+    def _own(self, session_id: str | None) -> PassthroughRoute:
         passage = self._passages.get(session_id or "")
         if passage is None:
             raise _no_such_session()
@@ -415,7 +282,7 @@ class PassthroughSession:
             return self._serve_keyed(request)
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            opened: list[Passthrough] = []
+            opened: list[PassthroughRoute] = []
 
             def then(result: Raw) -> Any:
                 answer = acp.SESSION_NEW.decode_result(result)
@@ -470,14 +337,14 @@ class PassthroughSession:
             raise
         return LATER
 
-    def _pass(self, request: Request, session_id: str) -> Passthrough:
+    def _pass(self, request: Request, session_id: str) -> PassthroughRoute:
         """Register a session of the client."""
         cwd, *others = _folders(request.params)
         session = self.upstream.client.shelter(session_id, cwd, others)
-        passage = self._passages[session_id] = Passthrough(self, session)
+        passage = self._passages[session_id] = PassthroughRoute(self, session)
         return passage
 
-    def _drop(self, passage: Passthrough) -> None:
+    def _drop(self, passage: PassthroughRoute) -> None:
         self._passages.pop(passage.session.id, None)
         self.upstream.forget(passage.session.id, passage)
         self.upstream.client.forget(passage.session)
@@ -486,7 +353,7 @@ class PassthroughSession:
         passage = self._own(session_of(request.params))
         return self._closed(passage)
 
-    async def _closed(self, passage: Passthrough) -> acp.CloseSessionResponse:
+    async def _closed(self, passage: PassthroughRoute) -> acp.CloseSessionResponse:
         self._passages.pop(passage.session.id, None)
         self.upstream.forget(passage.session.id, passage)
         if passage.prompt is not None:
@@ -505,7 +372,7 @@ class PassthroughSession:
             return self._forward(request, passage.sieve.chosen)
         return self._set_model(passage, model_id)
 
-    async def _set_model(self, passage: Passthrough, model_id: str) -> Any:
+    async def _set_model(self, passage: PassthroughRoute, model_id: str) -> Any:
         try:
             await passage.session.set_model(model_id)
         except DragomanError as error:

@@ -2,7 +2,7 @@
 
 Only the session id is read. A message without a route, and a request that its route returns as
 `HERE`, is handled by the agent's own client. Updates that arrive before the session id is known are
-kept up to a limit. The routes are implemented in `gateway.acp_passthrough` and `broker.server`.
+kept up to a limit. The routes are implemented in `gateway.acp_route` and `broker.server`.
 """
 
 from __future__ import annotations
