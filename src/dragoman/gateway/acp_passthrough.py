@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +25,10 @@ from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.handshake import version_note
-from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME, cancel_notice
 from dragoman.errors import (
     CallCancelled,
+    CallTimeout,
     ConnectionBroken,
     ConnectionLost,
     DragomanError,
@@ -52,7 +54,6 @@ _ELICIT: Final = acp.ELICITATION_CREATE.name
 _CANCEL: Final = acp.SESSION_CANCEL.name
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that are served here if the peer does not have them."""
-_OPENS_NEW: Final = frozenset({acp.SESSION_NEW.name, SESSION_FORK_NAME})
 
 SLOW_CLIENT_TIMEOUT: Final = 60.0
 """Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
@@ -60,6 +61,15 @@ consumer of events in the same process may."""
 
 Then = Callable[[Raw], Any]
 """Changes the result of a request before it is forwarded."""
+
+
+@dataclass(slots=True, eq=False)
+class _Opening:
+    """An open request of the client for a new session."""
+
+    request: Request
+    call: Call
+    wanted: bool = True
 
 
 class PassthroughSession:
@@ -82,6 +92,7 @@ class PassthroughSession:
         self._instead: Handlers | None = None
         self._passages: dict[str, PassthroughRoute] = {}
         self._calls: dict[Id, Call] = {}
+        self._openings: dict[Id, _Opening] = {}
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
         self._known_handlers: dict[str, Callable[[Request], Any]] = {}
@@ -271,9 +282,14 @@ class PassthroughSession:
                 # client.
                 passage.cancel()
                 return
+        cancelled = CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled")
+        opening = self._openings.get(message.request_id)
+        if opening is not None:
+            self._unwant(opening)
+            self._failed(opening.request, cancelled)
         call = self._calls.get(message.request_id)
         if call is not None:
-            call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
+            call.give_up(cancelled)
 
     # -- sessions
 
@@ -282,31 +298,66 @@ class PassthroughSession:
             return self._serve_keyed(request)
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            opened: list[PassthroughRoute] = []
+            if self._openings.get(request.id) is opening:
+                del self._openings[request.id]
+            if opening.wanted and self.connection.failure is None:
+                self._opened(request, result, error)
+            else:
+                self._close_unwanted(request, result, error)
 
-            def then(result: Raw) -> Any:
-                answer = acp.SESSION_NEW.decode_result(result)
-                if answer.session_id in self.upstream:
-                    raise RemoteError(codes.INTERNAL_ERROR, "the agent returned a session id twice")
-                passage = self._pass(request, answer.session_id)
-                opened.append(passage)
-                passage.opened(answer)
-                return passage.sieve.opened(result)
-
-            succeeded = self._settled(request, result, error, then)
-            # After the response: before it, no client could know the session of an update.
-            for passage in opened:
-                if not succeeded:
-                    self._drop(passage)
-                elif self.connection.failure is None:
-                    self.upstream.route(passage.session.id, passage)
-                else:
-                    del self._passages[passage.session.id]
-                    tasks = self.upstream.connection.tasks
-                    tasks.start(passage.aclose(), "close a session whose client has disconnected")
-
-        self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
+        call = self.upstream.open(request.method, request.params, settle)
+        opening = self._openings[request.id] = _Opening(request, call)
         return LATER
+
+    def _opened(self, request: Request, result: Raw | None, error: DragomanError | None) -> None:
+        opened: list[PassthroughRoute] = []
+
+        def then(result: Raw) -> Any:
+            answer = acp.SESSION_NEW.decode_result(result)
+            if answer.session_id in self.upstream:
+                raise RemoteError(codes.INTERNAL_ERROR, "the agent returned a session id twice")
+            passage = self._pass(request, answer.session_id)
+            opened.append(passage)
+            passage.opened(answer)
+            return passage.sieve.opened(result)
+
+        succeeded = self._settled(request, result, error, then)
+        # After the response: before it, no client could know the session of an update.
+        for passage in opened:
+            if succeeded:
+                self.upstream.route(passage.session.id, passage)
+            else:
+                self._close_there(passage)
+
+    def _unwant(self, opening: _Opening) -> None:
+        """Cancel a request for a new session at the peer. Its response is still waited for, for a
+        limited time: only that has the id with which the session can be closed."""
+        del self._openings[opening.request.id]
+        opening.wanted = False
+        upstream = self.upstream.connection
+        if upstream.failure is None:
+            upstream.post(*cancel_notice(opening.call.id))
+            upstream.expire(opening.call, self.upstream.client.budgets.session)
+
+    def _close_unwanted(
+        self, request: Request, result: Raw | None, error: DragomanError | None
+    ) -> None:
+        """Close the session of a request that the client no longer needs."""
+        if result is None:
+            if isinstance(error, CallTimeout):
+                log.warning("%s; a session that nothing uses may be open there", error)
+            return
+        try:
+            session_id = acp.SESSION_NEW.decode_result(result).session_id
+            if session_id not in self.upstream:
+                self._close_there(self._pass(request, session_id))
+        except (DragomanError, *UNDECODABLE) as problem:
+            log.warning("a session that nothing uses could not be closed: %s", problem)
+
+    def _close_there(self, passage: PassthroughRoute) -> None:
+        self._passages.pop(passage.session.id, None)
+        tasks = self.upstream.connection.tasks
+        tasks.start(passage.aclose(), "close a session that its client does not use")
 
     def _open_known(self, request: Request) -> Any:
         session_id = session_of(request.params)
@@ -436,10 +487,9 @@ class PassthroughSession:
         """Clean up everything of a client that has disconnected, at the peer."""
         passages = list(self._passages.values())
         for call in list(self._calls.values()):
-            # A request for a new session stays open: only its response has the id with which the
-            # session can be closed.
-            if call.method not in _OPENS_NEW:
-                call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
+            call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
+        for opening in list(self._openings.values()):
+            self._unwant(opening)
         for passage in passages:
             self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id, passage)

@@ -330,6 +330,10 @@ class Requester:
             self._deadlines.add(call, timeout)
         return call
 
+    def expire(self, call: Call, timeout: float) -> None:
+        """Give up an open call after `timeout` seconds, unless it settles before."""
+        self._deadlines.add(call, timeout)
+
     def call(
         self,
         method: str,

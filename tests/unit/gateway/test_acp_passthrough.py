@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.gateway import acp_passthrough
 from dragoman.transports.base import HIGH_WATER_SIZE
@@ -24,6 +25,10 @@ KNOWS_ALL: dict[str, Any] = {
 def chunk(text: str) -> dict[str, Any]:
     content = {"type": "text", "text": text}
     return {"sessionUpdate": "agent_message_chunk", "content": content, "unheardOf": [1, None]}
+
+
+def cancelling(id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}
 
 
 @aio
@@ -126,6 +131,72 @@ async def test_a_session_that_opens_after_its_client_has_left_is_closed_at_the_p
         # The session has no owner, so that another client can open it.
         other = await here.client()
         await other.call("session/load", {"sessionId": "late", **OPENING})
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/fork"])
+@aio
+async def test_a_session_that_opens_after_its_request_was_cancelled_is_closed_at_the_peer(
+    method: str,
+) -> None:
+    async with scene() as here:
+        del here.agent.replies["session/new"]
+        client = await here.client()
+        asking = client.begin(method, {"sessionId": "s0", **OPENING})
+        opening = await here.agent.expect(method)
+        client.say(cancelling(asking))
+        assert (await client.answered(asking))["error"]["code"] == -32800
+        off = await here.agent.expect("$/cancel_request")
+        assert off["params"]["requestId"] == opening["id"]
+        # It is cancelled once, and the client may use the id again.
+        client.say(cancelling(asking))
+        client.say({"jsonrpc": "2.0", "id": asking, "method": "_their/own", "params": {}})
+        own = await here.agent.expect("_their/own")
+        here.agent.answer(opening, {"sessionId": "late"})
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "late"}])
+        await until(lambda: not here.peer.client.conversations)
+        here.agent.answer(own, {"yes": 1})
+        assert (await client.answered(asking))["result"] == {"yes": 1}
+
+
+@pytest.mark.parametrize("answer", [{"sessionId": "s1"}, [1], Refusal(-32800)])
+@aio
+async def test_a_cancelled_request_for_a_session_never_closes_a_session_in_use(
+    answer: Any,
+) -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        del here.agent.replies["session/new"]
+        asking = client.begin("session/new", OPENING)
+        opening = await here.agent.expect("session/new")
+        client.say(cancelling(asking))
+        await client.answered(asking)
+        await here.agent.expect("$/cancel_request")
+        here.agent.reply(opening, answer)
+        here.agent.replies["_their/own"] = {}
+        await client.call("_their/own", {})
+        assert here.agent.told("session/close") == []
+        prompting = client.prompt("x")
+        await here.agent.end()
+        assert (await client.answered(prompting))["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("way", ["cancelled", "left"])
+@aio
+async def test_a_request_for_a_session_that_nothing_needs_is_given_up_after_a_time(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(budgets=Budgets(session=0.05)) as here:
+        del here.agent.replies["session/new"]
+        client = await here.client()
+        asking = client.begin("session/new", OPENING)
+        await here.agent.expect("session/new")
+        if way == "cancelled":
+            client.say(cancelling(asking))
+        else:
+            await client.stream.aclose()
+        await until(lambda: "no answer to session/new within 0.05 s" in caplog.text)
+        assert not here.peer.client.connection.is_waiting
 
 
 @aio
