@@ -88,13 +88,18 @@ async def call_in_order(
             return
         assert raw is not None
         try:
-            future.set_result(then(call, raw))
-        except DragomanError as invalid:
-            future.set_exception(invalid)
+            result = then(call, raw)
         except Exception as failure:
-            # The connection logs this error. The caller gets it too, or it would wait forever.
-            future.set_exception(failure)
-            raise
+            # The caller gets every error, or it would wait forever.
+            if not future.done():
+                future.set_exception(failure)
+            if not isinstance(failure, DragomanError):
+                # The connection logs it.
+                raise
+        else:
+            # `then` may cancel the caller, for example in an observer of events.
+            if not future.done():
+                future.set_result(result)
 
     call = connection.begin(method, params, settle=settle, timeout=timeout)
     try:

@@ -8,7 +8,6 @@ turns.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -105,15 +104,20 @@ class DocumentPeer(ClientPeer):
             mcp_servers=servers(opening.mcp_servers),
             metadata=opening.metadata,
         )
-        opened = functools.partial(self._opened, opening)
         if not messages:
-            return opened(None)
-        early: DocumentConversation | None = None
+            return self._opened(opening, None)
+        made: list[DocumentConversation] = []
         if opening.session_id is not None:
             # The history comes before the response, so the conversation must already exist.
             early = DocumentConversation(self, opening.session_id, opening.cwd)
             early.place.replay = True
+            made.append(early)
             self.client.adopt(early)
+
+        def opened(raw: Raw) -> DocumentConversation:
+            made.append(self._opened(opening, raw))
+            return made[-1]
+
         concept = "create" if opening.session_id is None else opening.how
         try:
             with self.client.early.expecting():
@@ -121,8 +125,9 @@ class DocumentPeer(ClientPeer):
                     concept, messages, opened, timeout=self.client.budgets.session
                 )
         except BaseException as error:
-            if early is not None:
-                self.client.conversations.pop(early.id, None)
+            # A caller that is cancelled just after the response was read never gets the session.
+            for conversation in made:
+                self.client.forget(conversation)
             if isinstance(error, RemoteError) and self._wants_login(error):
                 raise self._login_required(error) from error
             raise

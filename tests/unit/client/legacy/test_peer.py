@@ -24,7 +24,7 @@ from dragoman.events.parts import Audio, Image
 from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.client.legacy.far_end import SILENCE, HostAgent, examples, meet, refusing
-from tests.unit.rpc.other_side import until
+from tests.unit.rpc.other_side import turns, until
 
 # -- sessions
 
@@ -38,6 +38,50 @@ async def test_a_thread_is_loaded_with_its_history() -> None:
         async with peer.session(resume="thread-abc123") as session:
             assert list(session.replayed) == []
         assert agent.methods == ["threadResume", "threadResume"]
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/load"])
+@aio
+async def test_a_caller_that_is_cancelled_around_the_response_leaves_no_conversation(
+    method: str,
+) -> None:
+    given_up = 0
+    for moments in range(10):
+        async with meet("keyed", {method: SILENCE}) as (peer, agent):
+            known = None if method == "session/new" else "ses_1"
+            how = "new" if known is None else "load"
+            opening = Opening(cwd=Path("/project"), how=how, session_id=known)
+            task = asyncio.get_running_loop().create_task(peer.open(opening))
+            await until(lambda: method in agent.methods)
+            body = examples("keyed")["opened" if known is None else "loaded"]
+            agent.answer(agent.heard[-1], body)
+            await turns(moments)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                given_up += 1
+                await turns()
+                assert not peer.client.conversations
+            else:
+                assert len(peer.client.conversations) == 1
+    assert 0 < given_up < 10
+
+
+@aio
+async def test_an_observer_that_cancels_the_caller_leaves_no_conversation_and_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with meet("keyed", {"session/new": SILENCE}) as (peer, agent):
+        opening = Opening(cwd=Path("/project"))
+        task = asyncio.get_running_loop().create_task(peer.open(opening))
+        await until(lambda: "session/new" in agent.methods)
+        peer.on_event = lambda event: task.cancel() and None
+        agent.answer(agent.heard[-1], examples("keyed")["opened"])
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not peer.client.conversations
+    assert "failed" not in caplog.text
 
 
 @aio
