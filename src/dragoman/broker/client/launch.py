@@ -192,6 +192,7 @@ async def start(
                 answer = await told
         except TimeoutError:
             end_detached(pid)
+            await _reap(pid)
             tail = log_tail(endpoint.log, log_size)
             raise BrokerUnavailable(
                 f"the broker for {spec.peer} did not start within {timeout:g} s{_shown(tail)}",
@@ -202,7 +203,7 @@ async def start(
 
 
 async def _reap(pid: int) -> None:
-    """Reap the process we started: it exits after it has forked the broker."""
+    """Reap the process we started: it exits after it has forked the broker, or was killed."""
     give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
     while pid in reap_detached():
         if asyncio.get_running_loop().time() >= give_up_at:

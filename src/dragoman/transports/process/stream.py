@@ -236,13 +236,14 @@ def reap_detached() -> frozenset[int]:
 
 
 def end_detached(pid: int) -> None:
-    """Kill a detached child that is still ours to reap, so its pid cannot have been reused."""
+    """Kill a detached child that is still ours to reap, so its pid cannot have been reused.
+
+    Does not wait until it has ended, which may take long while a disk does not respond:
+    `reap_detached` reaps it.
+    """
     if pid in reap_detached():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-        _detached.discard(pid)
 
 
 _detached: set[int] = set()

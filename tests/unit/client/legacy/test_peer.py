@@ -76,7 +76,7 @@ async def test_an_observer_that_cancels_the_caller_leaves_no_conversation_and_no
         opening = Opening(cwd=Path("/project"))
         task = asyncio.get_running_loop().create_task(peer.open(opening))
         await until(lambda: "session/new" in agent.methods)
-        peer.on_event = lambda event: task.cancel() and None
+        peer.on_event = lambda event: (task.cancel(), None)[1]
         agent.answer(agent.heard[-1], examples("keyed")["opened"])
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -160,7 +161,24 @@ def test_a_detached_child_is_ended_only_while_its_number_is_its_own() -> None:
     pid = start_detached(["sleep", "3600"])
     assert pid in reap_detached()
     end_detached(pid)
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None and ended.si_status == signal.SIGKILL
     assert pid not in reap_detached()
     # Its number may be anybody's by now.
     end_detached(pid)
     end_detached(os.getpid())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_detached_child_that_does_not_end_at_once_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pid = start_detached(["sleep", "3600"])
+    with monkeypatch.context() as patched:
+        # A process that waits for a disk does not end either.
+        patched.setattr(os, "kill", lambda pid, number: None)
+        end_detached(pid)
+    assert pid in reap_detached()
+    end_detached(pid)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert pid not in reap_detached()
