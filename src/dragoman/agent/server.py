@@ -46,7 +46,7 @@ from dragoman.dialects.acp.v1.shape import ours_in
 from dragoman.errors import ConnectionLost, Overflow, RemoteError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
-from dragoman.wire.messages import UNDECODABLE, Notification, Request
+from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Server:
         if self._client is None:
             raise RemoteError(codes.INVALID_REQUEST, "send initialize first")
         assert extension is not None
-        return run_handler(extension, _plain(request.params))
+        return run_handler(extension, boundary.plain_params(request.params))
 
     def notification(self, notification: Notification) -> None:
         if self._document is not None:
@@ -192,7 +192,9 @@ class Server:
                 connection.tasks,
                 on_cut=self._cut,
             )
-        self._told.put((handler, _plain(notification.params)), len(notification.line))
+        self._told.put(
+            (handler, boundary.plain_params(notification.params)), len(notification.line)
+        )
 
     def _cut(self, why: Overflow) -> None:
         """Called when a handler of notifications was so slow that some were dropped, and has
@@ -571,10 +573,3 @@ def _absolute(path: str) -> Path:
 
 def _invalid(message: str) -> RemoteError:
     return RemoteError(codes.INVALID_PARAMS, message)
-
-
-def _plain(raw: Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
-    except UNDECODABLE as error:
-        raise boundary.invalid_params(error) from error

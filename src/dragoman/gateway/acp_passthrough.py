@@ -24,6 +24,7 @@ from dragoman.client.acp.session import Session
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1.codec import session_of
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME, cancel_notice
 from dragoman.errors import (
@@ -41,7 +42,7 @@ from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
 from dragoman.gateway.acp_route import PassthroughRoute
-from dragoman.gateway.relay import Upstream, decoded, session_of
+from dragoman.gateway.relay import Upstream, decoded
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.inquiries import reply_of
 from dragoman.client.early_messages import EarlyMessages
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import session_of
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
 from dragoman.rpc.calls import Settle
 from dragoman.wire import codes
-from dragoman.wire.decoders import typed_decoder
-from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
+from dragoman.wire.messages import Id, Notification, Request
 from dragoman.wire.peer import Event, Noise, Stray
 
 T = TypeVar("T")
@@ -39,24 +39,6 @@ HERE: Final = object()
 PLAIN_COLONS: Final = 2
 """Number of colons before the params of an update: one after the version key, one after the
 method key."""
-
-
-class SessionRef(Struct):
-    """The one field that is read to route a message."""
-
-    sessionId: str | None = None
-
-
-_about: Final = typed_decoder(SessionRef)
-
-
-def session_of(params: Raw) -> str | None:
-    """Return the session that params refer to, or None if there is none, or if they cannot be
-    decoded."""
-    try:
-        return _about(params).sessionId
-    except UNDECODABLE:
-        return None
 
 
 def decoded(notification: Notification, kind: type[T]) -> T | None:
@@ -170,10 +152,7 @@ class Upstream:
             self._usual.update(notification)
             return
         if notification.method == UPDATE:
-            try:
-                session_id = _about(notification.params).sessionId
-            except UNDECODABLE:
-                session_id = None
+            session_id = session_of(notification.params)
             route = self._routes.get(session_id)  # type: ignore[arg-type]
             if route is not None:
                 self._learn(session_id, route, notification.line)

@@ -12,9 +12,11 @@ import os
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.errors import CallCancelled, MessageTooLong, RemoteError, UsageError
 from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -47,6 +49,17 @@ def invalid_params(error: Exception) -> RemoteError:
     """
     detail = str(error) if isinstance(error, msgspec.ValidationError | UsageError) else "malformed"
     return RemoteError(codes.INVALID_PARAMS, "Invalid params", {"detail": detail})
+
+
+def plain_params(params: Raw) -> Any:
+    """Decode params of a method without a type; None if there are none.
+
+    Raises `RemoteError` if they cannot be decoded.
+    """
+    try:
+        return msgspec.json.decode(params) if memoryview(params).nbytes else None
+    except UNDECODABLE as error:
+        raise invalid_params(error) from error
 
 
 def method_not_found(method: str) -> RemoteError:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from dragoman.client import early_messages
 from dragoman.client.acp.options import ClientOptions
 from dragoman.dialects.acp import v1 as acp
-from dragoman.gateway.relay import HERE, Route, Upstream, decoded, session_of
+from dragoman.gateway.relay import HERE, Route, Upstream, decoded
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, driven
@@ -32,14 +32,6 @@ class Owner(Route):
     def request(self, request: Request) -> Any:
         self.requests.append(request.method)
         return self._answer
-
-
-@pytest.mark.parametrize(
-    ("params", "session"),
-    [(b'{"sessionId":"a","b":[1]}', "a"), (b"{}", None), (b'{"sessionId":7}', None), (b"7", None)],
-)
-def test_params_tell_their_session_or_none(params: bytes, session: str | None) -> None:
-    assert session_of(Raw(params)) == session
 
 
 @aio

@@ -60,6 +60,17 @@ def test_params_that_cannot_be_read_at_all_are_called_malformed() -> None:
     assert error.data == {"detail": "malformed"}
 
 
+def test_params_without_a_type_are_any_json_or_nothing_at_all() -> None:
+    assert boundary.plain_params(msgspec.Raw(b'{"a": [1]}')) == {"a": [1]}
+    assert boundary.plain_params(msgspec.Raw(b"")) is None
+    with pytest.raises(RemoteError) as caught:
+        boundary.plain_params(msgspec.Raw(b"{"))
+    assert (caught.value.code, caught.value.data) == (
+        codes.INVALID_PARAMS,
+        {"detail": "malformed"},
+    )
+
+
 def test_an_unknown_method_is_named() -> None:
     error = boundary.method_not_found("x/y")
     assert (error.code, error.data) == (codes.METHOD_NOT_FOUND, {"method": "x/y"})

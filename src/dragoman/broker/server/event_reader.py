@@ -18,11 +18,12 @@ from msgspec import Raw
 
 from dragoman.broker.protocol import POSITION, Position
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import session_of
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.acp_filter import Unannounced
-from dragoman.gateway.relay import UPDATE, session_of
+from dragoman.gateway.relay import UPDATE
 from dragoman.rpc import Connection
 from dragoman.wire.messages import Notification
 

@@ -31,14 +31,13 @@ from dragoman.client.permissions import (
 )
 from dragoman.client.turns import TurnStage
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.codec import decoder, session_of
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import DragomanError, RemoteError, ServiceError, SpawnError, UsageError
 from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
-from dragoman.wire.decoders import typed_decoder
-from dragoman.wire.messages import UNDECODABLE, Notification, Request
+from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class InboundHandlers:
             self._heard(notification, "an unknown notification")
             if self._options.extension is not None:
                 self._options.extension.notification(
-                    notification.method, _plain(notification.params)
+                    notification.method, boundary.plain_params(notification.params)
                 )
 
     def request(self, request: Request) -> Any:
@@ -165,7 +164,7 @@ class InboundHandlers:
             # A method of the protocol that was not offered is not an extension.
             if extension is None or acp.method_table().request(request.method) is not None:
                 raise boundary.method_not_found(request.method)
-            return extension.request(request.method, _plain(request.params))
+            return extension.request(request.method, boundary.plain_params(request.params))
         decode, handler = known
         try:
             params = decode(request.params)
@@ -201,7 +200,7 @@ class InboundHandlers:
     def _invalid(self, notification: Notification, reason: str) -> None:
         """Report an update that cannot be decoded, as an event of its turn if its session is
         known."""
-        session = self._sessions.get(_session_of(notification.params))
+        session = self._sessions.get(session_of(notification.params) or "")
         if session is None or not session.heard(notification, reason):
             self._heard(notification, reason)
         self._complain(Noise(notification.line, reason))
@@ -475,27 +474,6 @@ async def _answer(ask: Callable[[], Any]) -> Any:
     """Return the result of a user's callback, plain or `async`."""
     answer = ask()
     return await answer if inspect.isawaitable(answer) else answer
-
-
-class _About(msgspec.Struct):
-    sessionId: str = ""
-
-
-_about: Final = typed_decoder(_About)
-
-
-def _session_of(params: Raw) -> str:
-    try:
-        return _about(params).sessionId
-    except UNDECODABLE:
-        return ""
-
-
-def _plain(raw: Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
-    except UNDECODABLE as error:
-        raise boundary.invalid_params(error) from error
 
 
 def _fail(session: Session, error: UsageError) -> None:

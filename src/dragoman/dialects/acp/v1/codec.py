@@ -23,6 +23,22 @@ from dragoman.wire.messages import UNDECODABLE, Reserved, mend
 T = TypeVar("T")
 
 
+class _SessionRef(Struct, rename="camel"):
+    session_id: str | None = None
+
+
+_about: Final = typed_decoder(_SessionRef)
+
+
+def session_of(params: Raw) -> str | None:
+    """Return the session that params refer to, without decoding anything else. None if there is
+    none, or if they cannot be decoded."""
+    try:
+        return _about(params).session_id
+    except UNDECODABLE:
+        return None
+
+
 def _hook(hint: type, value: Any) -> Any:
     """Decode a union without tags, which msgspec cannot do. Nothing is ever decoded into
     `extra`."""

@@ -218,3 +218,11 @@ def test_half_a_surrogate_pair_costs_one_character_and_not_the_message() -> None
     body += rb'"content":{"type":"text","text":"a\ud83d"}}}'
     message = v1.decode(body, v1.SessionNotification)
     assert message == v1.agent_text("s", "a\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("params", "session"),
+    [(b'{"sessionId":"a","b":[1]}', "a"), (b"{}", None), (b'{"sessionId":7}', None), (b"7", None)],
+)
+def test_params_tell_their_session_or_none(params: bytes, session: str | None) -> None:
+    assert codec.session_of(msgspec.Raw(params)) == session
