@@ -140,3 +140,50 @@ async def test_what_an_editor_cannot_is_served_by_the_bridge_or_not_offered(
     assert said == "I want: file from disk, no terminal: unsupported, no form: unsupported"
     assert asked == []
     assert (tmp_path / "a.txt").read_text() == "written"
+
+
+LATE = """
+import json, sys
+
+def answer(id, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+
+opening = waiting = None
+for line in sys.stdin:
+    message = json.loads(line)
+    match message["method"]:
+        case "initialize":
+            can = {"sessionCapabilities": {"close": {}}}
+            answer(message["id"], {"protocolVersion": 1, "agentCapabilities": can})
+        case "session/new":
+            opening = message["id"]
+        case "_wait_for_close":
+            waiting = message["id"]
+            answer(opening, {"sessionId": "late"})
+        case "session/close":
+            answer(message["id"], {})
+            answer(waiting, message["params"])
+"""
+"""An agent that opens a session although the request was cancelled."""
+
+
+@aio
+async def test_a_session_that_opens_after_its_request_was_cancelled_is_closed(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(WAIT_TIMEOUT):
+        program = await spawn([*BRIDGE, "--", sys.executable, "-c", LATE], env=ENVIRONMENT)
+        editor = OtherSide(program)
+        program.start(editor)
+        try:
+            await ask(editor, 1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+            opening = {"cwd": str(tmp_path), "mcpServers": []}
+            off = {"requestId": 2}
+            editor.say(
+                {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": opening},
+                {"jsonrpc": "2.0", "method": "$/cancel_request", "params": off},
+            )
+            assert (await editor.next())["error"]["code"] == -32800
+            assert await ask(editor, 3, "_wait_for_close", {}) == {"sessionId": "late"}
+        finally:
+            await program.aclose()
