@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
+from dragoman.rpc import outbox
+from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.integration.broker_process import BrokerUnderTest, broker_process
-from tests.integration.broker_stage import spec_of, stored
+from tests.integration.broker_stage import TIMEOUT, spec_of, stage, stored
 
 CALLERS = 50
 PROMPTS = 20
@@ -46,6 +51,25 @@ async def _talk(broker: BrokerUnderTest, folder: Path) -> str:
             assert caller.texts() == expected * (prompt + 1), "nothing lost, doubled or foreign"
         assert {each["sessionId"] for each in caller.updates} == {session}
         return session
+
+
+@aio
+async def test_long_prompts_of_many_callers_wait_for_a_peer_that_reads_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_UNSENT_SIZE", 2 * HIGH_WATER_SIZE)
+    text = "say " + "x" * (2 * HIGH_WATER_SIZE)
+    async with stage(tmp_path, parallel=True) as at, AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(at.caller()) for _ in range(8)]
+        sessions = [await caller.new(tmp_path) for caller in callers]
+        async with asyncio.timeout(TIMEOUT):
+            results = await asyncio.gather(
+                *(
+                    caller.prompting(session, text)
+                    for caller, session in zip(callers, sessions, strict=True)
+                )
+            )
+    assert [result["stopReason"] for result in results] == ["end_turn"] * 8
 
 
 @aio

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.words import Outcome
+from dragoman.rpc import outbox
 from dragoman.testing.scripted import (
     Die,
     Exit,
@@ -43,6 +45,7 @@ from dragoman.testing.scripted import (
     command,
 )
 from dragoman.transports import listen_unix, listen_websocket
+from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.integration.full_agent import agent as full_agent
 from tests.integration.peers import AGENT, ENVIRONMENT, WAIT_TIMEOUT
@@ -450,3 +453,17 @@ async def test_an_agent_that_never_answers_a_close_leaves_the_turn_as_it_was(
             peer.session() as session,
         ):
             (await session.ask("go")).require_ok()
+
+
+@aio
+async def test_long_prompts_of_many_sessions_wait_for_an_agent_that_reads_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_UNSENT_SIZE", 2 * HIGH_WATER_SIZE)
+    async with connect(AGENT, env=ENVIRONMENT) as peer, AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(peer.session()) for _ in range(8)]
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            results = await asyncio.gather(
+                *(session.ask("x" * (2 * HIGH_WATER_SIZE)) for session in sessions)
+            )
+    assert all(result.ok for result in results), results

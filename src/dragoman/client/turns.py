@@ -30,8 +30,7 @@ from dragoman.errors import (
     TurnInProgress,
     UsageError,
 )
-from dragoman.rpc import Call, Lane
-from dragoman.rpc.lanes import Flow
+from dragoman.rpc import Call, Connection, Lane
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,8 +76,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     __slots__ = (
         "_budgets",
         "_call",
+        "_connection",
         "_end",
-        "_flow",
         "_grace",
         "_grace_time",
         "_lane",
@@ -94,9 +93,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     _lane: Lane[Item | TurnEndMark[Result]]
 
-    def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
+    def __init__(self, session: Prompted, connection: Connection, budgets: Budgets) -> None:
         self.session = session
-        self._flow = flow
+        self._connection = connection
         self._watchdog = Watchdog(budgets, self._expired, self._is_held)
         self._grace_time = budgets.cancel_grace
         self._budgets = budgets
@@ -134,7 +133,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def _is_held(self) -> bool:
         """Return whether the agent is silent only because of us."""
-        return self._flow.blocked
+        return self._connection.flow.blocked
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         """Return the end mark of a failed turn. By default the consumer gets the exception."""
@@ -167,6 +166,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             raise UsageError("a turn can begin only once")
         session = self.session
         await session.wait_replayed()
+        if self._connection.is_full:
+            # Prompts may be long: those of many sessions must not fill the buffer at once.
+            await self._connection.wait_for_room("the prompt", self._budgets.request)
         if session.unusable:
             raise SessionUnusable(f"the session {session.id} was abandoned; open another")
         if session.turn is not None:
@@ -174,7 +176,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         session.turn = self
         self.state = TurnStage.RUNNING
         # Not earlier: a turn that never begins must not leave a queue with the connection.
-        self._lane = Lane(self._flow)
+        self._lane = Lane(self._connection.flow)
         try:
             self._call = self._send()
         except BaseException:

@@ -317,7 +317,7 @@ class Requester:
         """Send a request.
 
         `settle` is called once with its outcome, in wire order. This is the primitive below `call`:
-        it never waits, not even for a full buffer.
+        it never waits, not even for a full buffer: before a long request, call `wait_for_room`.
         """
         if self._failure is not None:
             raise self._failure.fresh()
@@ -373,6 +373,16 @@ class Requester:
             return self._call_later(method, params, decode, timeout, explain, None)
         return self._call(method, params, decode, timeout, explain, None)
 
+    async def wait_for_room(self, method: str, timeout: float) -> None:
+        """Wait until a request can be sent with `begin`. Raises `CallTimeout` if the peer does not
+        read."""
+        if self._outbox.is_full:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self.drain()
+            except TimeoutError:
+                raise not_sent(method, timeout) from None
+
     async def _call_later(
         self,
         method: str,
@@ -394,9 +404,7 @@ class Requester:
                     await self._turn.acquire()
         except TimeoutError:
             assert timeout is not None
-            error = CallTimeout(method, timeout)
-            error.may_have_run = False
-            raise error from None
+            raise not_sent(method, timeout) from None
         try:
             left = None if give_up_at is None else give_up_at - loop.time()
             return await self._call(method, params, decode, timeout, explain, after, left)
@@ -476,3 +484,10 @@ class Requester:
             except Exception:
                 # The caller must not wait for a notice that cannot be sent.
                 log.exception("%s: %s could not be cancelled", self.name, call.method)
+
+
+def not_sent(method: str, timeout: float) -> CallTimeout:
+    """Return the error for a request that could not be sent in time."""
+    error = CallTimeout(method, timeout)
+    error.may_have_run = False
+    return error

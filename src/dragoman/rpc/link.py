@@ -82,4 +82,4 @@ class _MessageOutbox(Outbox):
             return
         self._maybe_unsent_size = unsent_size = self._maybe_unsent_size + size
         if unsent_size > HIGH_WATER_SIZE:
-            self._look()
+            self._look(size)

@@ -21,9 +21,10 @@ FLUSH_SIZE: Final = 64 * 1024
 as a pipe takes at once."""
 
 MAX_UNSENT_SIZE: Final = 64 * 1024 * 1024
-"""Maximum number of unsent bytes. Above this the peer counts as gone: senders that can wait were
-held back long before, so only responses to the peer's own requests can have filled the buffer, and
-the peer does not read them."""
+"""Maximum number of unsent bytes when something is written. Above this the peer counts as gone:
+senders that can wait were held back long before, so only what is sent without waiting (`post`,
+`begin` and responses to the peer's own requests) can have filled the buffer, and the peer does not
+read. The size of one message does not matter: it has a limit of its own."""
 
 
 class Outbox:
@@ -116,12 +117,12 @@ class Outbox:
             return
         self._maybe_unsent_size = size = self._maybe_unsent_size + len(data)
         if size > HIGH_WATER_SIZE:
-            self._look()
+            self._look(len(data))
 
-    def _look(self) -> None:
+    def _look(self, written_size: int) -> None:
         self._maybe_unsent_size = unsent_size = self._stream.unsent_size
         self.crowded = unsent_size > HIGH_WATER_SIZE
-        if unsent_size > MAX_UNSENT_SIZE:
+        if unsent_size - written_size > MAX_UNSENT_SIZE:
             self._failed(
                 Overflow(
                     f"the peer does not read: more than {MAX_UNSENT_SIZE} bytes are waiting",

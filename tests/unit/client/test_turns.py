@@ -22,6 +22,7 @@ from dragoman.errors import (
 )
 from dragoman.rpc import Call, Limits
 from dragoman.rpc.lanes import Flow
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.rpc.other_side import soon, turns, until
 
@@ -33,6 +34,18 @@ PATIENT = Budgets(first_event=None, silence=None, cancel_grace=60.0)
 
 def new_flow(limits: Limits | None = None) -> Flow:
     return Flow(lambda: None, lambda: None, limits or Limits())
+
+
+class Wire:
+    """What a turn needs of a connection."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.is_full = False
+        self.room = asyncio.Event()
+
+    async def wait_for_room(self, method: str, timeout: float) -> None:
+        await self.room.wait()
 
 
 class Conversation:
@@ -65,7 +78,8 @@ class Turn(BaseTurn[str, str]):
     ) -> None:
         self.log: list[str] = []
         self.fails = fails
-        super().__init__(session, flow or new_flow(), budgets)
+        self.wire = Wire(flow or new_flow())
+        super().__init__(session, self.wire, budgets)  # type: ignore[arg-type]
 
     def _send(self) -> Call:
         if self.fails is not None:
@@ -99,6 +113,22 @@ async def test_items_come_in_order_and_then_the_result() -> None:
         assert [word async for word in turn] == []
     assert session.turn is None
     assert turn.log == ["prompt"]
+
+
+@aio
+async def test_a_prompt_waits_while_the_agent_does_not_read() -> None:
+    session = Conversation()
+    turn = Turn(session)
+    turn.wire.is_full = True
+    tasks = TaskOwner("test")
+    began = tasks.start(turn.begin(), "begin")
+    await turns()
+    assert (turn.log, session.turn) == ([], None)
+    turn.wire.room.set()
+    await soon(began)
+    assert turn.log == ["prompt"]
+    turn.answer("done")
+    assert await turn.wait() == "done"
 
 
 @aio

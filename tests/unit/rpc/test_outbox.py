@@ -93,7 +93,7 @@ async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", size)
     stream, outbox, failures = make()
     stream.stuck = True
-    outbox.put(b"x" * (size - 1))
+    outbox.put(b"x" * size)
     outbox.flush()
     assert failures == []
     outbox.put(b"")
@@ -101,6 +101,17 @@ async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -
     (failure,) = failures
     assert isinstance(failure, Overflow)
     assert "does not read" in str(failure) and failure.blame == "peer"
+
+
+@aio
+async def test_one_message_alone_is_no_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = HIGH_WATER_SIZE + 1000
+    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", size)
+    stream, outbox, failures = make()
+    stream.stuck = True
+    outbox.put(b"x" * 3 * size)
+    outbox.flush()
+    assert failures == [] and outbox.is_full
 
 
 @aio

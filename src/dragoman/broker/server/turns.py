@@ -105,7 +105,12 @@ class Turns:
             self._end(job, error=refused)
             return
         far = self._broker.far
-        if far is not None and session.far is far and not session.replaying:
+        if (
+            far is not None
+            and session.far is far
+            and not session.replaying
+            and not far.connection.is_full
+        ):
             self._send(job, far)
         else:
             self._broker.tasks.start(self._prepare(job), f"prepare {job.id}")
@@ -161,12 +166,17 @@ class Turns:
         for _ in range(MAX_TRIES - 1):
             far = await self._broker.ready()
             try:
-                return await self._broker.restore(job.session, far, fresh=job.fresh)
+                return await self._have_room(job, far)
             except DragomanError:
                 if far.failure is None:
                     raise
-        far = await self._broker.ready()
-        return await self._broker.restore(job.session, far, fresh=job.fresh)
+        return await self._have_room(job, await self._broker.ready())
+
+    async def _have_room(self, job: Job, far: PeerLink) -> str:
+        """Ensure that the session is ready, and that the peer has read most of what was sent."""
+        context = await self._broker.restore(job.session, far, fresh=job.fresh)
+        await far.connection.wait_for_room(PROMPT, self._broker.budgets.request)
+        return context
 
     def _dropped(self, job: Job) -> None:
         self._called_off.discard(job)

@@ -71,7 +71,7 @@ class Turn(ConversationTurn):
         self._pieces: list[str] = []
         self.response: acp.PromptResponse | None = None
         """The agent's response to the prompt; None if the turn ended without one."""
-        super().__init__(session, self._client.connection.flow, self._client.budgets)
+        super().__init__(session, self._client.connection, self._client.budgets)
         if session.record is None:
             self.max_text_size = MAX_TEXT_SIZE
 

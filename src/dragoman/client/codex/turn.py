@@ -67,7 +67,7 @@ class CodexTurn(ConversationTurn):
         self._before = thread.used
         self._sent: dict[str, Any] = {}
         self.id: str | None = None
-        super().__init__(thread, self._client.connection.flow, self._client.budgets)
+        super().__init__(thread, self._client.connection, self._client.budgets)
 
     # -- beginning
 
