@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.folders import make_private
+from dragoman.console.retry import changed_or_due
 from dragoman.errors import DragomanError, FleetError, FleetRefused, UnknownJob
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.transports.file_watch import FileWatch
@@ -53,6 +54,8 @@ class FleetWatch:
         self._tasks = TaskOwner("fleet watch")
         self._watch: FileWatch | None = None
         self._joined = asyncio.Event()
+        self._failed = 0
+        """Number of failed reads of the credentials in a row."""
         self._teams: dict[str, TeamWatch] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +86,7 @@ class FleetWatch:
     async def _follow_credentials(self) -> None:
         """Read the credentials again when they change: the user may join or leave at any time."""
         while True:
-            await self._joined.wait()
+            await changed_or_due(self._joined, self._failed)
             # A file is written in several steps.
             await asyncio.sleep(TELL_INTERVAL)
             self._joined.clear()
@@ -92,9 +95,12 @@ class FleetWatch:
     async def _read(self) -> None:
         try:
             found = await in_thread(str(self._folder), lambda _: self._credentials())
-        except DragomanError as error:
-            log.warning("cannot read the fleet credentials: %s", error)
+        except (DragomanError, OSError) as error:
+            if not self._failed:
+                log.warning("cannot read the fleet credentials: %s", error)
+            self._failed += 1
             return
+        self._failed = 0
         for id in list(self._teams):
             if found.get(id) != self._teams[id].credential:
                 del self._teams[id]
@@ -184,7 +190,7 @@ class TeamWatch:
                 log.warning("fleet %s refused the credential: %s", self.id, error)
                 self._lost(str(error))
                 return
-            except FleetError as error:
+            except DragomanError as error:
                 log.info("cannot follow fleet %s: %s", self.id, error)
                 self._lost(str(error))
             await asyncio.sleep(CONNECT_INTERVAL)
@@ -206,29 +212,33 @@ class TeamWatch:
                 self.connection, self._connected = connection, True
                 closed = tasks.start(connection.wait_closed(), "wait for the end")
                 closed.add_done_callback(lambda _: self._stale.set())
+                failed = 0
                 while not closed.done():
                     self._stale.clear()
-                    await self._ask(connection)
-                    await self._stale.wait()
+                    failed = 0 if await self._ask(connection) else failed + 1
+                    await changed_or_due(self._stale, failed)
                     await asyncio.sleep(ASK_INTERVAL)
                 raise FleetRefused(connection.refused or "the server closed the connection")
             finally:
                 self.connection, self._connected = None, False
                 await tasks.aclose()
 
-    async def _ask(self, connection: FleetConnection) -> None:
+    async def _ask(self, connection: FleetConnection) -> bool:
+        """Request the lists. Returns False if the coordinator did not send them."""
         from dragoman.fleet.submitter import ask
 
         try:
             jobs = (await ask(connection, "jobs")).jobs
             self._workers = [_worker(each) for each in (await ask(connection, "workers")).workers]
-        except FleetError as error:
-            # The coordinator publishes a message when it starts, which triggers another request.
+        except DragomanError as error:
             self._problem = str(error)
+            answered = False
         else:
             self._jobs = {line.id: _line(line) for line in jobs}
             self._problem = ""
+            answered = True
         self._on_change()
+        return answered
 
     async def _job_changed(self, message: Msg) -> None:
         from dragoman.fleet.records import FleetJob, decode, job_line

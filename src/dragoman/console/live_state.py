@@ -24,6 +24,7 @@ from dragoman.broker.lock import mark_console
 from dragoman.client.folders import make_state
 from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.console.questions import OpenForm, OpenPermission, open_question
+from dragoman.console.retry import changed_or_due
 from dragoman.console.work_items import is_attempt, summary_of, with_delegations
 from dragoman.errors import ConnectError, ConnectionLost, DragomanError
 from dragoman.rpc.tasks import TaskOwner, in_thread
@@ -366,13 +367,17 @@ class LiveState:
                 self._tasks.start(self._follow_run(address), f"watch {address}")
 
     async def _follow_brokers(self) -> None:
+        failed = 0
         while True:
-            await self._brokers_changed.wait()
+            await changed_or_due(self._brokers_changed, failed)
             self._brokers_changed.clear()
             try:
                 await self._find_brokers()
+                failed = 0
             except DragomanError as error:
-                log.warning("cannot list the brokers: %s", error)
+                if not failed:
+                    log.warning("cannot list the brokers: %s", error)
+                failed += 1
             # A starting broker writes its record several times.
             await asyncio.sleep(READ_INTERVAL)
 

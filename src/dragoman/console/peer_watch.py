@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from dragoman.catalogue.card import CARDS
 from dragoman.catalogue.host_checks import CHECKS
 from dragoman.client.folders import make_private
+from dragoman.console.retry import changed_or_due
 from dragoman.delegation.parked import parked_peers
 from dragoman.errors import DragomanError
 from dragoman.rpc.tasks import TaskOwner, in_thread
@@ -93,16 +94,20 @@ class PeerWatch:
         return tuple(found)
 
     async def _follow(self) -> None:
+        failed = 0
         while True:
-            await self._changed.wait()
+            await changed_or_due(self._changed, failed)
             await asyncio.sleep(READ_INTERVAL)
             self._changed.clear()
             try:
                 # There may be new directories, such as that of a peer's first card.
                 self._follow_files()
                 await self._read_parked()
+                failed = 0
             except (DragomanError, OSError) as error:
-                log.warning("cannot follow the status of the peers: %s", error)
+                if not failed:
+                    log.warning("cannot follow the status of the peers: %s", error)
+                failed += 1
             self._wake_at_end()
             self._state.tell({"type": "peers"})
 

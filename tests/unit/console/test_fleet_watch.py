@@ -5,21 +5,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from dragoman.console.fleet_watch import TeamWatch
-from dragoman.errors import FleetUnreachable
+from dragoman.broker import error_codec
+from dragoman.console import fleet_watch, retry
+from dragoman.console.fleet_watch import FleetWatch, TeamWatch
+from dragoman.console.live_state import LiveState
+from dragoman.errors import DragomanError, FleetUnreachable, UsageError
 from dragoman.fleet.credentials import MemberCredential, credential_path, save_credential
 from dragoman.fleet.nkeys import new_key
-from dragoman.fleet.records import FleetJob, encode
+from dragoman.fleet.records import CoordinatorReply, FleetJob, encode
 from dragoman.fleet.schedule import Schedule
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.console.place import TIMEOUT, console, short_paths, told
+from tests.unit.fleet.fakes import MemoryConnection
 from tests.unit.fleet.test_submitter import JOB
 
 
@@ -89,3 +95,89 @@ async def test_a_changed_job_is_shown_as_the_coordinator_lists_it() -> None:
         "createdAt" if name == "created_at" else name: value
         for name, value in structs.asdict(listed).items()
     }
+
+
+class _Coordinator(MemoryConnection):
+    """A connection to a coordinator that answers each request with the next reply, and then with
+    empty lists. It publishes nothing."""
+
+    def __init__(self, *replies: CoordinatorReply | Exception) -> None:
+        super().__init__("alice")
+        self._replies = list(replies)
+        self.asked = 0
+
+    async def request(self, subject: str, data: bytes = b"", **more: Any) -> Any:
+        self.asked += 1
+        reply = self._replies.pop(0) if self._replies else CoordinatorReply()
+        if isinstance(reply, Exception):
+            raise reply
+        return SimpleNamespace(data=encode(reply))
+
+    async def wait_closed(self) -> None:
+        await asyncio.Event().wait()
+
+
+def _refusing(error: DragomanError) -> CoordinatorReply:
+    return CoordinatorReply(
+        error=str(error), failure={error_codec.KEY: error_codec.describe(error)}
+    )
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [FleetUnreachable("no coordinator runs"), _refusing(UsageError("no such list"))],
+    ids=["unreachable", "refused"],
+)
+@aio
+async def test_lists_that_the_coordinator_did_not_send_are_requested_again_without_a_change(
+    failure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_watch, "ASK_INTERVAL", 0.0)
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.01 * failed)
+    coordinator = _Coordinator(failure, failure)
+    monkeypatch.setattr(
+        "dragoman.fleet.connection.FleetConnection",
+        lambda credential, on_connected: nullcontext(coordinator),
+    )
+    changed = asyncio.Event()
+    team = TeamWatch("team.alice", credential(), changed.set)
+    tasks = TaskOwner("test")
+    tasks.start(team.run(), "follow")
+    problems: list[str] = []
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            while not problems or problems[-1]:
+                await changed.wait()
+                changed.clear()
+                problems.append(team.shown()["problem"])
+    finally:
+        await tasks.aclose()
+    assert problems[0] and coordinator.asked == 4
+
+
+@aio
+async def test_credentials_that_could_not_be_read_are_read_again_without_a_change(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fleet_watch, "TELL_INTERVAL", 0.0)
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.01)
+    save(paths, credential())
+    read, failures = FleetWatch._credentials, [OSError("gone"), UsageError("invalid")]
+
+    def failing(watch: FleetWatch) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(watch)
+
+    monkeypatch.setattr(FleetWatch, "_credentials", failing)
+    state = LiveState(paths, answers=False)
+    shown: asyncio.Queue[list[str]] = asyncio.Queue()
+    state.subscribe(lambda message: shown.put_nowait(message["fleets"]))
+    watch = FleetWatch(state)
+    await watch.start()
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            assert await shown.get() == ["team.alice"]
+    finally:
+        await watch.aclose()
+    assert caplog.messages == ["cannot read the fleet credentials: invalid"]

@@ -14,9 +14,10 @@ import pytest
 from dragoman.broker import question_sockets
 from dragoman.client.folders import make_state
 from dragoman.console import live_state as module
+from dragoman.console import retry
 from dragoman.console.live_state import LiveState, SeenJobs
 from dragoman.console.questions import OpenForm, OpenPermission
-from dragoman.errors import RemoteError, StoreBusy
+from dragoman.errors import FileFailed, RemoteError, StoreBusy
 from dragoman.paths import Paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store import Redactor, Store
@@ -240,6 +241,27 @@ async def test_a_change_that_could_not_be_read_is_read_again(
             store.create_session(session())
         await seen.until(lambda: seen.state.work)
         assert len(failed) == 2
+
+
+@aio
+async def test_brokers_that_could_not_be_listed_are_listed_again_without_a_change(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "READ_INTERVAL", 0.0)
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.01 * failed)
+    failures = [FileFailed("run", "no answer"), FileFailed("run", "no answer")]
+    loop, listed = asyncio.get_running_loop(), asyncio.Event()
+
+    def fail_twice(paths: Paths) -> list[str]:
+        if failures:
+            raise failures.pop()
+        loop.call_soon_threadsafe(listed.set)
+        return []
+
+    monkeypatch.setattr(question_sockets, "addresses", fail_twice)
+    async with watching(paths), asyncio.timeout(TIMEOUT):
+        await listed.wait()
+    assert [text for text in caplog.messages if "cannot list" in text] == [caplog.messages[0]]
 
 
 @aio

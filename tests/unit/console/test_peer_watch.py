@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from dragoman.console import peer_watch, retry
 from dragoman.console.live_state import LiveState
 from dragoman.console.peer_watch import PeerWatch
+from dragoman.errors import StoreBusy
 from dragoman.paths import VARIABLES, Paths
 from dragoman.store.ledger import Ledger, ledger_path
+from dragoman.store.values import Park
 from tests.aio import aio
 from tests.unit.console.place import TIMEOUT, short_paths
 
@@ -64,3 +67,33 @@ async def test_settings_cards_and_the_ledger_are_followed_and_reading_is_not_a_c
     finally:
         await watch.aclose()
         await state.aclose()
+
+
+@aio
+async def test_parked_peers_that_could_not_be_read_are_read_again_without_a_change(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(peer_watch, "READ_INTERVAL", 0.0)
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.01 * failed)
+    park = Park(time.time() + 60.0, "its quota is used up")
+    state = LiveState(paths, answers=True)
+    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    state.subscribe(lambda message: told.put_nowait(message))
+    watch = PeerWatch(state)
+    await watch.start()
+    failures = [StoreBusy("ledger.db", "it is locked") for _ in range(2)]
+
+    def fail_twice(watch: PeerWatch) -> dict[str, Park]:
+        if failures:
+            raise failures.pop()
+        return {"scout": park}
+
+    monkeypatch.setattr(PeerWatch, "_parked", fail_twice)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            watch._changed.set()
+            while not state.parked:
+                await told.get()
+    finally:
+        await watch.aclose()
+    assert len(caplog.messages) == 1 and "cannot follow" in caplog.messages[0]
