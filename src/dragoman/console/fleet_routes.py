@@ -6,7 +6,9 @@ connections.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route
@@ -15,6 +17,7 @@ from dragoman.console.json_routes import MAX_ID, json_route
 from dragoman.console.session_feed import as_json
 from dragoman.errors import UnknownJob
 from dragoman.events import model
+from dragoman.rpc.tasks import together
 from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from dragoman.console.live_state import LiveState
     from dragoman.console.session_feed import Send
     from dragoman.fleet.records import FleetJob
-    from dragoman.fleet.submitter import FleetEvent
+    from dragoman.fleet.submitter import FleetEvent, JobReader
 
 FEED: Final = "fleet/"
 """Prefix of the keys for following the events of a job: fleet/TEAM/JOB."""
@@ -62,8 +65,7 @@ class FleetRoutes:
         from dragoman.fleet.submitter import cancel
 
         team, id = self._named(request.path_params["team"], request.path_params["id"])
-        await cancel(team.open_connection(), id)
-        return {"cancelled": True}
+        return {"cancelled": await cancel(team.open_connection(), id)}
 
     def _named(self, team: str, id: str) -> tuple[TeamWatch, str]:
         found = self._fleet.team(team)
@@ -81,29 +83,62 @@ class FleetRoutes:
         team, id = self._named(*key.removeprefix(FEED).rpartition("/")[::2])
         # A separate connection: closing it ends the reader's subscriptions.
         async with FleetConnection(team.credential) as connection:
-            attempt = 0
-            notices: list[str] = []
             await send([], True)
-            async for event in JobReader(connection, id, on_notice=notices.append).follow():
-                told = [*_noticed(notices), _event_as_json(event)]
-                if event.attempt != attempt:
-                    attempt = event.attempt
-                    told.insert(0, _attempt_began(event))
-                await send(told, True)
-            if notices:
-                await send(_noticed(notices), True)
+            notices = _Notices(send)
+            reader = JobReader(connection, id, on_notice=notices.add)
+            await together(_send_events(reader, notices, send), notices.run())
+
+
+class _Notices:
+    """The notices of a reader. `run` sends them even if no event follows, for example while the
+    server does not answer."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._texts: list[str] = []
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self._changed.set()
+
+    def end(self) -> None:
+        """Let `run` end after it has sent the last notices."""
+        self._ended = True
+        self._changed.set()
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the notices that were not sent yet."""
+        texts, self._texts = self._texts, []
+        return [_notice(text, severity="warning", mark=f"notice:{text}") for text in texts]
+
+    async def run(self) -> None:
+        """Send notices until `end` is called."""
+        ended = False
+        while not ended:
+            await self._changed.wait()
+            self._changed.clear()
+            ended = self._ended
+            if notices := self.take():
+                await self._send(notices, True)
+
+
+async def _send_events(reader: JobReader, notices: _Notices, send: Send) -> None:
+    attempt = 0
+    async with aclosing(reader.follow()) as events:
+        async for event in events:
+            told = [*notices.take(), _event_as_json(event)]
+            if event.attempt != attempt:
+                attempt = event.attempt
+                told.insert(0, _attempt_began(event))
+            await send(told, True)
+    notices.end()
 
 
 def _attempt_began(event: FleetEvent) -> dict[str, Any]:
     title = f"attempt {event.attempt} on {event.worker}"
     return _notice(title, severity="info", mark=f"{event.attempt}")
-
-
-def _noticed(texts: list[str]) -> list[dict[str, Any]]:
-    """Return the notices of a reader that were not sent yet, and clear the list."""
-    told = [_notice(text, severity="warning", mark=f"notice:{text}") for text in texts]
-    texts.clear()
-    return told
 
 
 def _notice(title: str, *, severity: str, mark: str) -> dict[str, Any]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
+from msgspec import structs
+from starlette.applications import Starlette
 
 from dragoman.console.fleet_routes import FleetRoutes, job_as_json
+from dragoman.errors import FleetUnreachable
 from dragoman.fleet import subjects, submitter
 from dragoman.fleet.records import FleetAttempt, FleetJob, FleetResult, encode
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
-from tests.unit.console.place import console, short_paths, told
+from tests.unit.console.place import TIMEOUT, console, short_paths, told
 from tests.unit.fleet import test_submitter
 from tests.unit.fleet.fakes import MemoryConnection
 from tests.unit.fleet.test_worker import SPEC
@@ -50,6 +56,58 @@ async def test_a_job_of_an_unknown_fleet_is_not_found(paths: Paths) -> None:
             assert "not a submitter" in (await told(socket, "error"))["message"]
 
 
+def feed_of(memory: MemoryConnection, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The feed of the jobs in a fleet whose server is in memory."""
+    monkeypatch.setattr(
+        "dragoman.fleet.connection.FleetConnection", lambda credential: nullcontext(memory)
+    )
+    feeds: dict[str, Any] = {}
+    state: Any = SimpleNamespace(add_feed=feeds.__setitem__)
+    fleet: Any = SimpleNamespace(team=lambda id: SimpleNamespace(credential=None))
+    FleetRoutes(state, fleet)
+    return feeds["fleet/"]
+
+
+@aio
+async def test_a_lost_server_is_a_notice_at_once_and_not_with_the_next_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = MemoryConnection("s1")
+    memory.fail_reads = FleetUnreachable("the server is gone")
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
+        for each in told:
+            sent.put_nowait(each)
+
+    tasks = TaskOwner("test")
+    tasks.start(feed_of(memory, monkeypatch)("fleet/team.alice/f1", send), "follow")
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            notice = await sent.get()
+    finally:
+        await tasks.aclose()
+    assert notice["type"] == "Noticed" and "the server is gone" in notice["title"]
+
+
+@pytest.mark.parametrize(("state", "cancelled"), [("running", True), ("done", False)])
+@aio
+async def test_a_job_that_has_already_ended_is_not_reported_as_cancelled(
+    state: Any, cancelled: bool
+) -> None:
+    memory = MemoryConnection("s1")
+    job = structs.replace(test_submitter.JOB, submitter="s1", state=state)
+    await memory.store(subjects.job_record("f1"), encode(job))
+    fleet: Any = SimpleNamespace(
+        team=lambda id: SimpleNamespace(open_connection=memory.as_connection)
+    )
+    routes = FleetRoutes(SimpleNamespace(add_feed=lambda *feed: None), fleet).routes()  # type: ignore[arg-type]
+    transport = httpx2.ASGITransport(app=Starlette(routes=routes))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://console") as client:
+        answer = await client.post("/api/v1/fleet/team.alice/jobs/f1/cancel", json={})
+    assert answer.json() == {"cancelled": cancelled}
+
+
 @aio
 async def test_events_of_a_job_that_cannot_be_read_are_a_notice(
     monkeypatch: pytest.MonkeyPatch,
@@ -59,19 +117,12 @@ async def test_events_of_a_job_that_cannot_be_read_are_a_notice(
     await memory.store(subjects.events("w2", "f1", 2), b"nonsense")
     await memory.store(subjects.events("w2", "f1", 2), test_submitter.batch(2, "b"))
     monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)
-    monkeypatch.setattr(
-        "dragoman.fleet.connection.FleetConnection", lambda credential: nullcontext(memory)
-    )
-    feeds: dict[str, Any] = {}
-    state: Any = SimpleNamespace(add_feed=feeds.__setitem__)
-    fleet: Any = SimpleNamespace(team=lambda id: SimpleNamespace(credential=None))
-    FleetRoutes(state, fleet)
     sent: list[dict[str, Any]] = []
 
     async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
         sent.extend(told)
 
-    await feeds["fleet/"]("fleet/team.alice/f1", send)
+    await feed_of(memory, monkeypatch)("fleet/team.alice/f1", send)
     attempt, unreadable, event, missing = sent
     assert attempt["title"] == "attempt 2 on w2" and event["mark"] == "2:2"
     assert unreadable["title"].startswith("events of w2 cannot be read")

@@ -88,7 +88,10 @@ export function FleetJob({ team, id }) {
   const [job, problem] = useFleet(at);
   useEffect(() => follow(key), [key]);
   const now = followed.value;
-  const cancel = () => act(() => call(`${at}/cancel`, {}), "Cancelling.");
+  const cancel = () => act(async () => {
+    const told = await call(`${at}/cancel`, {});
+    if (!told.cancelled) throw new Error("It has already ended.");
+  }, "Cancelling.");
   if (job === null) return html`<h1>Job</h1>${problem ? html`<p class="problem" role="alert">${clip(problem, 1000)}</p><p><a href="#/fleet">Fleet</a> lists all jobs.</p>` : html`<p class="empty">Loading …</p>`}`;
   const { result } = job;
   const shown = stateOf({ ...job, outcome: result?.outcome });
