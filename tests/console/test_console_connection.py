@@ -110,6 +110,21 @@ def test_a_link_is_tried_again_if_the_server_cannot_be_reached(console: Served, 
     assert "token" not in page.url
 
 
+def test_a_session_that_cannot_be_loaded_is_not_reported_as_missing(
+    console: Served, tabs: Tabs
+) -> None:
+    tabs.expected += ["ERR_FAILED", "404"]
+    page = tabs.open()
+    page.route("**/api/v1/sessions/*", lambda route: route.abort())
+    page.goto(f"{console.url}#/session/unknown")
+    page.get_by_role("alert").get_by_text("The console cannot be reached. Trying again").wait_for()
+    missing = page.locator(".empty", has_text="There is no session unknown.")
+    assert missing.count() == 0
+    # The page tries again by itself.
+    page.unroute("**/api/v1/sessions/*")
+    missing.wait_for()
+
+
 def test_a_revoked_browser_is_logged_out_immediately(console: Served, tabs: Tabs) -> None:
     tabs.expected += ["401", "403"]
     page = tabs.open()

@@ -244,6 +244,25 @@ def test_work_is_started_continued_queued_and_stopped_from_the_page(
     page.locator(".row", has_text="done").wait_for()
 
 
+def test_text_typed_while_a_prompt_is_sent_is_kept(console: Served, page: Any) -> None:
+    key = console.submit("hello there")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("Turn ended: ok").wait_for()
+    held: list[Any] = []
+    page.route("**/prompt", lambda route: held.append(route))
+    field = page.locator("#prompt")
+    field.fill("the first prompt")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Sending …").wait_for()
+    # Events of the browser are received during a call.
+    wait_until(lambda: bool(page.evaluate("true") and held))
+    field.fill("the next one")
+    held[0].continue_()
+    page.get_by_text("You said: the first prompt").wait_for()
+    page.get_by_role("button", name="Sending …").wait_for(state="detached")
+    expect(field).to_have_value("the next one")
+
+
 def test_work_of_several_projects_shows_its_state_and_can_be_filtered(
     console: Served, page: Any, shot: Shot
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +97,7 @@ class _Notices:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._texts: list[str] = []
+        self._counts: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self._ended = False
 
@@ -111,7 +113,14 @@ class _Notices:
     def take(self) -> list[dict[str, Any]]:
         """Return the notices that were not sent yet."""
         texts, self._texts = self._texts, []
-        return [_notice(text, severity="warning", mark=f"notice:{text}") for text in texts]
+        return [self._told(text) for text in texts]
+
+    def _told(self, text: str) -> dict[str, Any]:
+        # Numbered, because the browser skips a mark that it has seen, and a server may be lost
+        # more than once.
+        self._counts[text] += 1
+        mark = f"notice:{self._counts[text]}:{text}"
+        return _notice(text, severity="warning", mark=mark)
 
     async def run(self) -> None:
         """Send notices until `end` is called."""

@@ -73,7 +73,9 @@ async def test_a_lost_server_is_a_notice_at_once_and_not_with_the_next_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = MemoryConnection("s1")
-    memory.fail_reads = FleetUnreachable("the server is gone")
+    gone = memory.fail_reads = FleetUnreachable("the server is gone")
+    monkeypatch.setattr(submitter, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(submitter, "POLL_INTERVAL", 0.01)
     sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
@@ -84,10 +86,18 @@ async def test_a_lost_server_is_a_notice_at_once_and_not_with_the_next_event(
     tasks.start(feed_of(memory, monkeypatch)("fleet/team.alice/f1", send), "follow")
     try:
         async with asyncio.timeout(TIMEOUT):
-            notice = await sent.get()
+            notices = [await sent.get()]
+            # The server comes back, and is lost again with the same words.
+            memory.fail_reads = None
+            notices.append(await sent.get())
+            memory.fail_reads = gone
+            notices.append(await sent.get())
     finally:
         await tasks.aclose()
-    assert notice["type"] == "Noticed" and "the server is gone" in notice["title"]
+    lost, back, again = notices
+    assert lost["type"] == "Noticed" and "the server is gone" in lost["title"]
+    assert "answers again" in back["title"]
+    assert again["title"] == lost["title"] and again["mark"] != lost["mark"]
 
 
 @pytest.mark.parametrize(("state", "cancelled"), [("running", True), ("done", False)])

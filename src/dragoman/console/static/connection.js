@@ -46,7 +46,10 @@ export async function call(path, body, signal) {
   const options = body === undefined
     ? { headers }
     : { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(`/api/v1/${path}`, { ...options, signal, credentials: "same-origin" });
+  const response = await fetch(`/api/v1/${path}`, { ...options, signal, credentials: "same-origin" }).catch((error) => {
+    // The browser's own message, such as "Failed to fetch", does not say what to do.
+    throw Object.assign(new Error("The console cannot be reached."), { cause: error });
+  });
   const told = response.headers.get("content-type")?.startsWith("application/json")
     ? await response.json()
     : { message: (await response.text()).trim() };

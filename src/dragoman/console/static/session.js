@@ -14,6 +14,8 @@ const WINDOW = 200; // number of rendered items
 const STEP = 100; // number of items by which the window moves
 const EDGE = 200; // distance from an edge, in pixels, at which the window moves
 const TOP = 120; // distance from the top, in pixels, of the item that was jumped to
+const FIRST_RETRY = 250; // milliseconds until a session that could not be loaded is requested again
+const LAST_RETRY = 5000; // the same, after many failures
 const NAMES = { user: "You", agent: "Agent", thought: "Thought" };
 
 function Blocks({ blocks }) {
@@ -164,7 +166,8 @@ function Composer({ item }) {
     const told = await act(() => call(`sessions/${encodeURIComponent(item.session)}/prompt`, { text }), running ? "Queued behind the running turn." : "Sent.");
     setBusy(false);
     if (told === null) return;
-    setText("");
+    // Keep what the user has typed meanwhile.
+    setText((now) => now === text ? "" : now);
     // A peer that cannot reopen the session continues in a new one, with a summary.
     if (told.session !== item.session) location.hash = `#/session/${encodeURIComponent(told.session)}`;
   };
@@ -212,27 +215,40 @@ export function stateWords(item) {
   return (own(words, item.state) ?? clip(item.state, 40)) + (item.queued && item.state !== "queued" ? `, ${item.queued} queued` : "");
 }
 
-// The item of a session; undefined while it is loading, null if there is no such session. A session
-// that is not listed may be too old for the list, or brand new.
+// The item of a session, and why it could not be loaded. The item is undefined while it is loading, and
+// null if there is no such session. A session that is not listed may be too old for the list, or brand new.
 function useItem(id) {
   const listed = work.value.get(id);
-  const [stored, setStored] = useState(undefined);
+  const [stored, setStored] = useState({ item: undefined, problem: "" });
   const asks = listed === undefined && online.value;
   useEffect(() => {
     if (!asks) return undefined;
-    let over = false;
-    call(`sessions/${encodeURIComponent(id)}`).then(
-      (told) => { if (!over) setStored(told); },
-      () => { if (!over) setStored(null); },
+    let over = false, timer = 0, delay = FIRST_RETRY;
+    const load = () => call(`sessions/${encodeURIComponent(id)}`).then(
+      (item) => { if (!over) setStored({ item, problem: "" }); },
+      (error) => {
+        if (over) return;
+        if (error.status === 404) {
+          setStored({ item: null, problem: "" });
+          return;
+        }
+        setStored((before) => ({ ...before, problem: error.message }));
+        timer = setTimeout(load, delay);
+        delay = Math.min(2 * delay, LAST_RETRY);
+      },
     );
-    return () => { over = true; };
+    load();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
   }, [id, asks]);
-  return listed ?? stored;
+  return listed === undefined ? stored : { item: listed, problem: "" };
 }
 
 export function Session({ id }) {
   useEffect(() => follow(id), [id]);
-  const item = useItem(id);
+  const { item, problem } = useItem(id);
   const now = followed.value;
   const job = item?.job;
   useEffect(() => {
@@ -245,7 +261,7 @@ export function Session({ id }) {
     document.addEventListener("visibilitychange", saw);
     return () => document.removeEventListener("visibilitychange", saw);
   }, [job?.id, job?.state, job?.unseen]);
-  if (item === undefined) return html`<h1>Session</h1><p class="empty">Loading …</p>`;
+  if (item === undefined) return html`<h1>Session</h1>${problem ? html`<p class="problem" role="alert">${clip(problem, 1000)} Trying again …</p>` : html`<p class="empty">Loading …</p>`}`;
   if (item === null) return html`<h1>Session</h1><p class="empty">There is no session ${clip(id, 60)}. <a href="#/work">Work</a> lists all sessions.</p>`;
   const open = [...questions.value.values()].filter((question) => question.session === id);
   const stop = () => act(async () => {
