@@ -46,6 +46,7 @@ from dragoman.console.peer_routes import PeerRoutes
 from dragoman.console.questions import OpenPermission
 from dragoman.console.review_routes import ReviewRoutes
 from dragoman.errors import DragomanError
+from dragoman.rpc.tasks import all_ended
 from dragoman.runs.context import load_context
 from dragoman.runs.jobs import cancel_job
 
@@ -205,10 +206,12 @@ class ConsoleApp:
 
     async def aclose(self) -> None:
         """Stop the work that runs in this process."""
-        await self.delegations.aclose()
-        await self.reviews.aclose()
-        await self.peers.aclose()
-        await self.hosts.aclose()
+        await all_ended(
+            self.delegations.aclose(),
+            self.reviews.aclose(),
+            self.peers.aclose(),
+            self.hosts.aclose(),
+        )
 
     def _file_changed(self, name: str) -> None:
         if name != self._access.path.name:

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -122,13 +123,12 @@ def _keep_url(access: ConsoleAccess, url: str, name: str) -> None:
 async def _end(
     server: HttpServer, app: ConsoleApp, peers: PeerWatch, fleet: FleetWatch, state: LiveState
 ) -> None:
-    server.stop_listening()
-    app.close_sockets()
-    await server.aclose()
-    await app.aclose()
-    await peers.aclose()
-    await fleet.aclose()
-    await state.aclose()
+    async with AsyncExitStack() as closing:
+        # Closed from the last to the first, each even if another one fails.
+        for each in (state, fleet, peers, app, server):
+            closing.push_async_callback(each.aclose)
+        server.stop_listening()
+        app.close_sockets()
 
 
 def new_link(access: ConsoleAccess, rights: Rights, *, url: str = "") -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -51,10 +52,12 @@ async def serve_http(
         guard.hosts = frozenset(f"{name}:{number}".encode() for name in LOOPBACK_NAMES)
         running = asyncio.Event()
         serving = tasks.start(_run(manager, running, stop), "sessions")
-        await running.wait()
-        # Not earlier: a request fails with an internal error while the manager is not running.
-        await server.start()
-        on_listening(f"http://{LOOPBACK}:{number}{PATH}")
+        started = tasks.start(running.wait(), "wait for the sessions")
+        await asyncio.wait({started, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if running.is_set():
+            # Not earlier: a request fails with an internal error while the manager is not running.
+            await server.start()
+            on_listening(f"http://{LOOPBACK}:{number}{PATH}")
         await serving
     finally:
         await finish(_end(front, tasks, server))
@@ -69,7 +72,8 @@ async def _run(
 
 
 async def _end(front: ToolHandlers, tasks: TaskOwner, server: HttpServer) -> None:
-    server.stop_listening()
-    await front.aclose()
-    await tasks.aclose()
-    await server.aclose()
+    async with AsyncExitStack() as closing:
+        # Closed from the last to the first, each even if another one fails.
+        for each in (server, tasks, front):
+            closing.push_async_callback(each.aclose)
+        server.stop_listening()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.mcp_server.ask_peer import PeerLead
 from dragoman.mcp_server.progress import Progress
 from dragoman.mcp_server.tool_results import ToolAnswer, of_error
-from dragoman.rpc.tasks import TaskOwner, cancel_soon
+from dragoman.rpc.tasks import TaskOwner, all_ended, cancel_soon
 
 MAX_RUNNING: Final = 32
 """Maximum number of tasks at once. A model that starts more is in a loop."""
@@ -112,11 +113,12 @@ class WorkList:
     async def aclose(self) -> None:
         """Stop all work, or leave it to the brokers that run it."""
         running = [one for one in self._all if not one.task.done()]
-        for one in running:
-            await one.drop()
-        if running:
-            await asyncio.wait({one.task for one in running}, timeout=STOP_TIMEOUT)
-        await self._tasks.aclose()
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._tasks.aclose)
+            if running:
+                tasks = {one.task for one in running}
+                closing.push_async_callback(asyncio.wait, tasks, timeout=STOP_TIMEOUT)
+            await all_ended(*(one.drop() for one in running))
 
 
 async def _settled(work: Work, running: RunningWork) -> ToolAnswer:

@@ -19,7 +19,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -90,9 +90,10 @@ async def _serve(
 async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
     # The turns are stopped first, so that they end cleanly while the client may still get their
     # results.
-    await front.aclose()
-    await tasks.aclose()
-    await stream.aclose()
+    async with AsyncExitStack() as closing:
+        # Closed from the last to the first, each even if another one fails.
+        for each in (stream, tasks, front):
+            closing.push_async_callback(each.aclose)
 
 
 async def _feed(
@@ -108,7 +109,7 @@ async def _feed(
                         continue
                     message = _message(line)
                     if message is None:
-                        _refuse(line, lines.stream)
+                        await _refuse(line, lines.stream)
                     else:
                         pending.received(message)
                         await reading.send(message)
@@ -135,7 +136,7 @@ def _message(line: bytes) -> SessionMessage | None:
         return None
 
 
-def _refuse(line: bytes, stream: Stream) -> None:
+async def _refuse(line: bytes, stream: Stream) -> None:
     """Answer an invalid request if it has an id: the SDK would only drop it."""
     try:
         # `json` accepts more than other parsers do, such as half a surrogate pair.
@@ -145,6 +146,8 @@ def _refuse(line: bytes, stream: Stream) -> None:
                 answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
                 with suppress(ConnectionLost):
                     stream.write(answer.encode() + b"\n")
+                    # A client that does not read its responses is not read either.
+                    await stream.drain()
                 return
     except (ValueError, RecursionError):
         pass

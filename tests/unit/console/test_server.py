@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from dragoman.console.app import ConsoleApp
 from dragoman.console.live_state import LiveState
 from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
 from dragoman.errors import AddressInUse, UsageError
@@ -122,3 +123,25 @@ async def test_a_port_in_use_is_named_in_the_error(paths: Paths) -> None:
         with short_paths() as others, pytest.raises(AddressInUse, match=str(place.port)):
             async with console(others, port=place.port):
                 pass
+
+
+@aio
+async def test_everything_is_closed_even_if_one_part_cannot_be(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[LiveState] = []
+    close = LiveState.aclose
+
+    async def closing(state: LiveState) -> None:
+        await close(state)
+        closed.append(state)
+
+    async def failing(app: ConsoleApp) -> None:
+        raise RuntimeError("cannot stop")
+
+    monkeypatch.setattr(LiveState, "aclose", closing)
+    monkeypatch.setattr(ConsoleApp, "aclose", failing)
+    with pytest.raises(RuntimeError, match="cannot stop"):
+        async with console(paths):
+            pass
+    assert len(closed) == 1

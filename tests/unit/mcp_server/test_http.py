@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from dragoman.errors import AddressInUse
 from dragoman.mcp_server import tools
@@ -89,6 +90,49 @@ async def test_a_wrong_token_is_refused_and_the_connection_closed(work: Path) ->
         answer = await talk(port, head(port, token="wrong") + b"{}")
         assert answer.startswith(b"HTTP/1.1 401 ")
         assert b"www-authenticate: Bearer" in answer
+
+
+@aio
+async def test_sessions_that_cannot_start_end_the_server_with_their_error(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def run(manager: Any) -> AsyncIterator[None]:
+        raise RuntimeError("no sessions")
+        yield
+
+    monkeypatch.setattr(StreamableHTTPSessionManager, "run", run)
+    heard: list[str] = []
+    with pytest.raises(RuntimeError, match="no sessions"):
+        async with asyncio.timeout(10):
+            await serve_http(
+                ToolHandlers(cwd=work),
+                port=0,
+                token=TOKEN,
+                stop=asyncio.Event(),
+                on_listening=heard.append,
+            )
+    assert heard == []
+
+
+@aio
+async def test_the_connections_are_closed_even_if_the_work_cannot_be_stopped(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def aclose(front: ToolHandlers) -> None:
+        raise RuntimeError("cannot stop")
+
+    with pytest.raises(RuntimeError, match="cannot stop"):
+        async with listening(work) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            monkeypatch.setattr(ToolHandlers, "aclose", aclose)
+    try:
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+    except ConnectionResetError:
+        pass
+    finally:
+        writer.close()
 
 
 @aio

@@ -156,3 +156,25 @@ async def test_there_is_an_end_to_how_much_may_run_and_how_much_is_kept(
     await last.task
     assert len(errands._all) == 2, "one that has ended, and the new one"
     await errands.aclose()
+
+
+@aio
+async def test_every_turn_is_left_to_its_broker_even_if_one_connection_cannot_be_closed() -> None:
+    class Broken(Line):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise UsageError("cannot be closed")
+
+    works = WorkList()
+    turns = [Turn(), Turn()]
+    lines = [Broken(turns[0]), Line(turns[1])]
+    started = [
+        works.start(in_turn(turn, line=line), folder=HERE, lasting=True)
+        for turn, line in zip(turns, lines, strict=True)
+    ]
+    for each in started:
+        await works.begun(each)
+    with pytest.raises(UsageError, match="cannot be closed"):
+        await works.aclose()
+    assert [line.closed for line in lines] == [True, True]
+    assert [each.task.result() for each in started] == [DONE, DONE]

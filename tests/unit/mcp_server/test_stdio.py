@@ -17,9 +17,11 @@ from dragoman.mcp_server.lines import Lines
 from dragoman.mcp_server.stdio import PendingAnswers, serve_lines
 from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.mcp_server.tool_results import ToolAnswer
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import duplex
+from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.duplex import DuplexStream
-from dragoman.transports.memory import memory_pair
+from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
 from tests.unit.mcp_server.hands import HELLO, Hand, served
 
@@ -77,6 +79,57 @@ async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
         async with asyncio.timeout(10):
             answer = await hand.lines.get()
         assert (answer["id"], answer["error"]["code"]) == ("x", -32600)
+
+
+@aio
+async def test_a_client_that_does_not_read_is_sent_only_some_answers_to_malformed_requests(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = memory_pair()
+    drain, held = far.drain, 0
+
+    async def resuming(stream: MemoryStream) -> None:
+        nonlocal held
+        if stream is far and far.unsent_size > HIGH_WATER_SIZE:
+            held = max(held, far.unsent_size)
+            near.resume_reading()
+        await drain()
+
+    monkeypatch.setattr(MemoryStream, "drain", resuming)
+    serving = TaskOwner("test").start(
+        serve_lines(ToolHandlers(cwd=work), Lines(far), stop=asyncio.Event()), "serve"
+    )
+    hand = Hand(near)
+    await hand.ask(HELLO)
+    near.pause_reading()
+    # The answer repeats the id.
+    ids = [f"{number:0{HIGH_WATER_SIZE // 4}}" for number in range(40)]
+    for id in ids:
+        near.write(json.dumps({"id": id, "method": "ping"}).encode() + b"\n")
+    async with asyncio.timeout(10):
+        assert [(await hand.lines.get())["id"] for _ in ids] == ids
+        await near.aclose()
+        await serving
+    assert HIGH_WATER_SIZE < held < 2 * HIGH_WATER_SIZE
+
+
+@aio
+async def test_the_stream_is_closed_even_if_the_work_cannot_be_stopped(work: Path) -> None:
+    class Unstoppable(ToolHandlers):
+        async def aclose(self) -> None:
+            raise RuntimeError("cannot stop")
+
+    near, far = memory_pair()
+    hand, stop = Hand(near), asyncio.Event()
+    serving = TaskOwner("test").start(
+        serve_lines(Unstoppable(cwd=work), Lines(far), stop=stop), "serve"
+    )
+    await hand.ask(HELLO)
+    stop.set()
+    async with asyncio.timeout(10):
+        await hand.ended.wait()
+        with pytest.raises(RuntimeError, match="cannot stop"):
+            await serving
 
 
 @aio
