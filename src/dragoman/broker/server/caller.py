@@ -439,7 +439,28 @@ def _is_legacy(request: Request) -> bool:
 async def serve_legacy(
     broker: Broker, connection: Connection, taken: asyncio.Future[Handlers]
 ) -> None:
-    """Serve an open connection through a gateway in front of the broker."""
+    """Serve an open connection through a gateway in front of the broker.
+
+    The first request of the caller waits for `taken`, so it is settled however this ends.
+    """
+    try:
+        await _serve_through_gateway(broker, connection, taken)
+    except DragomanError as error:
+        if taken.done():
+            log.debug("a caller of a legacy dialect disconnected: %s", error)
+        else:
+            taken.set_exception(error)
+    except Exception as error:
+        if not taken.done():
+            taken.set_exception(error)
+        raise
+    finally:
+        taken.cancel()
+
+
+async def _serve_through_gateway(
+    broker: Broker, connection: Connection, taken: asyncio.Future[Handlers]
+) -> None:
     # Imported here: callers of legacy dialects are rare.
     from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.peer import open_peer
@@ -450,12 +471,6 @@ async def serve_legacy(
     near, far = memory_pair()
     broker.tasks.start(broker.serve(far), "serve a gateway")
     options = ClientOptions(**plain_of(spec), budgets=spec.budgets)
-    try:
-        async with await open_peer(near, Path(spec.workspace), options) as peer:
-            gateway = Gateway(peer, max_line_size=spec.max_line_size)
-            await gateway.serve(connection, on_taken=taken.set_result)
-    except DragomanError as error:
-        if taken.done():
-            log.debug("a caller of a legacy dialect disconnected: %s", error)
-        else:
-            taken.set_exception(error)
+    async with await open_peer(near, Path(spec.workspace), options) as peer:
+        gateway = Gateway(peer, max_line_size=spec.max_line_size)
+        await gateway.serve(connection, on_taken=taken.set_result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from dragoman.broker.server import caller as callers
 from dragoman.errors import RemoteError
+from dragoman.gateway.gateway import Gateway
 from tests.aio import aio
 from tests.unit.broker.near import NearAgent, dies, standing
 
@@ -46,6 +48,23 @@ async def test_malformed_requests_are_refused_one_by_one(tmp_path: Path) -> None
                 await caller.call(method, params)
             assert refused.value.code == code, method
         assert await caller.call("_dragoman/cancel", {"job": "none"}) == {"cancelled": False}
+
+
+@aio
+async def test_a_legacy_caller_gets_an_answer_even_if_its_gateway_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(gateway: Gateway, *args: Any, **more: Any) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Gateway, "__init__", broken)
+    async with standing(tmp_path, NearAgent()) as at, at.caller(greet=False) as caller:
+        with pytest.raises(RemoteError) as failed:
+            async with asyncio.timeout(10):
+                await caller.call("prompt", {"text": "hello"})
+        assert failed.value.code == -32603
+        assert "mistake" not in str(failed.value)
+    assert "serve a caller of a legacy dialect failed" in caplog.text
 
 
 @aio
