@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -252,8 +253,10 @@ async def remove_leftovers(state: Path, *, now: float) -> None:
     def remove(stop: threading.Event) -> None:
         for folder in (state / WORK).glob("*-*"):
             check(stop)
-            if now - folder.stat().st_mtime > LEFT_AGE and not _in_use(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            # Another worker may be removing it as well.
+            with suppress(FileNotFoundError):
+                if now - folder.stat().st_mtime > LEFT_AGE and not _in_use(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
     await _delete(state / WORK, remove)
 
@@ -269,5 +272,5 @@ def _in_use(folder: Path) -> bool:
 async def _delete(folder: Path, work: Callable[[threading.Event], None]) -> None:
     try:
         await in_thread(str(folder), work, changes_disk=True)
-    except FileFailed as error:
+    except (FileFailed, OSError) as error:
         log.warning("could not remove a job directory: %s", error)

@@ -317,8 +317,10 @@ class FleetServer:
         trace: TracebackType | None,
     ) -> None:
         assert self._stream is not None and self._lock is not None
-        await self._stream.aclose()
-        self._lock.release()
+        try:
+            await self._stream.aclose()
+        finally:
+            self._lock.release()
 
     async def wait_exited(self) -> None:
         """Return when the server has exited on its own."""

@@ -334,16 +334,18 @@ class JobReader:
                 give_up_at, moved_at = loop.time() + ACCEPT_TIMEOUT, loop.time()
                 await asyncio.sleep(RETRY_INTERVAL)
                 continue
-            self._answers()
+            done = job is not None and job.state == "done"
             try:
                 async for event in self._some():
                     yield event
                 unread = False
-            except FleetUnreachable:
+                self._answers()
+            except FleetUnreachable as error:
                 if self._connection.closed:
                     raise
                 unread = True
-            done = job is not None and job.state == "done"
+                if not done:
+                    self._lost(error)
             if not done or self._position != position:
                 moved_at, position = loop.time(), self._position
             settled = loop.time() >= moved_at + SETTLE_TIMEOUT

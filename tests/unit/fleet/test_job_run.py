@@ -129,6 +129,18 @@ async def test_directories_of_dead_processes_are_removed_and_those_of_running_on
     assert mine.is_dir() and not dead.exists()
 
 
+@aio
+async def test_directories_that_another_worker_removes_at_the_same_time_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, left = job_folder(tmp_path, "f1", 1), job_folder(tmp_path, "f2", 1)
+    left.mkdir(parents=True)
+    now = left.stat().st_mtime + 2 * LEFT_AGE
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: iter([gone, left]))
+    await remove_leftovers(tmp_path, now=now)
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("job", ["/etc/x", "../x", "a/b", "", ".", "a b", "x" * 65])
 def test_a_job_id_cannot_name_a_directory_elsewhere(tmp_path: Path, job: str) -> None:
     with pytest.raises(UsageError, match="not a job id"):

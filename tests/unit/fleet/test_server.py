@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 from msgspec import structs
 
+from dragoman.broker.lock import try_lock
 from dragoman.errors import FleetError, UsageError
 from dragoman.fleet import server
 from dragoman.fleet.server import (
+    LOCK,
     FleetServer,
     ServerOptions,
     configuration,
@@ -127,6 +129,22 @@ async def test_a_server_that_is_killed_while_it_starts_is_not_waited_for(tmp_pat
     with pytest.raises(FleetError, match="was killed by signal 9"):
         async with started:
             pass
+
+
+@aio
+async def test_the_lock_is_released_even_if_the_server_cannot_be_ended(tmp_path: Path) -> None:
+    class Stuck:
+        async def aclose(self) -> None:
+            raise RuntimeError("cannot be ended")
+
+    server = FleetServer(FleetFolder(tmp_path), options())
+    server._stream = cast(Any, Stuck())
+    server._lock = try_lock(tmp_path / LOCK)
+    with pytest.raises(RuntimeError, match="cannot be ended"):
+        await server.__aexit__(None, None, None)
+    again = try_lock(tmp_path / LOCK)
+    assert again is not None
+    again.release()
 
 
 class _AnsweringServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +25,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.fleet import subjects, submitter
+from dragoman.fleet.connection import StoredMessage
 from dragoman.fleet.credentials import JoinReply
 from dragoman.fleet.records import (
     CoordinatorReply,
@@ -243,6 +245,36 @@ async def test_a_subscription_that_fails_at_first_is_tried_again(
     notices: list[str] = []
     assert len(await read(memory, notices.append)) == 4
     assert len(notices) == 2 and not memory.handlers
+
+
+@aio
+async def test_events_that_cannot_be_read_are_reported_while_the_job_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submitter, "RETRY_INTERVAL", 0.0)
+    monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)
+    told: list[str] = []
+
+    class NoEvents(MemoryConnection):
+        """Serves the records of jobs, but not their events until a notice was given."""
+
+        async def after(self, stream: str, sequence: int, subject: str) -> StoredMessage | None:
+            if not told:
+                raise FleetUnreachable("no leader")
+            if sequence == 1:
+                await self.store(subjects.job_record("f1"), encode(JOB))
+            return await super().after(stream, sequence, subject)
+
+    memory = NoEvents("s1")
+    running = structs.replace(JOB, state="running", result=None)
+    await memory.store(subjects.job_record("f1"), encode(running))
+    await memory.store(subjects.events("w2", "f1", 2), batch(1, "a", "b", "c", "d"))
+    async with asyncio.timeout(10):
+        assert len(await read(memory, told.append)) == 4
+    assert told == [
+        "no leader; the job continues. Reconnecting …",
+        "the fleet's server answers again",
+    ]
 
 
 @aio
