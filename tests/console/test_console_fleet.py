@@ -17,6 +17,7 @@ from tests.console.conftest import Served, Shot, Tabs, expect, request
 from tests.fleet.conftest import rig
 from tests.fleet.rig import Rig
 from tests.integration.cli_shell import Cli
+from tests.unit.console.test_fleet_watch import credential
 
 __all__ = ["rig"]
 
@@ -100,6 +101,9 @@ def test_workers_and_jobs_are_followed_and_a_job_is_opened_and_cancelled(
     page.get_by_text("attempt 1 on build-1").wait_for()
     page.reload()
     page.get_by_text("write 0").wait_for()
+    page.route("**/cancel", lambda route: route.fulfill(json={"cancelled": False}), times=1)
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("It has already ended.").wait_for()
     page.get_by_role("button", name="Cancel").click()
     result = page.get_by_role("region", name="Result")
     result.get_by_role("heading", name="Result: cancelled").wait_for()
@@ -112,6 +116,20 @@ def test_workers_and_jobs_are_followed_and_a_job_is_opened_and_cancelled(
     result.get_by_text("by scripted on build-1").wait_for()
     expect(page.get_by_text("attempt 1 on build-1")).to_have_count(1)
     shot(page, "fleet-job")
+
+
+def test_credentials_that_cannot_be_read_are_reported(console: Served, page: Any) -> None:
+    path = credential_path(find_paths(console.cli.env), "team", "alice")
+    save_credential(credential(), path)
+    path.chmod(0o644)
+    page.goto(f"{console.url}#/work")
+    page.get_by_role("link", name="Fleet", exact=True).click()
+    problem = page.get_by_role("alert")
+    problem.get_by_text("is readable by other users").wait_for()
+    assert page.get_by_text("You are not a submitter").count() == 0
+    path.unlink()
+    page.get_by_text("You are not a submitter of any fleet.").wait_for()
+    expect(problem).to_have_count(0)
 
 
 def test_a_job_shows_how_to_apply_its_patch_and_its_prompt_stays_text(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import Route
 
 from dragoman.console.json_routes import MAX_ID, json_route
+from dragoman.console.retry import delay_after
 from dragoman.console.session_feed import as_json
-from dragoman.errors import UnknownJob
+from dragoman.errors import FleetUnreachable, UnknownJob
 from dragoman.events import model
 from dragoman.rpc.tasks import together
 from dragoman.wire.decoders import convert_typed
@@ -56,7 +57,8 @@ class FleetRoutes:
         ]
 
     async def _all(self, request: Request) -> Any:
-        return {"teams": [team.shown() for team in self._fleet.teams]}
+        teams = [team.shown() for team in self._fleet.teams]
+        return {"teams": teams, "problem": self._fleet.problem}
 
     async def _job(self, request: Request) -> Any:
         team, id = self._named(request.path_params["team"], request.path_params["id"])
@@ -77,17 +79,29 @@ class FleetRoutes:
         return found, id
 
     async def _follow(self, key: str, send: Send) -> None:
-        """Send the events of a job from the first one on, until the job is done."""
+        """Send the events of a job from the first one on, until the job is done. Tries again if the
+        fleet cannot be reached."""
         from dragoman.fleet.connection import FleetConnection
         from dragoman.fleet.submitter import JobReader
 
         team, id = self._named(*key.removeprefix(FEED).rpartition("/")[::2])
-        # A separate connection: closing it ends the reader's subscriptions.
-        async with FleetConnection(team.credential) as connection:
-            await send([], True)
-            notices = _Notices(send)
-            reader = JobReader(connection, id, on_notice=notices.add)
-            await together(_send_events(reader, notices, send), notices.run())
+        await send([], True)
+        notices = _Notices(send)
+        failed, told = 0, ""
+        while True:
+            try:
+                # A separate connection: closing it ends the reader's subscriptions.
+                async with FleetConnection(team.credential) as connection:
+                    reader = JobReader(connection, id, on_notice=notices.add)
+                    await together(_send_events(reader, notices, send), notices.run())
+                return
+            except FleetUnreachable as error:
+                failed += 1
+                if str(error) != told:
+                    told = str(error)
+                    notices.add(f"{told}; trying again")
+                    await send(notices.take(), True)
+            await asyncio.sleep(delay_after(failed))
 
 
 class _Notices:

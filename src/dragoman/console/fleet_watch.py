@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.folders import make_private
 from dragoman.console.retry import changed_or_due
-from dragoman.errors import DragomanError, FleetError, FleetRefused, UnknownJob
+from dragoman.errors import DragomanError, FleetError, FleetRefused, UnknownJob, UsageError
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.transports.file_watch import FileWatch
 
@@ -56,10 +56,13 @@ class FleetWatch:
         self._joined = asyncio.Event()
         self._failed = 0
         """Number of failed reads of the credentials in a row."""
+        self.problem = ""
+        """Why the credentials cannot be read."""
         self._teams: dict[str, TeamWatch] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         state.add_to_snapshot("fleets", lambda: list(self._teams))
+        state.add_to_snapshot("fleetProblem", lambda: self.problem)
 
     async def start(self) -> None:
         # The directory must exist to be watched.
@@ -96,11 +99,13 @@ class FleetWatch:
         try:
             found = await in_thread(str(self._folder), lambda _: self._credentials())
         except (DragomanError, OSError) as error:
-            if not self._failed:
-                log.warning("cannot read the fleet credentials: %s", error)
             self._failed += 1
+            if str(error) != self.problem:
+                log.warning("cannot read the fleet credentials: %s", error)
+                self.problem = str(error)
+                self._changed()
             return
-        self._failed = 0
+        self._failed, self.problem = 0, ""
         for id in list(self._teams):
             if found.get(id) != self._teams[id].credential:
                 del self._teams[id]
@@ -116,9 +121,8 @@ class FleetWatch:
             return {}
         try:
             import nats  # noqa: F401
-        except ImportError:
-            log.warning("fleets are not shown: nats-py is missing; pip install 'dragoman[fleet]'")
-            return {}
+        except ImportError as error:
+            raise UsageError("nats-py is missing: pip install 'dragoman[fleet]'") from error
         from dragoman.fleet.credentials import credentials_of
 
         found = credentials_of(self._state.paths, "submitter")
@@ -131,7 +135,8 @@ class FleetWatch:
 
     def _tell(self) -> None:
         self._timer = None
-        self._state.tell({"type": "fleet", "fleets": list(self._teams)})
+        fleets = list(self._teams)
+        self._state.tell({"type": "fleet", "fleets": fleets, "problem": self.problem})
 
 
 class TeamWatch:

@@ -20,5 +20,10 @@ async def changed_or_due(changed: asyncio.Event, failed: int) -> None:
     """Wait until `changed` is set, or until a retry is due. `failed` is the number of failures in a
     row; without one, there is no retry."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(backoff(failed, _rng) if failed else None):
+        async with asyncio.timeout(delay_after(failed) if failed else None):
             await changed.wait()
+
+
+def delay_after(failed: int) -> float:
+    """Return the seconds until a retry is due after this many failures in a row."""
+    return backoff(failed, _rng)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 from starlette.applications import Starlette
 
+from dragoman.console import retry
 from dragoman.console.fleet_routes import FleetRoutes, job_as_json
 from dragoman.errors import FleetUnreachable
 from dragoman.fleet import subjects, submitter
@@ -98,6 +99,38 @@ async def test_a_lost_server_is_a_notice_at_once_and_not_with_the_next_event(
     assert lost["type"] == "Noticed" and "the server is gone" in lost["title"]
     assert "answers again" in back["title"]
     assert again["title"] == lost["title"] and again["mark"] != lost["mark"]
+
+
+@aio
+async def test_a_fleet_that_cannot_be_reached_is_a_notice_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = MemoryConnection("s1")
+    await memory.store(subjects.job_record("f1"), encode(test_submitter.JOB))
+    follow = feed_of(memory, monkeypatch)
+    failures = [FleetUnreachable("no route"), FleetUnreachable("no route")]
+
+    @asynccontextmanager
+    async def connecting(credential: Any) -> AsyncIterator[MemoryConnection]:
+        if failures:
+            raise failures.pop()
+        yield memory
+
+    monkeypatch.setattr("dragoman.fleet.connection.FleetConnection", connecting)
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.0)
+    monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)
+    sent: list[dict[str, Any]] = []
+
+    async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
+        sent.extend(told)
+
+    async with asyncio.timeout(TIMEOUT):
+        await follow("fleet/team.alice/f1", send)
+    assert not failures
+    assert [each["title"] for each in sent] == [
+        "no route; trying again",
+        "4 events of f1 are missing",
+    ]
 
 
 @pytest.mark.parametrize(("state", "cancelled"), [("running", True), ("done", False)])

@@ -65,7 +65,23 @@ async def test_a_fleet_is_shown_only_while_its_credential_exists(paths: Paths) -
                 credential_path(paths, "team", "alice").unlink()
                 while (await told(socket, "fleet"))["fleets"]:
                     pass
-        assert (await client.get("/api/v1/fleet")).json() == {"teams": []}
+        assert (await client.get("/api/v1/fleet")).json() == {"teams": [], "problem": ""}
+
+
+@aio
+async def test_the_page_says_why_the_credentials_cannot_be_read(paths: Paths) -> None:
+    save(paths, credential())
+    credential_path(paths, "team", "alice").chmod(0o644)
+    async with console(paths) as place, place.browser() as client:
+        found = (await client.get("/api/v1/fleet")).json()
+        assert found["teams"] == [] and "is readable by other users" in found["problem"]
+        async with place.socket(client) as socket:
+            assert (await told(socket, "snapshot"))["fleetProblem"] == found["problem"]
+            # A changed mode is not a change of the file: the credential is read again anyway.
+            credential_path(paths, "team", "alice").chmod(0o600)
+            while (shown := await told(socket, "fleet"))["fleets"] != ["team.alice"]:
+                pass
+            assert shown["problem"] == ""
 
 
 @aio
@@ -118,9 +134,7 @@ class _Coordinator(MemoryConnection):
 
 
 def _refusing(error: DragomanError) -> CoordinatorReply:
-    return CoordinatorReply(
-        error=str(error), failure={error_codec.KEY: error_codec.describe(error)}
-    )
+    return CoordinatorReply(error=str(error), failure=error_codec.describe(error))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +176,9 @@ async def test_credentials_that_could_not_be_read_are_read_again_without_a_chang
     monkeypatch.setattr(fleet_watch, "TELL_INTERVAL", 0.0)
     monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.01)
     save(paths, credential())
-    read, failures = FleetWatch._credentials, [OSError("gone"), UsageError("invalid")]
+    # The same problem twice is logged once.
+    failures = [OSError("gone"), UsageError("invalid"), UsageError("invalid")]
+    read = FleetWatch._credentials
 
     def failing(watch: FleetWatch) -> Any:
         if failures:
@@ -171,13 +187,18 @@ async def test_credentials_that_could_not_be_read_are_read_again_without_a_chang
 
     monkeypatch.setattr(FleetWatch, "_credentials", failing)
     state = LiveState(paths, answers=False)
-    shown: asyncio.Queue[list[str]] = asyncio.Queue()
-    state.subscribe(lambda message: shown.put_nowait(message["fleets"]))
+    shown: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    state.subscribe(shown.put_nowait)
     watch = FleetWatch(state)
     await watch.start()
     try:
         async with asyncio.timeout(TIMEOUT):
-            assert await shown.get() == ["team.alice"]
+            while (await shown.get())["fleets"] != ["team.alice"]:
+                pass
     finally:
         await watch.aclose()
-    assert caplog.messages == ["cannot read the fleet credentials: invalid"]
+    assert watch.problem == ""
+    assert caplog.messages == [
+        "cannot read the fleet credentials: invalid",
+        "cannot read the fleet credentials: gone",
+    ]

@@ -17,6 +17,7 @@ export const peersVersion = signal(0);
 export const verifications = signal(new Map());
 // The ids of the user's fleets, and a number that is incremented when one of them has changed.
 export const fleets = signal([]);
+export const fleetProblem = signal(""); // why the user's fleets cannot be read
 export const fleetVersion = signal(0);
 export const clock = signal(Date.now() / 1000);
 
@@ -188,6 +189,7 @@ const TAKE = {
       reviewed.value = { ...reviewed.value, "*": reviewed.value["*"] + 1 };
       peersVersion.value += 1;
       fleets.value = message.fleets;
+      fleetProblem.value = message.fleetProblem;
       fleetVersion.value += 1;
       verifications.value = new Map(message.verifications.map((each) => [each.peer, each]));
     });
@@ -228,6 +230,7 @@ const TAKE = {
   fleet(message) {
     batch(() => {
       fleets.value = message.fleets;
+      fleetProblem.value = message.problem;
       fleetVersion.value += 1;
     });
   },

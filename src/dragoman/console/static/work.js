@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { Ago, Since } from "./ago.js";
-import { act, call, fleets, rights, work } from "./connection.js";
+import { act, call, fleetProblem, fleets, rights, work } from "./connection.js";
 import { stateWords } from "./session.js";
 import { clip, oneLine, printed } from "./text.js";
 
@@ -73,7 +73,7 @@ export function Work() {
   for (const item of shown) projects.set(item.root, [...(projects.get(item.root) ?? []), item]);
   return html`
     <h1>Work</h1>
-    ${fleets.value.length > 0 && html`<p class="about"><a href="#/fleet">Fleet</a>: workers and jobs on other machines</p>`}
+    ${(fleets.value.length > 0 || fleetProblem.value) && html`<p class="about"><a href="#/fleet">Fleet</a>: workers and jobs on other machines</p>`}
     ${rights.value === "act" && html`<${NewWork} />`}
     <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
       <label>State <select value=${filter.state} onChange=${set("state")}><option value="">all</option>${STATES.map((state) => html`<option value=${state}>${stateWords({ state })}</option>`)}</select></label>
