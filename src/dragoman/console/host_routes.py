@@ -15,7 +15,7 @@ from dragoman.broker.client.ssh_command import host_named
 from dragoman.catalogue.host_checks import HostCheck, last_check
 from dragoman.config.hosts import destination_of
 from dragoman.config.load import load_own
-from dragoman.console.json_routes import json_route
+from dragoman.console.json_routes import INTERNAL_PROBLEM, json_route
 from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.setup.hosts import check
@@ -89,6 +89,9 @@ class HostRoutes:
         except DragomanError as error:
             log.info("%s could not be checked: %s", host.name, error)
             self._problems[host.name] = str(error)
+        except Exception:
+            self._problems[host.name] = INTERNAL_PROBLEM
+            raise
         finally:
             self._running.discard(host.name)
             self._state.tell({"type": "peers"})

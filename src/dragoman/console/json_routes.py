@@ -48,6 +48,9 @@ HEADERS: Final = {
 MAX_ID: Final = 100
 """Maximum number of characters of an id that are repeated in a message or stored."""
 
+INTERNAL_PROBLEM: Final = "it failed inside dragoman: see the log of the console"
+"""Shown for an unexpected error of work in the background. Its text may contain secrets."""
+
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 Handler = Callable[[Request], Awaitable[Any]]

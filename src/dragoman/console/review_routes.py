@@ -14,7 +14,14 @@ from msgspec import Struct
 from starlette.routing import Route
 
 from dragoman.console.actions import continue_session, start_run
-from dragoman.console.json_routes import body_of, failure, json_route, query_of, session_of
+from dragoman.console.json_routes import (
+    INTERNAL_PROBLEM,
+    body_of,
+    failure,
+    json_route,
+    query_of,
+    session_of,
+)
 from dragoman.console.review_comments import ReviewComments
 from dragoman.delegation.review.comments import ReviewComment, review_prompt
 from dragoman.delegation.review.session_review import (
@@ -161,6 +168,9 @@ class ReviewRoutes:
         except DragomanError as error:
             log.warning("cannot run the check of session %s: %s", key, error)
             self._problems[key] = str(error)
+        except Exception:
+            self._problems[key] = INTERNAL_PROBLEM
+            raise
         finally:
             self._checking.discard(key)
             self._tell(key)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.context import load_context
@@ -83,6 +84,9 @@ class Verifications:
         except DragomanError as error:
             log.info("cannot verify %s: %s", name, error)
             shown["problem"] = str(error)
+        except Exception:
+            shown["problem"] = INTERNAL_PROBLEM
+            raise
         except asyncio.CancelledError:
             shown["problem"] = "stopped"
             raise

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker.client.ssh_command import Host
 from dragoman.config.edit import set_host
+from dragoman.console import host_routes
+from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.paths import Paths
 from tests.aio import aio
 from tests.unit.broker.client.fake_ssh import fake_ssh
@@ -62,3 +65,22 @@ async def test_an_unreachable_host_shows_why_and_an_unknown_one_is_refused(
                 await told(socket, "peers")
                 problem = (await client.get("/api/v1/hosts")).json()["hosts"][0]["problem"]
         assert "box" in problem
+
+
+@aio
+async def test_a_check_of_a_host_that_fails_inside_dragoman_is_not_shown_as_done(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(host: Host, paths: Paths) -> None:
+        raise OSError("a path of this machine")
+
+    monkeypatch.setattr(host_routes, "check", broken)
+    paths.config.mkdir(parents=True)
+    set_host(paths, "box", {"destination": "box"})
+    async with console(paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await client.post("/api/v1/hosts/box/check", json={})
+            await told(socket, "peers")
+            await told(socket, "peers")
+        (host,) = (await client.get("/api/v1/hosts")).json()["hosts"]
+    assert not host["checking"] and host["problem"] == INTERNAL_PROBLEM

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.console import review_routes
+from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.errors import BrokerError, RemoteError
-from dragoman.paths import VARIABLES
+from dragoman.paths import VARIABLES, Paths
 from dragoman.store.open import open_store
 from dragoman.store.records import SessionRecord
 from tests.aio import aio
@@ -152,3 +153,22 @@ async def test_a_check_runs_in_the_background_and_its_result_is_announced(here: 
             await told(socket, "review")
             await told(socket, "review")
         assert "no check command" in (await client.get(f"{at}/review")).json()["checkProblem"]
+
+
+@aio
+async def test_a_check_that_fails_inside_dragoman_is_not_shown_as_done(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(key: str, *, paths: Paths) -> None:
+        raise OSError("a path of this machine")
+
+    monkeypatch.setattr(review_routes, "run_session_check", broken)
+    here.store()
+    at = "/api/v1/sessions/s-1"
+    async with console(here.paths) as place, place.browser() as client:
+        async with place.socket(client) as socket:
+            await client.post(f"{at}/check", json={})
+            await told(socket, "review")
+            await told(socket, "review")
+        review = (await client.get(f"{at}/review")).json()
+    assert not review["checking"] and review["checkProblem"] == INTERNAL_PROBLEM

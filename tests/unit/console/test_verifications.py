@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.console import verifications as module
+from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.console.verifications import Verifications
 from dragoman.errors import UnknownPeer, UsageError
 from dragoman.paths import VARIABLES, Paths
@@ -81,4 +83,21 @@ async def test_verifying_a_peer_that_is_not_installed_reports_it(
     async with asyncio.timeout(TIMEOUT):
         await heard.ended.wait()
     assert "codex" in verifications.all[0]["problem"]
+    await verifications.aclose()
+
+
+@aio
+async def test_a_verification_that_fails_inside_dragoman_says_so(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*args: Any, **more: Any) -> None:
+        raise OSError("a path of this machine")
+
+    monkeypatch.setattr(module, "verify_known", broken)
+    heard = Heard()
+    verifications = Verifications(heard)
+    verifications.start("scout", turns=False)
+    async with asyncio.timeout(TIMEOUT):
+        await heard.ended.wait()
+    assert verifications.all[0]["problem"] == INTERNAL_PROBLEM
     await verifications.aclose()
