@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 from starlette.websockets import WebSocketDisconnect
 
+from dragoman.console.retry import delay_after
 from dragoman.console.session_feed import Send, SessionFeed
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, FileFailed, StoreError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.job_events import EventCursor
 from dragoman.version import __version__
@@ -191,16 +192,31 @@ class EventSocket:
             self.close(INTERNAL_ERROR)
 
     async def _feed(self, key: str, send: Send, after: EventCursor | None) -> None:
+        failed, shown = 0, ""
+        while True:
+            try:
+                await self._follow(key, send, after)
+                return
+            except WebSocketDisconnect:
+                return
+            except (StoreError, FileFailed) as error:
+                # Nothing was sent yet: once a feed has begun, it handles these errors itself.
+                failed += 1
+                if str(error) != shown:
+                    shown = str(error)
+                    self._put({"type": "error", "message": f"{shown}; trying again"})
+            except DragomanError as error:
+                self._put({"type": "error", "message": str(error)})
+                return
+            await asyncio.sleep(delay_after(failed))
+
+    async def _follow(self, key: str, send: Send, after: EventCursor | None) -> None:
         further = self._state.feed_of(key)
-        record = None if further is not None else await self._state.find_session(key)
-        try:
-            if further is not None:
-                await further(key, send)
-            elif record is not None:
-                await SessionFeed(record, self._state, send, after).run()
-            else:
-                self._put({"type": "error", "message": f"there is no session {key[:100]!r}"})
-        except WebSocketDisconnect:
+        if further is not None:
+            await further(key, send)
             return
-        except DragomanError as error:
-            self._put({"type": "error", "message": str(error)})
+        record = await self._state.find_session(key)
+        if record is None:
+            self._put({"type": "error", "message": f"there is no session {key[:100]!r}"})
+        else:
+            await SessionFeed(record, self._state, send, after).run()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from dragoman.console import access, event_socket
+from dragoman.console import access, event_socket, retry
 from dragoman.console.event_socket import MAX_FEEDS
+from dragoman.console.live_state import LiveState
 from dragoman.console.session_feed import SessionFeed
-from dragoman.errors import UsageError
+from dragoman.errors import StoreBusy, UsageError
 from dragoman.paths import Paths
 from dragoman.store import Redactor, Store
 from dragoman.store.store import store_path
@@ -206,6 +207,30 @@ async def test_a_feed_that_fails_by_a_mistake_ends_the_connection_and_the_browse
             async with asyncio.timeout(TIMEOUT):
                 await socket.wait_closed()
             assert socket.close_code == 1011
+
+
+@pytest.mark.parametrize("read", ["find_session", "stored_jobs"])
+@aio
+async def test_a_session_that_cannot_be_read_is_followed_when_it_can(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    monkeypatch.setattr(retry, "backoff", lambda failed, rng: 0.0)
+    real, failures = getattr(LiveState, read), [StoreBusy("sessions.db", "locked")] * 2
+
+    async def busy(state: LiveState, key: str) -> Any:
+        if failures:
+            raise failures.pop()
+        return await real(state, key)
+
+    monkeypatch.setattr(LiveState, read, busy)
+    with Store.open(store_path(paths.state), Redactor(())) as store:
+        record = session()
+        store.create_session(record)
+    async with console(paths) as place, place.browser() as client, place.socket(client) as socket:
+        await follow(socket, record.key)
+        assert (await told(socket, "error"))["message"].endswith("; trying again")
+        assert (await told(socket, "events"))["caughtUp"]
+    assert not failures
 
 
 @aio
