@@ -54,10 +54,10 @@ from dragoman.events.parts import (
 )
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
+from dragoman.rpc.lanes import Flow
 
 if TYPE_CHECKING:
     from dragoman.client.inquiries import Inquire
-    from dragoman.rpc import Connection
 
 P = ParamSpec("P")
 
@@ -328,8 +328,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         "_usage",
     )
 
-    def __init__(self, session: Prompted, connection: Connection, budgets: Budgets) -> None:
-        super().__init__(session, connection, budgets)
+    def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
+        super().__init__(session, flow, budgets)
         self._text = Growing()
         self._spoken: dict[str | None, int] = {}
         """The offset of each message in the text, in the order in which the messages began."""

@@ -30,7 +30,8 @@ from dragoman.errors import (
     TurnInProgress,
     UsageError,
 )
-from dragoman.rpc import Call, Connection, Lane
+from dragoman.rpc import Call, Lane
+from dragoman.rpc.lanes import Flow
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -76,8 +77,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     __slots__ = (
         "_budgets",
         "_call",
-        "_connection",
         "_end",
+        "_flow",
         "_grace",
         "_grace_time",
         "_lane",
@@ -93,9 +94,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     _lane: Lane[Item | TurnEndMark[Result]]
 
-    def __init__(self, session: Prompted, connection: Connection, budgets: Budgets) -> None:
+    def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         self.session = session
-        self._connection = connection
+        self._flow = flow
         self._watchdog = Watchdog(budgets, self._expired, self._is_held)
         self._grace_time = budgets.cancel_grace
         self._budgets = budgets
@@ -119,6 +120,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     # -- for a dialect
 
+    async def _wait_for_room(self) -> None:
+        """Wait while the agent does not read: prompts may be long, and those of many sessions must
+        not fill the connection's buffer at once."""
+
     @abc.abstractmethod
     def _send(self) -> Call:
         """Send the prompt; whatever ends the turn must call `_finish`."""
@@ -133,7 +138,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def _is_held(self) -> bool:
         """Return whether the agent is silent only because of us."""
-        return self._connection.flow.blocked
+        return self._flow.blocked
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         """Return the end mark of a failed turn. By default the consumer gets the exception."""
@@ -166,9 +171,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             raise UsageError("a turn can begin only once")
         session = self.session
         await session.wait_replayed()
-        if self._connection.is_full:
-            # Prompts may be long: those of many sessions must not fill the buffer at once.
-            await self._connection.wait_for_room("the prompt", self._budgets.request)
+        await self._wait_for_room()
         if session.unusable:
             raise SessionUnusable(f"the session {session.id} was abandoned; open another")
         if session.turn is not None:
@@ -176,7 +179,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         session.turn = self
         self.state = TurnStage.RUNNING
         # Not earlier: a turn that never begins must not leave a queue with the connection.
-        self._lane = Lane(self._connection.flow)
+        self._lane = Lane(self._flow)
         try:
             self._call = self._send()
         except BaseException:

@@ -62,7 +62,7 @@ class Turn(ConversationTurn):
 
     def __init__(self, session: Thread) -> None:
         self._thread = session
-        super().__init__(session, session.client.connection, session.client.budgets)
+        super().__init__(session, session.client.connection.flow, session.client.budgets)
 
     def _send(self) -> Call:
         return self._thread.client.connection.begin("prompt", {}, settle=lambda raw, error: None)

@@ -30,7 +30,6 @@ from dragoman.events.words import ChangeStage, Outcome, Role, ToolStatus
 from dragoman.rpc import Call, Limits
 from dragoman.rpc.lanes import Flow
 from tests.aio import aio
-from tests.unit.client.test_turns import Wire
 from tests.unit.events.sayings import make
 
 
@@ -55,7 +54,7 @@ class Talk(ConversationTurn):
 
     def __init__(self, budgets: Budgets | None = None) -> None:
         flow = Flow(lambda: None, lambda: None, Limits())
-        super().__init__(Home(), Wire(flow), budgets or Budgets())  # type: ignore[arg-type]
+        super().__init__(Home(), flow, budgets or Budgets())
         self.told: list[model.Event] = []
         self.cancels = 0
 

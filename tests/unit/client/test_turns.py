@@ -36,18 +36,6 @@ def new_flow(limits: Limits | None = None) -> Flow:
     return Flow(lambda: None, lambda: None, limits or Limits())
 
 
-class Wire:
-    """What a turn needs of a connection."""
-
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        self.is_full = False
-        self.room = asyncio.Event()
-
-    async def wait_for_room(self, method: str, timeout: float) -> None:
-        await self.room.wait()
-
-
 class Conversation:
     """What a turn needs of a session."""
 
@@ -78,8 +66,12 @@ class Turn(BaseTurn[str, str]):
     ) -> None:
         self.log: list[str] = []
         self.fails = fails
-        self.wire = Wire(flow or new_flow())
-        super().__init__(session, self.wire, budgets)  # type: ignore[arg-type]
+        self.room = asyncio.Event()
+        self.room.set()
+        super().__init__(session, flow or new_flow(), budgets)
+
+    async def _wait_for_room(self) -> None:
+        await self.room.wait()
 
     def _send(self) -> Call:
         if self.fails is not None:
@@ -119,12 +111,12 @@ async def test_items_come_in_order_and_then_the_result() -> None:
 async def test_a_prompt_waits_while_the_agent_does_not_read() -> None:
     session = Conversation()
     turn = Turn(session)
-    turn.wire.is_full = True
+    turn.room.clear()
     tasks = TaskOwner("test")
     began = tasks.start(turn.begin(), "begin")
     await turns()
     assert (turn.log, session.turn) == ([], None)
-    turn.wire.room.set()
+    turn.room.set()
     await soon(began)
     assert turn.log == ["prompt"]
     turn.answer("done")

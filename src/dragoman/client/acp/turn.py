@@ -71,7 +71,7 @@ class Turn(ConversationTurn):
         self._pieces: list[str] = []
         self.response: acp.PromptResponse | None = None
         """The agent's response to the prompt; None if the turn ended without one."""
-        super().__init__(session, self._client.connection, self._client.budgets)
+        super().__init__(session, self._client.connection.flow, self._client.budgets)
         if session.record is None:
             self.max_text_size = MAX_TEXT_SIZE
 
@@ -137,6 +137,9 @@ class Turn(ConversationTurn):
     def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
         self._join()
         return super()._result(ended, error)
+
+    async def _wait_for_room(self) -> None:
+        await self._client.connection.wait_for_room("the prompt", self._client.budgets.request)
 
     def _send(self) -> Call:
         session, record = self._session, self._session.record

@@ -67,9 +67,12 @@ class CodexTurn(ConversationTurn):
         self._before = thread.used
         self._sent: dict[str, Any] = {}
         self.id: str | None = None
-        super().__init__(thread, self._client.connection, self._client.budgets)
+        super().__init__(thread, self._client.connection.flow, self._client.budgets)
 
     # -- beginning
+
+    async def _wait_for_room(self) -> None:
+        await self._client.connection.wait_for_room("the prompt", self._client.budgets.request)
 
     def _send(self) -> Call:
         self._attempt += 1

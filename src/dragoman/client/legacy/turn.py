@@ -55,7 +55,7 @@ class DocumentTurn(ConversationTurn):
         self._seen = False
         self._alone = False
         """Whether the turns of other sessions wait for this one."""
-        super().__init__(conversation, self._client.connection, self._client.budgets)
+        super().__init__(conversation, self._client.connection.flow, self._client.budgets)
 
     async def begin(self) -> None:
         """Send the prompt, after the turns of other sessions if the agent takes one at a time."""
@@ -81,6 +81,9 @@ class DocumentTurn(ConversationTurn):
         if self._alone:
             self._alone = False
             self._client.let_others()
+
+    async def _wait_for_room(self) -> None:
+        await self._client.connection.wait_for_room("the prompt", self._client.budgets.request)
 
     def _send(self) -> Call:
         call = self._try_next()
