@@ -248,7 +248,7 @@ async def test_a_turn_that_costs_too_much_is_stopped_and_no_other_peer_is_asked(
     )
     done = await bench.delegate()
     assert len(done.attempts) == 1 and done.final.error_class == "over_budget"
-    assert "5 of 1 dollars" in done.stopped
+    assert "5 dollars; the limit is 1" in done.stopped
 
 
 @aio
@@ -348,7 +348,7 @@ def test_an_agent_file_names_the_peer_and_the_role(bench: Bench) -> None:
     assert (assigned.peer, assigned.role) == ("alpha", "review")
     assert assigned.prompt("look") == "Be strict.\n\nlook"
     file.write_text("---\ndelegate_to: none\n---\n")
-    with pytest.raises(UsageError, match="does its work itself"):
+    with pytest.raises(UsageError, match="work is not delegated"):
         read_agent(file, catalogue)
     file.write_text("---\ndelegate_to: alpha-plan\n---\n")
     with pytest.raises(DelegationInvalid):

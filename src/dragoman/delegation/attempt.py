@@ -214,7 +214,7 @@ class Attempt:
             async with asyncio.timeout(None if left is None else left + LATE_LOOK_TIMEOUT):
                 return changes(before, await Snapshot.take(workspace))
         except TimeoutError:
-            self.setting.on_notice("what it changed is unknown: no time was left to check")
+            self.setting.on_notice("its changes are unknown: no time was left to check")
             return None
 
     async def _on_host(self) -> AttemptReport:

@@ -79,7 +79,10 @@ def only_last_resort(decision: Decision) -> str:
     unusable = [one for one in decision.passed_over if one.reason not in UNSUITED]
     if unusable:
         reasons = "; ".join(f"{one.peer}: {one.detail}" for one in unusable[:SHOWN_REASONS])
-        return f"no enabled peer can do {role} now: {reasons}; `dragoman explain {role}` shows all"
+        return (
+            f"no enabled peer can be used for {role} now: {reasons}; "
+            f"`dragoman explain {role}` shows all"
+        )
     installed = [one.peer for one in decision.passed_over if one.reason is Reason.NOT_ENABLED]
     if installed:
         return (
@@ -87,8 +90,8 @@ def only_last_resort(decision: Decision) -> str:
             f"({', '.join(installed)})"
         )
     return (
-        f"no agent with a model that can do {role} is installed: `dragoman peers` lists those to "
-        "install, and `dragoman init` sets them up"
+        f"no agent with a model is installed for {role}: `dragoman peers` lists the agents that "
+        "you can install, and `dragoman init` sets them up"
     )
 
 
@@ -99,7 +102,7 @@ def nobody(decision: Decision) -> NoPeer:
     near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
     reasons = {one.peer: one.detail for one in near}
     for one in decision.candidates:
-        reasons[one.peer] = "it is a last resort, and the fallback setting excludes those"
+        reasons[one.peer] = "it is a last resort, which the fallback setting excludes"
     budget = [one for one in decision.passed_over if one.reason not in UNSUITED]
     over = bool(budget) and all(one.reason is Reason.OVER_BUDGET for one in budget)
     return NoPeer(decision.role, reasons, over_budget=over)

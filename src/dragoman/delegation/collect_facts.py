@@ -181,7 +181,7 @@ def local_model(place: RunContext) -> LocalModel:
     """Return the configured local model. Raises `ConfigInvalid`."""
     local: LocalModelSettings = place.config.settings.local_model
     if local.api is None:
-        raise ConfigInvalid("local_model", "it has no api")
+        raise ConfigInvalid("local_model", "api is not set")
     if LOCAL in place.catalogue:
         raise ConfigInvalid("local_model", f"a peer is also named {LOCAL}: rename it")
     return LocalModel(
@@ -229,7 +229,7 @@ class _Spending:
             raise StoreError(
                 "the ledger",
                 "limits are set, but the recorded usage cannot be read",
-                remedy="repair it, or remove the limits",
+                remedy="repair the ledger, or remove the limits",
             )
         return self._ledger
 

@@ -68,7 +68,7 @@ def require_executable(
         raise StoreError(
             "the ledger",
             f"limits are set, but the recorded usage cannot be read: {error}",
-            remedy="repair it, or remove the limits",
+            remedy="repair the ledger, or remove the limits",
         ) from error
     if over is not None:
         raise NoPeer(role, {where: over}, over_budget=True)

@@ -120,7 +120,7 @@ def read(
     if not hard and (wait is None or wait <= PASSING):
         return Reading(sign=Sign.PASSING, why=message, retry_after=wait)
     until = now + QUOTA_PARK if reset is None else min(reset, now + LONGEST_PARK)
-    said = "" if reset is not None else "; it does not say until when"
+    said = "" if reset is not None else "; the time of its reset is unknown"
     return Reading(sign=Sign.QUOTA, why=f"its quota is used up{said}", park_until=until)
 
 

@@ -166,7 +166,7 @@ async def _exchange(
             raise HostUnavailable(
                 host.name,
                 f"git cannot be used there: {told}",
-                remedy="install git there, on the PATH of a remote command",
+                remedy="install git there, and put it on the PATH of remote commands",
             )
         raise explain_remote(host, told)
     if len(patch) < head.size:
@@ -203,5 +203,5 @@ def check_same_repository(result: HostResult, project: str, *, has_head: bool) -
     if result.bundle.project != project and not has_head:
         raise UsageError(
             f"these changes are for another repository ({result.bundle.name}); change to its "
-            "directory, or name that with --cwd"
+            "directory, or name the directory with --cwd"
         )

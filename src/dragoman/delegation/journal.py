@@ -333,5 +333,5 @@ def _delegation_of(job: str, ledger: Ledger) -> str:
     if not attempts:
         return job
     if attempts[-1].number != int(number):
-        raise UnknownJob(f"{job} is not the attempt that {parent} ended with; judge {parent}")
+        raise UnknownJob(f"{job} is not the last attempt of {parent}; give the verdict on {parent}")
     return parent

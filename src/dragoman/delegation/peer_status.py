@@ -56,8 +56,9 @@ class PeerStatus:
         proof = "a session opens" if facts.sessions else "it starts"
         if facts.echo is not None:
             proof = "a turn completes" if facts.echo else "a turn failed"
-        warned = len(to_know(self.card))
-        return proof if not warned else f"{proof}, {warned} to know"
+        count = len(to_know(self.card))
+        problems = f"{count} problem{'' if count == 1 else 's'}"
+        return f"{proof}, {problems}" if count else proof
 
 
 def overview(place: RunContext) -> list[PeerStatus]:

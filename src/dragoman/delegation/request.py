@@ -103,7 +103,7 @@ def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
             raise DelegationInvalid(found.value, found.problem.text, remedy=found.problem.remedy)
         raise UsageError(str(found.problem))
     if found.value == OPT_OUT:
-        raise UsageError(f"{file} says `delegate_to: none`: this agent does its work itself")
+        raise UsageError(f"{file} says `delegate_to: none`: this agent's work is not delegated")
     target = found.target
     body = _body(file.read_text("utf-8", "replace"))
     if target is None:

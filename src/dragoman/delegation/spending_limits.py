@@ -43,7 +43,7 @@ def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> s
         (spent.turns, limits.day_turns, "turns"),
     ):
         if limit is not None and used >= limit:
-            return f"{used:.6g} of {limit:.6g} {unit} a day{of} are used"
+            return f"the daily limit{of} is used up: {used:.6g} of {limit:.6g} {unit}"
     return None
 
 
@@ -93,7 +93,7 @@ class TurnLimits:
         cost = usage.cost
         if self._cost is not None and cost is not None and cost.unit == DOLLARS:
             if cost.amount > self._cost:
-                return f"the turn cost {cost.amount:.4g} of {self._cost:.4g} dollars"
+                return f"the turn cost {cost.amount:.4g} dollars; the limit is {self._cost:.4g}"
         total = usage.total_tokens
         if total is None and (usage.input_tokens or usage.output_tokens):
             total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
@@ -102,5 +102,5 @@ class TurnLimits:
             self._called += total or 0
             total = self._called
         if self._tokens is not None and total is not None and total > self._tokens:
-            return f"the turn used {total} of {self._tokens} tokens"
+            return f"the turn used {total} tokens; the limit is {self._tokens}"
         return None

@@ -29,7 +29,7 @@ def shell(
         (("revue", "x"), "did you mean review?"),
         (("review", "x", "--peer", "gemeni"), "did you mean gemini"),
         (("--agent", "a.md", "x"), "name the role before the prompt"),
-        (("--agent", "none.md", "x"), "does its work itself"),
+        (("--agent", "none.md", "x"), "work is not delegated"),
     ],
 )
 def test_what_cannot_be_done_is_refused(shell: Shell, words: tuple[str, ...], told: str) -> None:

@@ -62,7 +62,7 @@ async def test_a_copy_that_cannot_be_made_is_an_attempt_that_never_ran(tmp_path:
     bench.settings("alpha")
     done = await bench.delegate(isolate=True, fallback="none")
     assert done.outcome.value == "failed" and not done.final.may_have_run
-    assert "needs a git repository" in str(done.final.failure)
+    assert "without a git repository" in str(done.final.failure)
     assert bench.told("alpha", "starts") == []
 
 
@@ -148,7 +148,7 @@ async def test_a_workspace_that_takes_long_to_read_does_not_extend_the_time_limi
         assert done.stopped == "the time limit of 60 s (--timeout) was reached"
     else:
         assert done.outcome is Outcome.OK and done.final.changed is None
-        assert bench.heard.notices == ["what it changed is unknown: no time was left to check"]
+        assert bench.heard.notices == ["its changes are unknown: no time was left to check"]
 
 
 @aio

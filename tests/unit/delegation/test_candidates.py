@@ -98,13 +98,13 @@ def test_a_last_resort_is_announced_with_what_would_bring_a_real_peer() -> None:
     assert only_last_resort(QUEUE) == ""
     missing = passed("gamma", Reason.NOT_INSTALLED)
     nothing = structs.replace(only, passed_over=(missing,))
-    assert "no agent with a model that can do review is installed" in only_last_resort(nothing)
+    assert "no agent with a model is installed for review" in only_last_resort(nothing)
     idle = [passed(name, Reason.NOT_ENABLED) for name in ("alpha", "beta")]
     told = only_last_resort(structs.replace(only, passed_over=(*idle, missing)))
     assert "no peer is enabled for review: `dragoman init`" in told and "(alpha, beta)" in told
     parked = passed("alpha", Reason.PARKED, "it requires a login")
     told = only_last_resort(structs.replace(only, passed_over=(parked, missing)))
     assert told == (
-        "no enabled peer can do review now: alpha: it requires a login; "
+        "no enabled peer can be used for review now: alpha: it requires a login; "
         "`dragoman explain review` shows all"
     )

@@ -96,7 +96,7 @@ def test_health_and_spending_come_from_the_ledger(tmp_path: Path) -> None:
     assert of(inputs, "gemini").parked_why is None
     assert of(inputs, "kimi").breaker == "open" and of(inputs, "qwen").breaker == "closed"
     over = {peer.name: peer.over_budget for peer in inputs.peers if peer.over_budget}
-    assert over == {"codex": "1.5 of 1 dollars a day for codex are used"}
+    assert over == {"codex": "the daily limit for codex is used up: 1.5 of 1 dollars"}
 
 
 def test_limits_without_a_ledger_are_not_freedom(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_the_local_model_competes_only_if_it_is_told_to(tmp_path: Path) -> None:
 def test_a_local_model_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="base_url"):
         gathered(configured(tmp_path, '[local_model]\napi = "openai"\nmodel = "m"\n'))
-    with pytest.raises(ConfigInvalid, match="it has no api"):
+    with pytest.raises(ConfigInvalid, match="api is not set"):
         local_model(configured(tmp_path, ""))
     made = local_model(configured(tmp_path, f"{LOCAL_MODEL}max_tokens = 5\n"))
     assert (made.max_tokens, made.system) == (5, "")

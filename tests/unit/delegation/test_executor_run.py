@@ -246,6 +246,6 @@ async def test_a_reached_daily_limit_stops_the_work_before_it_is_sent(tmp_path: 
     (config / "config.toml").write_text("[limits]\nday_turns = 1\n")
     place = in_repository(tmp_path)
     assert (await run(place, works)).ok
-    with pytest.raises(NoPeer, match="1 of 1 turns a day") as caught:
+    with pytest.raises(NoPeer, match="the daily limit is used up: 1 of 1 turns") as caught:
         await run(place, works)
     assert caught.value.over_budget

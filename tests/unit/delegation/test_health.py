@@ -101,7 +101,7 @@ def test_a_quota_parks_the_peer_until_it_resets(message: str, data: Any, after: 
 def test_a_quota_that_does_not_say_when_it_resets_parks_for_a_while_and_says_so() -> None:
     found = limited("quota", kind=ErrorKind.QUOTA)
     assert found.park_until == NOW + QUOTA_PARK
-    assert "does not say" in found.why
+    assert "reset is unknown" in found.why
     assert read(Outcome.QUOTA, now=NOW).park_until == NOW + QUOTA_PARK
 
 

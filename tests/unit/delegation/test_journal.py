@@ -172,7 +172,7 @@ def test_an_attempt_is_judged_as_its_delegation_if_that_ended_with_it(tmp_path: 
             id = ledger.begin("d-1", {}, attempt)
             ledger.finish(id, Ending(ended_at=6.0, outcome=outcome))
     assert give_verdict("j-1-2", "good", paths=paths).number == 2
-    with pytest.raises(UnknownJob, match="not the attempt that j-1 ended with"):
+    with pytest.raises(UnknownJob, match="not the last attempt of j-1"):
         give_verdict("j-1-1", "bad", paths=paths)
     with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
         assert [one.verdict for one in ledger.attempts("j-1")] == [None, "good"]

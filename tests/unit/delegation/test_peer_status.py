@@ -39,7 +39,7 @@ def test_the_card_says_what_was_measured_and_of_which_version(tmp_path: Path) ->
     store.save(card_of("qwen", version="1.0", facts=opens))
     assert row().card_state == "a session opens"
     store.save(card_of("qwen", version="1.0", facts=opens, verdict=RungVerdict.WARN))
-    assert row().card_state == "a session opens, 1 to know"
+    assert row().card_state == "a session opens, 1 problem"
     for echo, said in ((True, "a turn completes"), (False, "a turn failed")):
         store.save(card_of("qwen", version="1.0", facts=MeasuredFacts(echo=echo)))
         assert row().card_state == said

@@ -24,10 +24,25 @@ def reported(scope: str = "turn", **usage: Any) -> Event:
 @pytest.mark.parametrize(
     ("name", "limit", "spent", "told"),
     [
-        ("day_cost", 1.5, Spent(cost=1.5), "1.5 of 1.5 dollars a day for alpha are used"),
-        ("day_tokens", 10, Spent(tokens=11), "11 of 10 tokens a day for alpha are used"),
-        ("day_seconds", 5.0, Spent(seconds=7.5), "7.5 of 5 seconds a day for alpha are used"),
-        ("day_turns", 0, Spent(), "0 of 0 turns a day for alpha are used"),
+        (
+            "day_cost",
+            1.5,
+            Spent(cost=1.5),
+            "the daily limit for alpha is used up: 1.5 of 1.5 dollars",
+        ),
+        (
+            "day_tokens",
+            10,
+            Spent(tokens=11),
+            "the daily limit for alpha is used up: 11 of 10 tokens",
+        ),
+        (
+            "day_seconds",
+            5.0,
+            Spent(seconds=7.5),
+            "the daily limit for alpha is used up: 7.5 of 5 seconds",
+        ),
+        ("day_turns", 0, Spent(), "the daily limit for alpha is used up: 0 of 0 turns"),
     ],
 )
 def test_a_limit_of_a_day_is_reached_when_it_is_used_up(
@@ -59,11 +74,11 @@ def test_time_budgets_take_the_least_of_all() -> None:
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (reported(cost=Cost(2.5, "USD")), "the turn cost 2.5 of 2 dollars"),
+        (reported(cost=Cost(2.5, "USD")), "the turn cost 2.5 dollars; the limit is 2"),
         (reported(cost=Cost(2.0, "USD")), None),
         (reported(cost=Cost(2.5, "credits")), None),
-        (reported(total_tokens=101), "the turn used 101 of 100 tokens"),
-        (reported(input_tokens=90, output_tokens=20), "the turn used 110 of 100 tokens"),
+        (reported(total_tokens=101), "the turn used 101 tokens; the limit is 100"),
+        (reported(input_tokens=90, output_tokens=20), "the turn used 110 tokens; the limit is 100"),
         (reported(input_tokens=90), None),
         (reported("account", total_tokens=10_000), None),
         (TurnStarted(*PLACE.base("x", None)), None),
@@ -81,4 +96,4 @@ def test_calls_that_are_reported_one_by_one_add_up_to_a_turn() -> None:
     limits = TurnLimits([DelegationLimits(turn_tokens=100)])
     call = reported("call", total_tokens=60)
     assert limits.crossed(call) is None
-    assert limits.crossed(call) == "the turn used 120 of 100 tokens"
+    assert limits.crossed(call) == "the turn used 120 tokens; the limit is 100"

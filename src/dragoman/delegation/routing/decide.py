@@ -200,7 +200,7 @@ def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
     elif peer.card.asks_permission is False:
         said.append("it does not ask before it writes")
     if peer.breaker == "half_open":
-        said.append("one try after failures")
+        said.append("a trial after repeated failures")
     return said
 
 

@@ -63,7 +63,7 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
         peer=peer.name,
         reason=Reason.TOO_DEEP,
         detail=f"this is delegated work already, at depth {inputs.depth}, and {inputs.max_depth} "
-        "is the limit; do the work here, or raise the limit",
+        "is the limit; do the work here, or raise max_depth",
     )
 
 
@@ -149,12 +149,12 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
         )
     if not peer.card.usable or peer.card.turns_ok is False:
         problem = peer.card.problem or (
-            "a turn gave no text" if peer.card.usable else "it failed when it was verified"
+            "a turn produced no text" if peer.card.usable else "it failed when it was verified"
         )
         return PassedOver(
             peer=peer.name,
             reason=Reason.CARD_SAYS_NO,
-            detail=f"its card says that it cannot: {problem}" + _advice("", verify),
+            detail=f"its card says that it cannot be used: {problem}" + _advice("", verify),
         )
     return None
 

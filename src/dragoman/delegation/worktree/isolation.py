@@ -90,9 +90,7 @@ class Isolation:
         workspace = git.real_folder(self._asked)
         repository, why = await git.find_repository(workspace)
         if repository is None:
-            raise UsageError(
-                f"{workspace} cannot be isolated, because that needs a git repository: {why}"
-            )
+            raise UsageError(f"{workspace} cannot be isolated without a git repository: {why}")
         if await git.is_ignored(repository, workspace):
             raise UsageError(
                 f"{workspace} is ignored by its repository, so nothing would be copied"
@@ -198,7 +196,7 @@ class Isolation:
             raise IsolationFailed(f"copying {top}", "its repositories are nested too deeply")
         repository, why = await git.find_repository(top)
         if repository is None or repository.top != top:
-            raise IsolationFailed(f"copying {top}", why or "it points nowhere")
+            raise IsolationFailed(f"copying {top}", why or "its .git is not valid")
         await self._copy(repository, top, path, prefix=prefix + "/", depth=depth + 1)
 
     def _note(self, tree: Tree) -> None:

@@ -261,7 +261,7 @@ def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, .
                 told[path] = told.get(path, "") if why.isdigit() else why
     if not told:
         return (Conflict(".", git.describe(answer)),)
-    return tuple(Conflict(path, why or "it is not as it was") for path, why in told.items())
+    return tuple(Conflict(path, why or "its content has changed") for path, why in told.items())
 
 
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:

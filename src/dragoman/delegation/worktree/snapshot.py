@@ -202,7 +202,7 @@ async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
         repository, why = await find_repository(folder)
         # For a broken submodule git would report the repository around it.
         if repository is not None and depth > 0 and repository.top != folder:
-            repository, why = None, "it points nowhere"
+            repository, why = None, "its .git is not valid"
         if repository is not None and await git.is_ignored(repository, folder):
             repository = None
     except SpawnError as error:
@@ -212,7 +212,7 @@ async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
     marks = await in_thread(str(folder), lambda stop: changed_files.walk(folder, stop))
     notes = () if marks.complete else (f"{folder} has more files than are checked",)
     if git.has_repository(folder):
-        notes = (*notes, f"{folder} is a repository that git does not read: {why}")
+        notes = (*notes, f"{folder} is a repository that git cannot read: {why}")
     return Snapshot(
         workspace=str(workspace),
         root=str(folder),
@@ -326,7 +326,7 @@ async def _facts(repository: Repository) -> dict[str, str]:
             for name in ("config", "config.worktree", "info/attributes", "info/exclude")
         ]
         return {
-            "what is checked out": _content(repository.git_folder / "HEAD"),
+            "HEAD": _content(repository.git_folder / "HEAD"),
             "the branches and tags": _hashed(refs.output),
             "the staging area": _hashed(index.output),
             "the configuration": _hashed("\0".join(sorted(config)).encode()),

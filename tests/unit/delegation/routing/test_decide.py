@@ -134,7 +134,7 @@ def test_what_speaks_against_a_candidate_is_said() -> None:
     assert [item.why.partition("; ")[2] for item in decision.candidates] == [
         "never verified",
         "it does not ask before it writes",
-        "one try after failures",
+        "a trial after repeated failures",
     ]
 
 

@@ -11,7 +11,7 @@ from dragoman.delegation.routing.filters import offers, reason_against
 from tests.unit.delegation.routing.peers import NOW, inputs, peer, scout
 
 AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
-    (Reason.TOO_DEEP, {}, {"depth": 2, "max_depth": 2}, "raise the limit"),
+    (Reason.TOO_DEEP, {}, {"depth": 2, "max_depth": 2}, "raise max_depth"),
     (Reason.NOT_WISHED, {}, {"peer": "birch"}, "birch was requested"),
     (Reason.ROLE_NOT_CLAIMED, {"roles": ("plan", "debug")}, {}, "it claims plan, debug"),
     (Reason.ROLE_NOT_CLAIMED, {"roles": ()}, {}, "it claims none"),
@@ -33,7 +33,7 @@ AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
     ),
     (Reason.NO_CARD, {"card": None}, {"require_card": True}, "`dragoman peers verify amber`"),
     (Reason.CARD_SAYS_NO, {"card": CardFacts(usable=False)}, {}, "it failed when"),
-    (Reason.CARD_SAYS_NO, {"card": CardFacts(turns_ok=False)}, {}, "a turn gave no text"),
+    (Reason.CARD_SAYS_NO, {"card": CardFacts(turns_ok=False)}, {}, "a turn produced no text"),
     (Reason.CARD_SAYS_NO, {"card": CardFacts(usable=False, problem="no login")}, {}, "no login"),
     (Reason.NOT_ENFORCED, {"unenforced": "it wrote"}, {}, "`--allow-unenforced`"),
     (

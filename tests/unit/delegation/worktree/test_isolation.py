@@ -203,7 +203,7 @@ async def test_an_exception_keeps_the_work_as_a_patch_and_removes_the_copy(tmp_p
 @aio
 async def test_outside_a_repository_and_in_an_ignored_folder_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    with pytest.raises(UsageError, match="needs a git repository"):
+    with pytest.raises(UsageError, match="without a git repository"):
         async with isolated(tmp_path, tmp_path / "plain"):
             pass
     folder = make(tmp_path / "repo")

@@ -105,7 +105,9 @@ def test_a_refusal_that_names_no_file_is_reported_as_it_is() -> None:
 
 def test_a_line_number_alone_is_a_reason_too() -> None:
     answer = ProgramOutput(1, b"", "error: patch failed: a:12\n")
-    assert worktree_patch._conflicts(answer, ["a", "b"]) == (Conflict("a", "it is not as it was"),)
+    assert worktree_patch._conflicts(answer, ["a", "b"]) == (
+        Conflict("a", "its content has changed"),
+    )
 
 
 def test_a_patch_is_kept_whole_for_the_user_alone(tmp_path: Path) -> None:

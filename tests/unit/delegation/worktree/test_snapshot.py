@@ -106,7 +106,7 @@ async def test_a_planted_hook_and_a_changed_configuration_are_reported(tmp_path:
         git(folder, "checkout", "-q", "--detach")
 
     changed = await after(folder, work)
-    assert changed.repository == ("the configuration", "the hooks", "what is checked out")
+    assert changed.repository == ("HEAD", "the configuration", "the hooks")
 
 
 @aio
@@ -242,7 +242,7 @@ async def test_a_repository_that_git_does_not_read_is_compared_without_it(tmp_pa
     (folder / ".git" / "HEAD").write_text("nonsense")
     changed = await after(folder, lambda: (folder / "a.txt").write_text("x"))
     assert told(changed) == {"a.txt": MODIFY}
-    assert "git does not read" in changed.notes[0]
+    assert "git cannot read" in changed.notes[0]
 
 
 @aio
