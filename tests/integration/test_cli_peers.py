@@ -385,8 +385,9 @@ def test_verify_says_what_was_proved_and_what_there_is_to_know(cli: Cli) -> None
     assert done.code == 0
     warned = [line for line in done.out.splitlines() if line.startswith("warn")]
     proved = "starts, speaks acp, opens a session, completes a turn"
-    assert warned and f"{proved}; {len(warned)} to know about, above" in done.out
-    assert state() == f"a turn completes, {len(warned)} to know"
+    problems = f"{len(warned)} problem{'' if len(warned) == 1 else 's'}"
+    assert warned and f"{proved}; {problems}, see above" in done.out
+    assert state() == f"a turn completes, {problems}"
 
 
 @pytest.mark.timeout(120)

@@ -40,7 +40,7 @@ from dragoman.verify.rungs import (
 from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
 
-NOT_ASKED: Final = "it spends a model call, which was not allowed"
+NOT_ASKED: Final = "it needs a model call, which was not allowed"
 
 
 def _in_order() -> tuple[Rung, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 INSTALL: Final = "Install the program, or put its directory on the PATH."
-START: Final = "Start the program by hand in a terminal: the system will not run it as it is."
+START: Final = "Start the program by hand in a terminal to see why the system cannot run it."
 WRONG_FORM: Final = "Use the command line that starts the program as an agent."
 USAGE: Final = (
     "It does not know these arguments: see its own help for those that start it as an "
@@ -23,8 +23,8 @@ SILENT: Final = (
     "speaks a dialect that does not begin with ACP's handshake, name it with --dialect."
 )
 PERSON: Final = (
-    "With these arguments it expects a person, not a program: see its own help for the "
-    "arguments that start it as an agent."
+    "With these arguments it expects an interactive user, not a program: see its own help for "
+    "the arguments that start it as an agent."
 )
 REFUSED: Final = (
     "It answers none of dragoman's handshakes. Name its dialect with --dialect if you know it; "
@@ -41,16 +41,17 @@ LOGIN_CAREFUL: Final = (
     "and verify it again by its name."
 )
 SESSION: Final = "Without a session it cannot be used: start it by hand and look at its messages."
-PREVIEW: Final = "Name models without -preview: the suffix comes and goes."
-SHIM: Final = "Name the program behind the shim, so that no shell is in between."
+PREVIEW: Final = "Name models without -preview: vendors add and remove this suffix."
+SHIM: Final = "Name the program that the shim starts, so that no shell is involved."
 CODES: Final = (
     "Nothing: dragoman does not rely on these codes, but error messages will be less clear."
 )
-LOADS_ANYTHING: Final = "Check the history of a loaded session: it loads any id."
+LOADS_ANYTHING: Final = "Check the history of a loaded session: the peer accepts any session id."
 PARALLEL: Final = "Use a separate process for each session."
 ECHO: Final = "Try the same prompt by hand: its model, its quota or its network may be the cause."
 OTHER_PARAMS: Final = (
-    "It does not accept a prompt of its dialect: if it speaks another one, name it with --dialect."
+    "It does not accept prompts in this dialect. If it speaks another one, name that with "
+    "--dialect."
 )
 EMPTY: Final = "Treat an empty turn as a failure, as dragoman does, and see its own log."
 CRASHED: Final = "It died in a turn: see its last output and its own log."
@@ -61,8 +62,8 @@ USAGE_UNKNOWN: Final = "Its cost can only be estimated."
 LATE: Final = "Wait a moment after the end of a turn before you read the result."
 CANCEL: Final = "Start a new process after a cancelled turn: this one keeps working."
 SELF_APPROVING: Final = (
-    "It approves itself, so a policy cannot restrict it: it is not used under one unless you add "
-    "--allow-unenforced."
+    "It acts without asking, so a policy cannot restrict it: with a policy, it is used only if you "
+    "add --allow-unenforced."
 )
 IGNORES_REFUSAL: Final = "Keep it away from files that matter: a refusal does not stop it."
 REFUSAL_ENDS: Final = "Expect a refusal to end the turn."

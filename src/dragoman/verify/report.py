@@ -58,7 +58,7 @@ def summary(card: Card) -> str:
         stopped = f" (see {failures[0].rung})" if failures else ""
         return f"{card.peer}{version} cannot be used{stopped}"
     count = len(to_know(card))
-    told = f"; {count} to know about, above" if count else ""
+    told = f"; {count} problem{'' if count == 1 else 's'}, see above" if count else ""
     return f"{card.peer}{version}: {proved(card)}{told}"
 
 

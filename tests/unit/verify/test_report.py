@@ -67,7 +67,7 @@ def test_what_was_proved_is_said_and_what_was_not_tried(facts: MeasuredFacts, wo
 
 def test_the_summary_says_what_was_proved_or_where_it_stopped() -> None:
     assert report.summary(card(OK)) == "x 1.2: no turn was tried"
-    assert report.summary(card(WARNING)) == "x 1.2: no turn was tried; 1 to know about, above"
+    assert report.summary(card(WARNING)) == "x 1.2: no turn was tried; 1 problem, see above"
     refused = card(OK, FAILURE, usable=False)
     assert report.summary(refused) == "x 1.2 cannot be used (see handshake)"
 

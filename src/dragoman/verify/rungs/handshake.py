@@ -156,7 +156,7 @@ async def dialect(state: Verification) -> RungFinding:
     agreed = state.witness.protocol_version
     called = " ".join(word for word in (name, version) if word) or "it does not report its name"
     certain = state.way.protocol != AUTO or _is_shown(peer)
-    doubt = "" if certain else "; or keyed, which only a turn can show"
+    doubt = "" if certain else "; it may speak keyed instead, which only a turn can show"
     return passed(
         f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}{doubt}; {called}",
         dialect=peer.dialect,

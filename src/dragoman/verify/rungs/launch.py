@@ -56,7 +56,7 @@ async def entry(state: Verification) -> RungFinding:
     descriptor = way.descriptor
     facts = {"launch": tuple(way.command)}
     if descriptor is None:
-        known = "how to start this program is not documented here"
+        known = "this program is not in the catalogue"
         how = "; started without credentials" if state.careful else ""
         return passed(f"{state.shown}: {known}{how}", **facts)
     form = wrong_form(way.command, (descriptor,))
@@ -91,7 +91,7 @@ async def windows(state: Verification) -> RungFinding:
     )
     if plan.program.lower().endswith("cmd.exe"):
         return warned(
-            f"{found} is not a readable shim, so cmd.exe is in between: {plan.command_line}",
+            f"{found} is not a readable shim, so cmd.exe starts it: {plan.command_line}",
             remedies.SHIM,
         )
     return passed(f"{found} is a shim; {shlex.quote(plan.program)} is started without a shell")

@@ -36,7 +36,7 @@ async def login(state: Verification) -> RungFinding:
     if missing:
         return _missing(state, "it reports that no user is logged in", _offered(state, peer))
     if missing is None and _shown_later(state.way.quirks, peer, known=state.way.descriptor):
-        return passed("a session opens; whether a prompt needs a login shows in a turn")
+        return passed("a session opens; only a turn shows whether a prompt needs a login")
     return passed("a session opens without a login", authenticated=True)
 
 

@@ -78,7 +78,7 @@ async def permission(state: Verification) -> RungFinding:
         )
     evidence = "it asks before it writes, and a refusal is respected"
     if ends:
-        return warned(f"{evidence}; the turn ends with it", remedies.REFUSAL_ENDS, **facts)
+        return warned(f"a refusal ends the turn; {evidence}", remedies.REFUSAL_ENDS, **facts)
     return passed(evidence, **facts)
 
 

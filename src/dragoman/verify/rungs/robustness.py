@@ -69,7 +69,7 @@ async def oversized(state: Verification) -> RungFinding:
     async with state.victim() as peer:
         question = _answered_before(state, peer)
         if question is None:
-            return skipped("it answers no request that does nothing")
+            return skipped("it answered none of the requests without side effects")
         try:
             await probes.code_of(peer, probes.oversized(question, size), timeout=timeout)
             return passed(f"it answered {what}", survives_oversized_line=True)
@@ -85,7 +85,7 @@ async def oversized(state: Verification) -> RungFinding:
             await probes.code_of(peer, question, timeout=timeout)
         except DragomanError as error:
             return warned(
-                f"after {what} it answers nothing: {error}",
+                f"it stopped answering after {what}: {error}",
                 remedies.OVERSIZED,
                 survives_oversized_line=False,
             )
@@ -106,7 +106,7 @@ def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
 
 async def exit(state: Verification) -> RungFinding:
     if not state.way.command:
-        return skipped("it is reached at an address, so we must not end it")
+        return skipped("it is reached at an address, so dragoman must not end it")
     connected = await state.successor()
     ended = connected.exit = await connected.running.end_input(state.limits.exit)
     await connected.peer.aclose()

@@ -98,7 +98,7 @@ def _cannot(peer: Peer, what: str) -> str:
     """Return why a peer is not asked to list, load or resume sessions."""
     if peer.dialect in (ACP, CODEX):
         return f"it does not claim to {what} sessions"
-    return f"an agent of the dialect {peer.dialect} has no method to {what} sessions that is known"
+    return f"the dialect {peer.dialect} has no known method to {what} sessions"
 
 
 async def _found(state: Verification, peer: Peer) -> int:
@@ -180,7 +180,7 @@ def _refused(state: Verification, what: str, fact: str, error: Exception) -> Run
             f"no answer when asked to {what}: {error}", remedies.UNANSWERED, **{fact: False}
         )
     if not state.spoken:
-        return passed(f"an empty session cannot be asked to {what}: {error}")
+        return passed(f"it cannot {what} an empty session: {error}")
     return warned(f"it claims to {what} sessions, but: {error}", remedies.MEMORY, **{fact: False})
 
 

@@ -90,12 +90,12 @@ async def streaming(state: Verification) -> RungFinding:
 async def usage(state: Verification) -> RungFinding:
     used = _told(state).result.usage
     if used is None:
-        return warned("it does not report what it used", remedies.USAGE_UNKNOWN, usage=False)
+        return warned("it does not report its token usage", remedies.USAGE_UNKNOWN, usage=False)
     counts = {"in": used.input_tokens, "out": used.output_tokens, "in all": used.total_tokens}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
     if not told:
         return warned(
-            "it reports how full its context is, but not what a turn used",
+            "it reports how full its context is, but not the token usage of a turn",
             remedies.USAGE_UNKNOWN,
             usage=False,
         )
@@ -131,7 +131,7 @@ async def errors(state: Verification) -> RungFinding:
     told = await state.take_turn(await state.conversation(), prompt)
     result = told.result
     if isinstance(result.error, BudgetExceeded):
-        return warned(f"it said nothing about the failure: {result.error}", remedies.HANGS)
+        return warned(f"it did not report the failure: {result.error}", remedies.HANGS)
     if outcome_of(result.stop) is Outcome.OK:
         said = f" and the text {result.text.strip()[:SHOWN_SIZE]!r}" if result.text.strip() else ""
         return warned(
@@ -139,7 +139,9 @@ async def errors(state: Verification) -> RungFinding:
             remedies.ERRORS_AS_TEXT,
             errors_as_text=True,
         )
-    return passed(f"a failed model call is a failure: {_why(result)}", errors_as_text=False)
+    return passed(
+        f"a failed model call is reported as a failure: {_why(result)}", errors_as_text=False
+    )
 
 
 async def cancel(state: Verification) -> RungFinding:

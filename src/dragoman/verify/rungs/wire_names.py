@@ -23,7 +23,7 @@ async def params(state: Verification) -> RungFinding:
     peer = await state.peer()
     questions = probes.with_all_params(peer, state.surroundings.workspace)
     if not questions:
-        return skipped("its dialect has no request with params that does no work")
+        return skipped("its dialect has no request with params that is safe to send")
     required: dict[str, tuple[str, ...]] = {}
     optional: dict[str, tuple[str, ...]] = {}
     told: list[str] = []
@@ -36,7 +36,7 @@ async def params(state: Verification) -> RungFinding:
         except ConnectionLost as error:
             return failed(f"the connection ended after {method}: {error}", remedies.CRASH)
         if needed is None:
-            told.append(f"{method}: refused with all of its params")
+            told.append(f"{method}: refused even with all of its params")
             continue
         required[method] = tuple(name for name in question[1] if name in needed)
         optional[method] = tuple(name for name in question[1] if name not in needed)
@@ -69,7 +69,7 @@ async def methods(state: Verification) -> RungFinding:
     peer = (await state.successor()).peer
     names = probes.methods_of(peer, state.facts)
     if not names:
-        return passed("no method with a name of its own was used")
+        return passed("it answered none of the known methods")
     told = ", ".join(f"{concept}: {name}" for concept, name in names.items())
     return passed(told, methods=names)
 

@@ -55,7 +55,7 @@ async def test_a_request_that_is_refused_as_it_should_be_says_nothing_of_its_par
     climb = answering(tmp_path, lambda method, params: RemoteError(-32603, "broken"))
     finding = await wire_names.params(climb)
     assert verdict(finding) == (RungVerdict.PASS, {})
-    assert "refused with all of its params" in finding.evidence
+    assert "refused even with all of its params" in finding.evidence
 
 
 @pytest.mark.parametrize(
