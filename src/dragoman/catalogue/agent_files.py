@@ -119,8 +119,9 @@ def _readings(value: str, catalogue: Catalogue) -> list[DelegationTarget]:
 def _unknown_peer(value: str, catalogue: Catalogue) -> DelegationInvalid:
     if value in catalogue:
         roles = catalogue.get(value).roles
-        wanted = " or ".join(f"{value}-{role}" for role in roles) or "no role: it claims none"
-        return DelegationInvalid(value, "it names a peer but no role", remedy=f"write {wanted}")
+        wanted = " or ".join(f"{value}-{role}" for role in roles)
+        remedy = f"write {wanted}" if roles else "name another peer: this one claims no role"
+        return DelegationInvalid(value, "it names a peer but no role", remedy=remedy)
     known = [OPT_OUT, *(f"{p.name}-{role}" for p in catalogue for role in p.roles)]
     near = _nearest(value.lower(), known)
     peer, _, role = value.rpartition("-")
@@ -141,7 +142,7 @@ def _not_claimed(value: str, target: DelegationTarget, catalogue: Catalogue) -> 
     elsewhere = f"; {target.role} is claimed by {', '.join(others)}" if others else ""
     return DelegationInvalid(
         value,
-        f"{target.peer} does not claim the role {target.role!r}, it claims "
+        f"{target.peer} does not claim the role {target.role!r}; it claims "
         f"{', '.join(roles) or 'none'}{_meant(near)}",
         remedy=f"choose a role that {target.peer} claims{elsewhere}",
     )

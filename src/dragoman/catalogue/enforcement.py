@@ -133,7 +133,7 @@ def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | 
     if card.facts.asks_permission is False:
         return f"it wrote a file without asking when it was verified on {card.measured_at[:10]}"
     if card.facts.respects_refusal is False:
-        return f"it wrote a file that was refused when it was verified on {card.measured_at[:10]}"
+        return f"it wrote a file despite a refusal when it was verified on {card.measured_at[:10]}"
     return ""
 
 

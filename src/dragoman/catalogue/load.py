@@ -350,7 +350,7 @@ def _written(peer: PeerTable) -> KnownPeer:
         _check_file_name(descriptor, Path(peer.origin).name, peer.origin)
     elif descriptor.name != peer.name:
         raise ConfigInvalid(
-            peer.origin, f"the table has the name {peer.name!r}", key=f"{peer.key}.name"
+            peer.origin, f"it must be {peer.name!r}, the name of the table", key=f"{peer.key}.name"
         )
     return KnownPeer(descriptor, peer.origin, peer.project, peer.folder, peer.adapters)
 

@@ -51,8 +51,8 @@ def taken(
         if found is None:
             spec = replace(spec, env={**spec.env, **table.env})
         else:
-            why = "it uses them only in a directory that you trust in its own program, because of "
-            return McpLaunch(spec, tuple(map(_name, servers)), f"{why}{found}")
+            why = "it uses them only in a directory that you have trusted in the agent itself"
+            return McpLaunch(spec, tuple(map(_name, servers)), f"{why}, because of {found}")
     elif card is not None and card.facts.mcp is False:
         ignored.setdefault("stdio", "it started none when it was verified")
     left = [one for one in servers if kind_of(one) in ignored]

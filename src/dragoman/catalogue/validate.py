@@ -121,9 +121,9 @@ def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     version = descriptor.version
     for how, value in (("package", version.package), ("flag", version.flag)):
         if (version.how == how) != (value is not None):
-            refuse("version", f"`{how}` must be set exactly if `how` is {how!r}")
+            refuse("version", f"`{how}` must be set if and only if `how` is {how!r}")
     if (descriptor.models.listing == "command") != bool(descriptor.models.command):
-        refuse("models", "`command` must be set exactly if `listing` is 'command'")
+        refuse("models", "`command` must be set if and only if `listing` is 'command'")
     for place, number in (
         ("max_line_size", descriptor.max_line_size),
         ("handshake_timeout", descriptor.handshake_timeout),
@@ -159,7 +159,9 @@ def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
         refuse("enforcement.arguments", "an argument contains a null character")
     starting = descriptor.quirks.mode_after_open
     if starting and enforcement.modes and starting not in enforcement.modes:
-        refuse("enforcement.modes", f"quirks.mode_after_open is {starting!r}, which is not one")
+        refuse(
+            "enforcement.modes", f"{starting!r}, the value of quirks.mode_after_open, is not listed"
+        )
 
 
 def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:

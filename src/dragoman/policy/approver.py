@@ -256,7 +256,7 @@ class Approver(Struct):
         remembered = self._remembered(act, verdict)
         if remembered is None:
             return None
-        why = "so it was answered for the whole session"
+        why = "an earlier answer applies to the whole session"
         return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
 
     def _is_decided(self, verdict: Verdict) -> bool:

@@ -128,12 +128,14 @@ class ActFacts:
             return ""
         folders = {path_patterns.root_of(folder) for folder in self.command_folders or ()}
         if relative and folders != {self.root}:
-            return f"`{relative[0]}` may be another program in the folder where it would run"
+            return f"`{relative[0]}` may be another program in the directory where it would run"
         if uses_git and not folders:
             return "the directory in which git would run is unknown"
         for folder in sorted(folders if uses_git else ()):
             if foreign_repository(folder, self.root):
-                return f"git may run programs that the settings of a repository in {folder} name"
+                return (
+                    f"git may run programs named in the configuration of a repository in {folder}"
+                )
         return ""
 
     @cached_property
@@ -224,9 +226,8 @@ def _by_preset(policy: Policy, facts: ActFacts, action: Action) -> str:
             if word is not None:
                 # Name the word, so that the author of the rule can find the cause.
                 fits = (
-                    f"no rule matches: {spelled((word,))} in `{spelled(command.words)}` is "
-                    "not known "
-                    "to be harmless, and no rule for it names that word"
+                    f"no rule matches: {spelled((word,))} in `{spelled(command.words)}` is not "
+                    "known to be harmless, and no rule for this command names it"
                 )
     return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
 
@@ -332,8 +333,8 @@ def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
             if command is ANYTHING:
                 return _hidden(facts)
             if any(UNKNOWN in word for word in command.words):
-                return f"`{spelled(command.words)}` may be such a command"
-            return f"`{spelled(command.words)}` is such a command"
+                return f"`{spelled(command.words)}` may match"
+            return f"`{spelled(command.words)}` matches"
     return None
 
 
@@ -341,10 +342,10 @@ def _hidden(facts: ActFacts) -> str:
     """Describe what may run an arbitrary command."""
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
-            return f"`{spelled(told.words)}` may run such a command"
+            return f"`{spelled(told.words)}` may run a matching command"
     if facts.running.problem:
-        return f"the line may run such a command: {facts.running.problem}"
-    return "it may run such a command, of which nothing is known"
+        return f"the line may run a matching command: {facts.running.problem}"
+    return "it may run any command"
 
 
 def _path_perhaps(rule: Rule, facts: ActFacts) -> str | None:
@@ -354,9 +355,8 @@ def _path_perhaps(rule: Rule, facts: ActFacts) -> str | None:
             return "a path matches" if each is not None else "a path cannot be resolved"
     for each, moves in facts.words:
         if path_patterns.perhaps(rule.paths, each, facts.root, with_parents=moves):
-            return (
-                "a word of the command leads there" if each is not None else "a word may lead there"
-            )
+            is_path = "is" if each is not None else "may be"
+            return f"a word of the command {is_path} a matching path"
     if not facts.places and not facts.commands and facts.kinds & (FILE_KINDS | {"other"}):
-        return "it does not say which files"
+        return "it does not name the files"
     return None

@@ -110,7 +110,7 @@ def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Sh
 
 def _check_characters(text: str) -> None:
     if not CHARACTERS.fullmatch(text):
-        raise _NotReadable("it has a control character or one that is not ASCII")
+        raise _NotReadable("it has a control character or a non-ASCII character")
     # A quote that the pattern does not match remains, and the next check finds it.
     bare = QUOTED.sub("_", text)
     if "\\'" in text:
@@ -144,7 +144,7 @@ def _read_tree(text: str) -> ShellLine:
         raise _NotReadable("tree-sitter-bash is not installed")
     root = parser.parse(text.encode("ascii")).root_node
     if root.has_error:
-        raise _NotReadable("it is not a complete line of a shell")
+        raise _NotReadable("it is not a complete shell command")
     line = ShellLine()
     seen: list[str] = []
     todo: list[tuple[Node, bool]] = [(root, False)]
@@ -166,7 +166,7 @@ def _read_tree(text: str) -> ShellLine:
         elif node.type == "file_redirect" or node.type in OPERATORS or _text(node).isspace():
             seen.append(_text(node))
         else:
-            raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
+            raise _NotReadable(f"it has a shell construct: {node.type.replace('_', ' ')}")
     if _without_blanks("".join(seen)) != _without_blanks(text):
         raise _NotReadable("a part of it was not recognized")
     return line
@@ -240,7 +240,7 @@ def _words(command: Node) -> tuple[str, ...]:
 def _word(node: Node) -> tuple[str, str]:
     """Return a word without its quotes, and the same word with its globs replaced by `UNKNOWN`."""
     if node.type not in PLAIN:
-        raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
+        raise _NotReadable(f"it has a shell construct: {node.type.replace('_', ' ')}")
     if node.type == "concatenation":
         parts = [_word(child) for child in node.children]
         return "".join(part[0] for part in parts), "".join(part[1] for part in parts)

@@ -89,7 +89,7 @@ def test_an_unknown_program_is_started_as_it_is() -> None:
     ("facts", "mode", "possible", "words"),
     [
         ({"asks_permission": False}, None, True, "without asking"),
-        ({"asks_permission": True, "respects_refusal": False}, None, True, "that was refused"),
+        ({"asks_permission": True, "respects_refusal": False}, None, True, "despite a refusal"),
         ({}, "yolo", True, "the mode yolo"),
         ({}, None, False, "cannot be made to ask"),
     ],

@@ -151,7 +151,7 @@ def test_a_trusted_projects_peer_counts_and_says_its_name_once(tmp_path: Path) -
     write(root / "dragoman.toml", table.replace("title", 'name = "theirs"\ntitle'))
     trust_project(root, paths)
     (problem,) = load_catalogue(load(root, paths), entry_points=list).problems
-    assert "the table has the name 'ours'" in str(problem)
+    assert "it must be 'ours', the name of the table" in str(problem)
 
 
 def test_asking_for_one_peer_reads_the_file_of_that_one(

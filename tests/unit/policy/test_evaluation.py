@@ -32,7 +32,7 @@ def test_a_verdict_names_its_rule_and_the_reason_that_was_given() -> None:
     rule = Rule(action="deny", commands=("make",), why="it takes an hour")
     verdict = judge(Policy(rules=(rule,)), RUN)
     assert verdict.rule == "deny command make"
-    assert verdict.why == "it takes an hour (`make test` is such a command)"
+    assert verdict.why == "it takes an hour (`make test` matches)"
 
 
 def test_a_verdict_names_the_word_that_no_rule_has_named() -> None:
@@ -48,7 +48,7 @@ def test_a_verdict_names_the_word_that_no_rule_has_named() -> None:
 def test_a_verdict_names_the_command_that_may_run_another() -> None:
     policy = Policy(preset="approve-all", rules=(Rule(action="deny", commands=("rm",)),))
     act = Act(kind="execute", line="ls; git log --ext-diff", workspace="/nowhere")
-    assert judge(policy, act).why == "`git log --ext-diff` may run such a command"
+    assert judge(policy, act).why == "`git log --ext-diff` may run a matching command"
 
 
 @pytest.mark.parametrize(
