@@ -200,8 +200,8 @@ def test_an_adapter_that_fails_behind_its_session_leaves_a_job_that_failed(cli: 
     ("code", "words"),
     [
         (None, "there is no"),
-        ("class Own(Exception): pass\nraise Own('no')\n", "fails: Own: no"),
-        ("raise SystemExit(0)\n", "fails: SystemExit: 0"),
+        ("class Own(Exception): pass\nraise Own('no')\n", "cannot be loaded: Own: no"),
+        ("raise SystemExit(0)\n", "cannot be loaded: SystemExit: 0"),
         ("x = 1\n", "the adapter lacks name"),
     ],
 )

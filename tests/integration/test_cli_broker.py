@@ -235,7 +235,7 @@ def test_a_session_that_the_agent_has_lost_goes_on_with_a_brief(warm: Cli) -> No
     assert went_on.code == 0, went_on
     assert "User: remember the heron" in went_on.out
     assert "you said remember the heron" in went_on.out
-    assert "it gets a summary of it: 1 message" in went_on.err
+    assert "and gets a summary of it: 1 message" in went_on.err
     # Only once: the session knows it now.
     assert warm("run", "hello", "--brief", *words).out == "you said hello\n"
 

@@ -113,7 +113,9 @@ def test_a_store_that_takes_no_more_is_named_once(cli: Cli) -> None:
         timeout=30,
     )
     assert (done.returncode, len(done.stdout)) == (0, 96_001)
-    assert [line[:29] for line in done.stderr.splitlines()] == ["dragoman: this is not stored:"]
+    assert [line[:42] for line in done.stderr.splitlines()] == [
+        "dragoman: this conversation is not stored:"
+    ]
 
 
 def test_a_prompt_that_is_not_text_is_refused_and_a_chat_goes_on(cli: Cli) -> None:

@@ -138,9 +138,9 @@ def test_a_command_says_that_its_broker_stores_nothing(warm: Cli) -> None:
     asked = ("run", "scout", "list the TODOs", "--format", "quiet")
     done = warm(*asked)
     assert (done.code, done.out) == (0, "I found no marks such as TODO.\n")
-    assert done.err.count("this is not stored: ") == 1
+    assert done.err.count("this conversation is not stored: ") == 1
     done = warm(*asked, "--no-wait")
-    assert (done.code, done.err.count("this is not stored: ")) == (0, 1)
+    assert (done.code, done.err.count("this conversation is not stored: ")) == (0, 1)
     assert JOB.fullmatch(done.out.strip())
 
 

@@ -241,7 +241,7 @@ def test_a_state_folder_that_cannot_be_used_costs_only_the_store(cli: Cli) -> No
     (cli.home / "state_home").write_text("no folder")
     done = cli("run", "hello", *QUIET, "--", *cli.agent)
     assert (done.code, done.out) == (0, "you said hello\n")
-    assert "this is not stored" in done.err
+    assert "this conversation is not stored" in done.err
 
 
 def test_a_chat_and_a_run_go_on_with_each_other(warm: Cli) -> None:

@@ -72,7 +72,7 @@ def test_a_model_that_the_agent_does_not_list_is_told_on_stderr(
 ) -> None:
     for done in both(cli, "--dialect", "codex", "--model", model, "--", *CODEX):
         assert (done.code, f"model {model}" in done.out) == (0, True), done
-        unlisted = f"does not list the model {model!r}, and its provider may have it; {told}"
+        unlisted = f"does not list the model {model!r}, but its provider may have it; {told}"
         assert (unlisted in done.err) == bool(told), done.err
         assert "does not list" in done.err or not told
 

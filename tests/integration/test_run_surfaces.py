@@ -227,7 +227,7 @@ async def test_a_delegation_tries_again_when_the_broker_is_killed_before_the_pro
         out, err = await process.communicate()
     first, second = json.loads(out.splitlines()[-1])["attempts"]
     assert (first["errorClass"], first["mayHaveRun"]) == ("broker_unavailable", False), err
-    assert "the broker was lost before anything was prompted" in first["failure"]["message"]
+    assert "the broker was lost before a prompt was sent" in first["failure"]["message"]
     assert second["outcome"] == "ok"
     with Ledger.open(ledger_path(warm.home / "state_home"), read_only=True) as ledger:
         assert ledger.health("alpha").failures == 0
@@ -242,7 +242,7 @@ async def test_a_tool_call_reports_a_broker_that_is_killed_before_the_prompt(war
         False,
         True,
     )
-    assert "the broker was lost before anything was prompted" in error["message"]
+    assert "the broker was lost before a prompt was sent" in error["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
 
 
@@ -251,7 +251,7 @@ async def test_run_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) 
     told = await by_run(warm, kill_broker_while_opening(warm))
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
     assert (told["exit_code"], told["retryable"]) == (1, True)
-    assert "the broker was lost before anything was prompted" in told["message"]
+    assert "the broker was lost before a prompt was sent" in told["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
 
 
@@ -259,7 +259,7 @@ async def test_run_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) 
 async def test_an_editor_is_told_that_the_broker_was_killed_before_the_prompt(warm: Cli) -> None:
     told = await by_acp(warm, kill_broker_while_opening(warm))
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
-    assert "the broker was lost before anything was prompted" in told["failure"]["message"]
+    assert "the broker was lost before a prompt was sent" in told["failure"]["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
 
 
@@ -703,7 +703,7 @@ async def test_run_ends_when_its_broker_is_stopped_while_the_session_opens(
         async with asyncio.timeout(STOPPED_TIMEOUT):
             told = told_by_run(*await process.communicate())
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
-    assert "the broker was lost before anything was prompted" in told["message"]
+    assert "the broker was lost before a prompt was sent" in told["message"]
     assert "does not answer within 10 s" in told["message"]
 
 
@@ -724,7 +724,7 @@ async def test_a_server_reports_a_broker_that_is_stopped_while_the_session_opens
     assert told.get("errorClass", error.get("class")) == "broker_unavailable"
     assert told.get("mayHaveRun", error.get("mayHaveRun")) is False
     message = error.get("message") or told["failure"]["message"]
-    assert "the broker was lost before anything was prompted" in message
+    assert "the broker was lost before a prompt was sent" in message
     assert "does not answer within 10 s" in message
 
 

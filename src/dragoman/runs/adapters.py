@@ -128,7 +128,7 @@ def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
         return code
     home = os.path.realpath(config.paths.config)
     if os.path.commonpath([home, os.path.realpath(file)]) != home:
-        raise _invalid(known, f"{file} is outside of {home}")
+        raise _invalid(known, f"{file} is outside {home}; move it there")
     found = read_file(file)
     if found is None:
         raise _invalid(known, f"there is no {file}")
@@ -145,7 +145,9 @@ def _run_file(file: Path, code: bytes, known: KnownPeer) -> ModuleType:
         exec(compile(code, str(file), "exec"), module.__dict__)
     except BROKEN as error:
         del sys.modules[name]
-        raise _invalid(known, f"{file} fails: {type(error).__name__}: {error}") from error
+        raise _invalid(
+            known, f"{file} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
@@ -197,14 +199,14 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
             make: Callable[[Descriptor], Any] = value
             value = make(known.descriptor)
     except BROKEN as error:
-        raise _invalid(known, f"it fails: {type(error).__name__}: {error}") from error
+        raise _invalid(known, f"it cannot be created: {type(error).__name__}: {error}") from error
     missing = [name for name in _PARTS if not hasattr(value, name)]
     if missing:
         raise _invalid(known, f"the adapter lacks {', '.join(missing)}")
     if not inspect.iscoroutinefunction(value.dispatch):
         raise _invalid(known, "its dispatch is not an `async def`")
     if value.name != known.descriptor.name:
-        raise _invalid(known, f"the adapter calls itself {value.name!r}")
+        raise _invalid(known, f"its name is {value.name!r}, not {known.descriptor.name!r}")
     if not _are_roles(value.ROLES_CLAIMED):
         raise _invalid(known, "its ROLES_CLAIMED is not a list of roles")
     adapter: Adapter = value

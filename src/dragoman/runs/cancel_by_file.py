@@ -74,7 +74,7 @@ async def obey_note(job: str, paths: Paths, stop: Callable[[], object]) -> None:
     try:
         make_private(note.parent)
     except OSError as error:
-        log.info("no stop request for %s can be left: %s", job, error)
+        log.info("cannot watch for a stop request for %s: %s", job, error)
         return
     changed = asyncio.Event()
     watch = FileWatch([note.parent], lambda folder, name: changed.set())

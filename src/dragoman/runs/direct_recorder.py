@@ -229,7 +229,7 @@ class DirectRecorder:
                     timeout=RETENTION_TIMEOUT,
                 )
             except FileFailed as error:
-                log.warning("retention has not ended: %s", error)
+                log.warning("retention did not finish: %s", error)
 
     # -- the session
 
@@ -347,11 +347,11 @@ class DirectRecorder:
     # -- store failures
 
     def _trouble(self, error: DragomanError) -> None:
-        self._on_trouble(f"this is not stored: {error}")
+        self._on_trouble(f"this conversation is not stored: {error}")
 
     def _recovered(self, left_out: int) -> None:
-        but = f", but for {counted(left_out)}" if left_out else ""
-        self._on_trouble(f"this is stored again{but}")
+        but = f", except for {counted(left_out)}" if left_out else ""
+        self._on_trouble(f"this conversation is stored again{but}")
 
 
 def keeper_for(
@@ -374,7 +374,7 @@ def keeper_for(
         if store.replaced:
             on_trouble(f"{store.path}: {store.replaced}")
     except StoreError as error:
-        on_trouble(f"this is not stored: {error}")
+        on_trouble(f"this conversation is not stored: {error}")
     return DirectRecorder(
         store,
         peer=peer,

@@ -429,7 +429,7 @@ class FollowedJob:
                     return
                 if not retries.fail():
                     self._link.notice(
-                        f"your answer to a question of {self.job} was not taken: "
+                        f"your answer to a question of {self.job} was not accepted: "
                         f"{self._link.host.name} does not know the question"
                     )
                     return

@@ -192,7 +192,7 @@ async def use_model(
         wanted = match(wanted, option.choices, peer=peer, open_ended=option.open_ended)
         listed = _listed(option)
         if option.open_ended and listed and wanted not in listed:
-            told = f"{peer} does not list the model {shown(wanted)}, and its provider may have it"
+            told = f"{peer} does not list the model {shown(wanted)}, but its provider may have it"
             on_notice(f"{told}; {_meant(wanted, listed)}")
         if option.value != wanted:
             await conversation.set_option(option.id, wanted)

@@ -137,7 +137,7 @@ class Run:
         except BaseException as error:
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                gone = f"the broker was lost before anything was prompted: {error}"
+                gone = f"the broker was lost before a prompt was sent: {error}"
                 raise BrokerUnavailable(gone) from error
             if isinstance(error, Unsupported) and error.setting == "model" and not error.hint:
                 error.hint = request.models_hint
@@ -176,7 +176,7 @@ class Run:
             if self.seen.result is None:
                 self.seen.error = error
             else:
-                log.warning("after the turn of %s: %s", self.request.peer, error)
+                log.warning("an error after the turn of %s: %s", self.request.peer, error)
         return self.seen
 
     async def result(self) -> RunResult:
@@ -327,7 +327,7 @@ class Run:
         self._brief = brief_of(record)
         if self._brief is not None:
             self._listener.notice(
-                f"{self.request.peer} has lost the session; it gets a summary of it: {self._brief}"
+                f"{self.request.peer} has lost the session and gets a summary of it: {self._brief}"
             )
 
     def _with_brief(self, blocks: Sequence[Block]) -> Sequence[Block]:

@@ -432,7 +432,7 @@ class BrokerNotes:
     def report_unstored(self, why: str | None) -> None:
         """Report why nothing is stored, unless it was already reported for the last turn."""
         if why is not None and why != self._unstored:
-            self._on_notice(f"this is not stored: {why}")
+            self._on_notice(f"this conversation is not stored: {why}")
         self._unstored = why
 
 

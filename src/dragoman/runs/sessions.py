@@ -248,7 +248,7 @@ async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
         if broker_of(peer) is None or failure is None or isinstance(failure, ConnectionClosed):
             raise
         raise BrokerUnavailable(
-            f"the broker was lost before anything was prompted: {error}; try again"
+            f"the broker was lost before a prompt was sent: {error}; try again"
         ) from error
 
 
@@ -530,8 +530,8 @@ def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerEr
     """Return the error for a submitted prompt that the broker did not confirm."""
     unconfirmed = BrokerError(
         f"the broker {broker} did not confirm the job {job}, which may run anyway: {error}; "
-        f"`dragoman jobs result {job}` shows whether it has it, "
-        f"`dragoman broker stop {broker}` ends it"
+        f"`dragoman jobs result {job}` shows whether the job was accepted, "
+        f"`dragoman broker stop {broker}` stops the broker"
     )
     unconfirmed.may_have_run = True
     return unconfirmed

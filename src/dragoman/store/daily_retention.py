@@ -97,7 +97,8 @@ def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:
         if max_size:
             large = store.shrink(max_size, now=now)
             if large.sessions:
-                log.info("deleted %d sessions: more than %d bytes", large.sessions, max_size)
+                text = "deleted %d sessions: the store was larger than %d bytes"
+                log.info(text, large.sessions, max_size)
 
 
 def _delete_aside(path: Path, before: float) -> None:

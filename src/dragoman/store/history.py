@@ -158,7 +158,7 @@ class TurnMarks:
 
 def _missing(gap: Gap, envelope: EventEnvelope) -> model.Event:
     """Return a notice that replaces missing events."""
-    title = f"{counted(gap.next - gap.first)} missing here: they could not be stored"
+    title = f"{counted(gap.next - gap.first)} missing here: storing failed"
     return model.Noticed(*envelope.base("", None), "warning", title, gap.why or None)
 
 

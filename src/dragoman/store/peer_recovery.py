@@ -61,7 +61,7 @@ def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
             if recovered(known) != known:
                 ledger.change_health(peer, recovered)
     except StoreError as error:
-        log.debug("%s is not unparked: %s", peer, error)
+        log.debug("could not unpark %s: %s", peer, error)
 
 
 def _may_be_parked(peer: str, path: Path) -> bool:

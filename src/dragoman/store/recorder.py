@@ -432,5 +432,6 @@ def _create_session(store: Store, *, record: SessionRecord) -> None:
         if record.name is None:
             raise
         # The name was taken in the meantime; the session can still be found by its key.
-        log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
+        text = "the name %r is taken; session %s is stored without a name"
+        log.warning(text, record.name, record.key)
         store.create_session(msgspec.structs.replace(record, name=None))

@@ -123,7 +123,7 @@ async def test_a_store_that_cannot_be_used_is_told_once_and_hurts_nothing(tmp_pa
     keeper.ended(Result(Outcome.OK, "x"))
     await keeper.aclose()
     (told,) = troubles
-    assert told.startswith("this is not stored: ")
+    assert told.startswith("this conversation is not stored: ")
 
 
 @aio
@@ -147,7 +147,7 @@ async def test_a_disk_that_works_again_is_reported_and_nothing_is_missing(
     await batches.until(lambda: len(troubles) == 2)
     await keeper.aclose()
     assert "no space is left" in troubles[0]
-    assert troubles[1:] == ["this is stored again"]
+    assert troubles[1:] == ["this conversation is stored again"]
     with store_in(tmp_path) as store:
         (job,) = store.jobs()
         assert (job.outcome, job.text, job.missing_events) == ("ok", "x", 0)

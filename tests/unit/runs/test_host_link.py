@@ -599,7 +599,7 @@ async def test_an_answer_that_is_not_taken_for_too_long_is_given_up_and_reported
         await texts_of(followed)
     assert len(far.answers) == 1
     assert notices[-1] == (
-        "your answer to a question of j-1 was not taken: box does not know the question"
+        "your answer to a question of j-1 was not accepted: box does not know the question"
     )
 
 

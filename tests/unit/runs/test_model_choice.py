@@ -315,5 +315,5 @@ async def test_an_unlisted_model_is_taken_and_told(wanted: str, noticed: str) ->
         peer="it",
         on_notice=session.notices.append,
     )
-    told = [f"it does not list the model {wanted!r}, and its provider may have it; {noticed}"]
+    told = [f"it does not list the model {wanted!r}, but its provider may have it; {noticed}"]
     assert session.notices == (told if noticed else [])

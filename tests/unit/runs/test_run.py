@@ -388,7 +388,7 @@ async def test_a_session_that_takes_the_place_of_a_lost_one_is_told_what_was_sai
         first = await run.result()
         second = await run.prompt([Text("handover")])
     assert heard.notices == [
-        f"tester has lost the session; it gets a summary of it: {brief_of(record)}"
+        f"tester has lost the session and gets a summary of it: {brief_of(record)}"
     ]
     assert first.result is not None and "the secret word is plum" in first.result.text
     assert second.result is not None and "plum" not in second.result.text

@@ -174,7 +174,7 @@ def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_fai
         notes.turn_begins()
         notes.ended = ended
         notes.report()
-    assert told == ["this is not stored: the disk is full"] * 2
+    assert told == ["this conversation is not stored: the disk is full"] * 2
     notes.ended = Added(notice="update soon")
     notes.report()
     assert told[2:] == ["update soon"]

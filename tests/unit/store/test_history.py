@@ -87,7 +87,7 @@ def test_events_that_are_missing_are_told_where_they_would_be(tmp_path: Path) ->
     assert isinstance(told, model.Noticed)
     assert (told.severity, told.title) == (
         "warning",
-        "3 events missing here: they could not be stored",
+        "3 events missing here: storing failed",
     )
     assert told.detail == "no room"
 

@@ -258,7 +258,7 @@ _SSH_FAILURES: Final = (
         "add `-oRemoteCommand=none` to hosts.{name}.ssh_options in your settings",
         False,
     ),
-    ("Bad owner or permissions", "ssh rejects its own configuration", "", False),
-    ("Bad configuration option", "ssh rejects its own configuration", "", False),
+    ("Bad owner or permissions", "ssh rejects its configuration file", "", False),
+    ("Bad configuration option", "ssh rejects its configuration file", "", False),
 )
 """For each ssh message: what it means, what to do, and whether it may resolve itself."""

@@ -44,7 +44,7 @@ class UnstoredNote(Struct, frozen=True, kw_only=True):
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
     """Write the note. If that fails too, the log has it."""
-    log.error("not stored, at the end of sessions: %s", dict(lost))
+    log.error("the last events of these sessions are not stored: %s", dict(lost))
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"
     try:

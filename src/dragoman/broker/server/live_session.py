@@ -427,7 +427,7 @@ class LiveSession:
                 response = acp.SESSION_SET_CONFIG_OPTION.decode_result(result)
                 kept.config_options = response.config_options
         except msgspec.ValidationError as error:
-            log.debug("a setting is not remembered: %s", error)
+            log.debug("cannot read a session setting: %s", error)
 
     # -- peer restarts
 

@@ -113,7 +113,9 @@ class BrokerProcess:
         except AddressInUse as error:
             # We hold the lock, so whatever listens here is not a broker, or is one that lost its
             # lock file.
-            raise BrokerUnavailable(f"{error}, and it is not a broker with this name") from error
+            raise BrokerUnavailable(
+                f"{error} by a process that does not hold this broker's lock"
+            ) from error
         except UsageError as error:
             raise BrokerUnavailable(str(error)) from error
 

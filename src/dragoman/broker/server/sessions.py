@@ -498,7 +498,7 @@ class Sessions:
 
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
         if self._broker.is_used(session):
-            raise TurnInProgress("a session cannot be loaded while a turn of it runs")
+            raise TurnInProgress("a session cannot be loaded while one of its turns is running")
         if not loads(session.far):
             raise UnknownSession("the peer cannot replay the history of a session: resume it")
         await self._peer.have_opened(session, session.far, caller)

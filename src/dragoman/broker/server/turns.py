@@ -153,7 +153,7 @@ class Turns:
                 self._broker.tasks.start(again, f"prepare {job.id} again")
             else:
                 self._end(
-                    job, error=ConnectionEnded("the agent ends before the prompt can be sent")
+                    job, error=ConnectionEnded("the agent keeps ending before the prompt is sent")
                 )
         else:
             self._send(job, now)

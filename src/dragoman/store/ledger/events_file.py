@@ -180,7 +180,9 @@ class EventsFile:
             try:
                 found = os.fstat(descriptor)
                 if not stat.S_ISREG(found.st_mode):
-                    raise StoreCorrupt(str(self.path), "it is not a regular file", remedy="move it")
+                    raise StoreCorrupt(
+                        str(self.path), "it is not a regular file", remedy="move it away"
+                    )
                 self._wait_for(descriptor, give_up_at)
                 # While we waited, another process may have rotated this file.
                 if _is_at(descriptor, self.path):
@@ -220,7 +222,7 @@ class EventsFile:
     def _explained(self, error: OSError) -> StoreError:
         detail = error.strerror or str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return StoreFull(str(self.path), detail, remedy="make room")
+            return StoreFull(str(self.path), detail, remedy="free some disk space")
         return StoreRefused(
             str(self.path),
             f"it cannot be written ({detail})",

@@ -193,7 +193,7 @@ async def test_an_address_that_a_stranger_uses_is_told_and_nothing_is_left(folde
         return
 
     async with await listen_unix(process.endpoint.address, serve):
-        with pytest.raises(BrokerUnavailable, match="it is not a broker with this name"):
+        with pytest.raises(BrokerUnavailable, match="does not hold this broker's lock"):
             await process.run(cast("Any", Fake))
         assert {path.name for path in process.endpoint.runtime.iterdir()} == {
             Path(process.endpoint.address).name

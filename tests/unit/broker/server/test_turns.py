@@ -152,7 +152,7 @@ async def test_a_peer_that_dies_each_time_before_the_prompt_is_given_up(
 
         monkeypatch.setattr(at.broker, "restore", restore)
         live.far = None
-        with pytest.raises(RemoteError, match="ends before the prompt can be sent"):
+        with pytest.raises(RemoteError, match="keeps ending before the prompt is sent"):
             async with asyncio.timeout(20):
                 await caller.prompting(session, "x")
         assert tries == MAX_TRIES

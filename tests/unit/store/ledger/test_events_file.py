@@ -147,7 +147,7 @@ def test_a_disk_that_takes_half_a_line_gets_none_of_it(
     before = log.path.read_bytes()
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
-    with pytest.raises(StoreFull, match="make room"):
+    with pytest.raises(StoreFull, match="free some disk space"):
         log.write(event("two"))
     monkeypatch.undo()
     assert log.path.read_bytes() == before
