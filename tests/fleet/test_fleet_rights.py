@@ -493,7 +493,7 @@ def test_a_non_loopback_address_always_uses_tls() -> None:
     assert wants_tls(ServerOptions(host="0.0.0.0", port=4222))
     assert wants_tls(ServerOptions(host="192.0.2.1", port=4222))
     assert not wants_tls(ServerOptions(host="127.0.0.1", port=4222))
-    with pytest.raises(UsageError, match="without TLS is refused"):
+    with pytest.raises(UsageError, match="TLS is required"):
         wants_tls(ServerOptions(host="0.0.0.0", port=4222, tls=False))
 
 

@@ -196,7 +196,7 @@ class ConsoleAccess:
         except UNDECODABLE as error:
             raise ConfigInvalid(
                 str(self.path),
-                f"it cannot be read; delete it, which also revokes all links and tokens: {error}",
+                f"it cannot be read ({error}); delete it, which also revokes all links and tokens",
             ) from error
 
     @contextmanager

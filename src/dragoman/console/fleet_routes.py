@@ -73,7 +73,7 @@ class FleetRoutes:
     def _named(self, team: str, id: str) -> tuple[TeamWatch, str]:
         found = self._fleet.team(team)
         if found is None:
-            raise UnknownJob(f"this user is not a submitter of a fleet {team[:MAX_ID]!r}")
+            raise UnknownJob(f"this user is not a submitter of the fleet {team[:MAX_ID]!r}")
         if not _JOB_ID.fullmatch(id):
             raise UnknownJob(f"the fleet has no job {id[:MAX_ID]!r}")
         return found, id

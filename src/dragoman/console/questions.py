@@ -132,7 +132,7 @@ def _permission(asked: acp.RequestPermissionRequest, about: dict[str, Any]) -> O
     if told.hidden:
         notes.append("It runs a command that the agent does not show.")
     elif kind == "execute" and not told.runs:
-        notes.append("The agent names no command; its title may be one.")
+        notes.append("The agent does not report the command; the title may be the command.")
     if told.tainted:
         notes.append("The command has its own environment or input.")
     return OpenPermission(

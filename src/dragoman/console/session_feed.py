@@ -140,7 +140,7 @@ class SessionFeed:
                         await self._room.wait()
             except UsageError as error:
                 # `number` is the number of a line that does not exist yet.
-                log.debug("no more lines of session %s: %s", self._record.key, error)
+                log.debug("session %s has no new lines yet: %s", self._record.key, error)
             except DragomanError as error:
                 failure = error
             finally:

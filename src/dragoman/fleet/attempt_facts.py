@@ -60,4 +60,4 @@ async def _unread_act(connection: FleetConnection, job_id: str, attempt: FleetAt
     try:
         return decode(found.data, AttemptActed).acted
     except FleetError:
-        return "its note about that cannot be read"
+        return "its report of what it did cannot be read"

@@ -336,7 +336,7 @@ class CoordinatorSession:
             if kind == "submit":
                 await self._cancel_at_once(member, job_id, now)
         except FleetFull as error:
-            log.warning("%s has to wait: %s", subject, error)
+            log.warning("cannot process %s yet: %s", subject, error)
             self._room.clear()
             return HOLD_INTERVAL
         except FleetConflict:

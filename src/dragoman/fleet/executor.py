@@ -161,7 +161,9 @@ class FleetExecutor:
         record = reader.job
         assert record is not None
         if record.submitter != connection.name:
-            raise FleetError(f"job {job} was submitted by {record.submitter}")
+            raise FleetError(
+                f"job {job} was submitted by {record.submitter}, not by {connection.name}"
+            )
         try:
             return await executed_job(connection, record)
         except FleetError as error:

@@ -99,9 +99,7 @@ def wants_tls(options: ServerOptions) -> bool:
     if options.tls is None:
         return not is_loopback(options.host)
     if not options.tls and not is_loopback(options.host):
-        raise UsageError(
-            f"a fleet without TLS is refused: {options.host} can be reached from other machines"
-        )
+        raise UsageError(f"TLS is required: {options.host} can be reached from other machines")
     return options.tls
 
 

@@ -377,7 +377,7 @@ class JobReader:
             reply = await _asked(self._connection, subject, question)
         except FleetUnreachable:
             if not self._submitted:
-                text = f"job {self._id} has no record, and {why}: it waits for one, or has expired"
+                text = f"{why}: job {self._id} is waiting for one, or has expired"
                 return FleetUnreachable(text)
         else:
             # First the inbox, then the record: a coordinator moves a job from one to the other.

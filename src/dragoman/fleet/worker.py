@@ -533,7 +533,7 @@ class FleetWorker:
                 if not leased.holds():
                     raise
                 if not waits:
-                    self._on_notice(f"job {one.job}: its report waits: {error}")
+                    self._on_notice(f"job {one.job}: cannot store its report yet: {error}")
                 waits = True
                 await asyncio.sleep(RETRY_INTERVAL)
         leased.reported = True

@@ -88,7 +88,7 @@ def test_the_directory_and_the_notes_of_a_command_are_shown() -> None:
     assert hidden.notes == ["It runs a command that the agent does not show."]
     assert not hidden.input_is_shown
     unnamed = permission(kind="execute", title="make")
-    assert unnamed.notes == ["The agent names no command; its title may be one."]
+    assert unnamed.notes == ["The agent does not report the command; the title may be the command."]
 
 
 def test_input_that_the_other_fields_do_not_show_is_marked() -> None:

@@ -47,7 +47,7 @@ async def test_the_last_peer_and_the_first_act_are_found() -> None:
 async def test_a_note_that_waits_in_the_inbox_counts() -> None:
     found = await facts(note=encode(AttemptActed(acted="it ran a command")))
     assert found == AttemptFacts(started=True, acted="it ran a command")
-    assert (await facts(note=b"nonsense")).acted == "its note about that cannot be read"
+    assert (await facts(note=b"nonsense")).acted == "its report of what it did cannot be read"
 
 
 @aio

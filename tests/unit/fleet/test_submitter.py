@@ -311,7 +311,7 @@ async def test_a_server_that_stays_away_ends_the_following_and_names_the_command
 @pytest.mark.parametrize(
     ("reply", "submitted", "kind", "told"),
     [
-        (None, False, FleetUnreachable, "no coordinator is running: it waits for one, or has exp"),
+        (None, False, FleetUnreachable, "is waiting for one, or has exp"),
         (None, True, FleetUnreachable, "has accepted it: no coordinator is running"),
         (CoordinatorReply(), False, UnknownJob, "it has expired, or was never submitted"),
         (CoordinatorReply(waiting=True), False, FleetUnreachable, "has accepted it$"),

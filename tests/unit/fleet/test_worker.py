@@ -255,8 +255,8 @@ async def test_a_report_waits_for_room_in_the_inbox_and_is_stored_once(
         await holding.hold()
     assert holding.leased.reported and memory.tries == 4
     assert len([one for one in memory.messages if one.subject.startswith("result.")]) == 1
-    assert [one for one in notices if "its report waits" in one] == [
-        "job f1: its report waits: the fleet's server is full"
+    assert [one for one in notices if "cannot store its report yet" in one] == [
+        "job f1: cannot store its report yet: the fleet's server is full"
     ]
 
 

@@ -13,7 +13,7 @@ const MAX_UNITS = 4; // of the charts; a peer may report any unit
 
 // A sum may be too large for a number. Then it is null in the JSON.
 function number(value) {
-  if (value === null) return "too much to say";
+  if (value === null) return "too large to show";
   const digits = value >= 100 ? 0 : value >= 1 ? 2 : 4;
   return String(Number(value.toFixed(digits)));
 }
