@@ -101,7 +101,7 @@ async def ask(
             "an answer",
             {
                 question.peer: f"this is delegated work already, at depth {lineage.depth}, and "
-                f"{settings.max_depth} is the limit; do the work here, or raise the limit"
+                f"{settings.max_depth} is the limit; do the work here, or raise max_depth"
             },
         )
     launch = way_to(
