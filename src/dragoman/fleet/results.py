@@ -7,6 +7,7 @@ record what a killed one could not. `submitter` reads records and events,
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -114,9 +115,13 @@ def note_submitted(state: Path, team: str, job: str) -> None:
 
 def pending_jobs(state: Path, team: str, *, now: float) -> list[str]:
     """List the jobs of a team whose result is not recorded, oldest first. Removes old notes."""
-    found = []
+    found: list[str] = []
+    entries: list[tuple[float, Path]] = []
     try:
-        entries = [(one.stat().st_mtime, one) for one in (state / PENDING).iterdir()]
+        for one in (state / PENDING).iterdir():
+            # Another process may have recorded that result in the meantime.
+            with contextlib.suppress(FileNotFoundError):
+                entries.append((one.stat().st_mtime, one))
     except FileNotFoundError:
         return []
     for noted_at, entry in sorted(entries):

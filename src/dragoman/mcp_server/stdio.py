@@ -69,7 +69,11 @@ async def serve_lines(
     serving = tasks.start(_serve(front, read, write), "serve")
     stopping = tasks.start(stop.wait(), "wait for the signal to stop")
     try:
-        await asyncio.wait({serving, stopping, sending}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            {serving, stopping, sending}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if serving in done:
+            await serving
     finally:
         await finish(_end(front, tasks, stream))
 

@@ -126,3 +126,16 @@ def test_notes_are_per_team_and_old_or_unknown_ones_are_removed(tmp_path: Path) 
     now = (tmp_path / PENDING / "red.f1").stat().st_mtime
     assert pending_jobs(tmp_path, "red", now=max(now, PENDING_AGE + 1)) == ["f1"]
     assert sorted(one.name for one in (tmp_path / PENDING).iterdir()) == ["blue.f2", "red.f1"]
+
+
+def test_a_note_that_vanishes_while_the_notes_are_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / PENDING
+    folder.mkdir()
+    for name in ("red.f1", "red.f2"):
+        (folder / name).touch()
+    listed = list(folder.iterdir())
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(listed))
+    (folder / "red.f1").unlink()
+    assert pending_jobs(tmp_path, "red", now=0.0) == ["f2"]

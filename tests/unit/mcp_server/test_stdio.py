@@ -149,6 +149,21 @@ async def test_a_fault_of_ours_is_reported_without_what_it_says(
 
 
 @aio
+async def test_a_failure_of_the_sdk_is_raised(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(read: Any, write: Any, _: Any) -> None:
+        with read, write:
+            raise RuntimeError("on purpose")
+
+    near, far = memory_pair()
+    front = ToolHandlers(cwd=work)
+    monkeypatch.setattr(front.server, "run", fail)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        async with asyncio.timeout(10):
+            await serve_lines(front, Lines(far), stop=asyncio.Event())
+    await near.aclose()
+
+
+@aio
 async def test_a_client_that_asks_and_leaves_at_once_is_not_a_failure(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
