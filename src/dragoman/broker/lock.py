@@ -10,15 +10,17 @@ An open console that can answer questions is also marked by a lock that it holds
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from dragoman.transports.file_lock import take_lock
+from dragoman.transports.file_lock import RETRY_INTERVAL, take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
 from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
@@ -47,6 +49,11 @@ class HeldLock:
         """Whether the path still names the file. Otherwise other processes cannot see that the lock
         is held."""
         return self._fd >= 0 and _is_file(self._fd, self.path)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the locked file. A child process that inherits it holds the lock
+        too, until it ends; then `release` must not remove the file."""
+        return self._fd
 
     def write(self, text: bytes) -> None:
         """Write the holder's text."""
@@ -99,6 +106,17 @@ def try_lock(path: Path) -> HeldLock | None:
         os.close(fd)
 
 
+async def lock_within(path: Path, *, timeout: float) -> HeldLock | None:
+    """Take the lock, or return None if it is still held after `timeout` seconds. Raises `OSError`
+    if the file cannot be created."""
+    give_up_at = time.monotonic() + timeout
+    while True:
+        lock = try_lock(path)
+        if lock is not None or time.monotonic() >= give_up_at:
+            return lock
+        await asyncio.sleep(RETRY_INTERVAL)
+
+
 def is_held(path: Path) -> bool:
     """Return whether a living process holds the lock."""
     try:
@@ -139,12 +157,12 @@ def holder_of(text: bytes) -> ProcessIdentity | None:
         return None
 
 
-def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
+async def lock_for_life(endpoint: Endpoint, *, timeout: float) -> HeldLock | None:
     """Take the name for this process and write its identity to the lock.
 
-    Returns None if it is held.
+    Returns None if it is still held after `timeout` seconds.
     """
-    lock = try_lock(endpoint.lock)
+    lock = await lock_within(endpoint.lock, timeout=timeout)
     if lock is not None:
         lock.write(msgspec.json.encode(own_identity()))
     return lock

@@ -11,17 +11,13 @@ import asyncio
 import codecs
 import os
 import signal
-import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from dragoman.broker.host_protocol import HostCommand
-from dragoman.broker.lock import HeldLock, try_lock
+from dragoman.broker.lock import HeldLock, is_held, lock_within, try_lock
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerError, FileFailed, UsageError
 from dragoman.paths import Paths
@@ -29,14 +25,8 @@ from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs.host_files import is_id, make_folder, working_directory
 from dragoman.store.records import new_job_id
 from dragoman.transports.process.child import ChildProcess, ShutdownTimes
-from dragoman.transports.process.identity import (
-    ProcessIdentity,
-    ProcessState,
-    identify,
-    state_of,
-)
+from dragoman.transports.process.identity import own_identity
 from dragoman.transports.process.stream import start_child, start_detached
-from dragoman.wire.decoders import decode_typed
 
 FOLDER: Final = "host-commands"
 FIRST_INTERVAL: Final = 0.005
@@ -58,12 +48,16 @@ END_TIMES: Final = ShutdownTimes(terminate_timeout=5.0)
 first."""
 
 SCRIPT: Final = (
-    "trap : INT TERM; out=$1 err=$2 code=$3 in=$4; shift 4; "
+    "trap : INT TERM; out=$1 err=$2 code=$3 in=$4 pid=$5 machine=$6; shift 6; "
+    'echo "$$ $machine" >"$pid" || exit; '
     '"$@" <"$in" >"$out" 2>"$err"; echo $? >"$code"'
 )
-"""Runs a command and stores its exit code, with one write. `interrupt` signals the whole process
-group, and the shell has to survive that, or the exit code would be lost. No other program is
-needed: what is on the PATH of a remote command is not known."""
+"""Runs a command and stores its pid before and its exit code after it, with one write each.
+`interrupt` signals the whole process group, and the shell has to survive that, or the exit code
+would be lost. No other program is needed: what is on the PATH of a remote command is not known.
+
+Its standard input is the locked file `ID.running`. So the command runs as long as that lock is
+held, even if the process that started it was killed before it could store anything."""
 
 Put = Callable[[int, str, bool], Awaitable[None] | None]
 
@@ -78,8 +72,6 @@ class RunningCommand:
         self._asked = asked
         self._folder = paths.state / FOLDER
         self._id = asked.id or new_job_id()
-        self._identity: ProcessIdentity | None = None
-        """The process of a command with an id, which survives the connection."""
         self._child: ChildProcess | None = None
         """The process of a command without an id, which ends with the connection."""
         self._interrupted = False
@@ -92,7 +84,7 @@ class RunningCommand:
         """Start the command unless it was already started, and pass its output to `put` until it
         has ended. Returns its exit code."""
         if self._asked.id:
-            await in_thread(str(self._folder), self._start, changes_disk=True)
+            await self._start()
             return await self._follow(put)
         try:
             await in_thread(str(self._folder), lambda _: self._prepare(), changes_disk=True)
@@ -112,13 +104,18 @@ class RunningCommand:
 
     def _signal(self, number: int) -> bool:
         """Signal the command. Returns whether it was started."""
-        identity = self._identity
         if self._child is not None:
             self._child.send_signal(number)
-        elif identity is not None and _is_running(identity):
+            return True
+        try:
+            pid, machine = self._file("pid").read_text().rstrip("\n").split(" ", 1)
+        except (OSError, ValueError):
+            return False
+        # While the lock is held, the process that stored the pid is alive.
+        if machine == _machine() and is_held(self._file("running")):
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(identity.pid, number)
-        return self._child is not None or identity is not None
+                os.killpg(int(pid), number)
+        return True
 
     # -- starting
 
@@ -165,50 +162,48 @@ class RunningCommand:
         env = {"COLUMNS": str(asked.columns)} if asked.columns else {}
         return env | ({"FORCE_COLOR": "1"} if asked.colour else {})
 
-    def _start(self, stop: threading.Event) -> None:
+    async def _start(self) -> None:
+        """Start the command, unless an earlier connection has started it."""
+        folder = str(self._folder)
         try:
-            make_folder(self._folder)
-            with self._lock(stop):
-                if not self._file("json").exists():
-                    if self._interrupted:
-                        self._write_input()
-                        write_whole(self._file("code"), b"%d" % INTERRUPTED)
-                        write_whole(self._file("json"), b"{}", sync=True)
-                    else:
-                        self._launch()
+            await in_thread(folder, lambda _: make_folder(self._folder), changes_disk=True)
+            lock = await lock_within(self._file("lock"), timeout=LOCK_TIMEOUT)
         except OSError as error:
             raise self._failed(error) from error
-        with suppress(OSError, msgspec.MsgspecError):
-            found = self._file("json").read_bytes()
-            self._identity = decode_typed(found, ProcessIdentity)
-        if self._interrupted and not self._signalled:
-            # Interrupted while it was started.
-            self._signal(signal.SIGINT)
+        if lock is None:
+            raise BrokerError("another connection has been starting this command for too long")
+        await in_thread(folder, lambda _: self._start_once(lock), changes_disk=True)
 
-    def _lock(self, stop: threading.Event) -> HeldLock:
-        """Wait for an earlier connection that starts the same command."""
-        until = time.monotonic() + LOCK_TIMEOUT
-        while (lock := try_lock(self._file("lock"))) is None:
-            if stop.is_set() or time.monotonic() > until:
-                raise BrokerError("another connection has been starting this command for too long")
-            time.sleep(FIRST_INTERVAL)
-        return lock
+    def _start_once(self, starting: HeldLock) -> None:
+        # The thread releases the lock: if the disk hangs, it may outlive the request.
+        with starting:
+            try:
+                running = try_lock(self._file("running"))
+                if running is None:
+                    return
+                with running:
+                    if not self._file("pid").exists() and not self._file("code").exists():
+                        self._launch(running)
+            except OSError as error:
+                raise self._failed(error) from error
 
-    def _launch(self) -> None:
+    def _launch(self, running: HeldLock) -> None:
         asked = self._asked
         self._write_input()
-        files = [str(self._file(ending)) for ending in ("out", "err", "code", "in")]
-        # Written first, so that nothing is started if it cannot be written.
-        write_whole(self._file("json"), b"{}", sync=True)
-        pid = start_detached(
-            ["/bin/sh", "-c", SCRIPT, "dragoman", *files, *self._program, *asked.argv],
+        if self._interrupted:
+            write_whole(self._file("code"), b"%d" % INTERRUPTED, sync=True)
+            return
+        files = [str(self._file(ending)) for ending in ("out", "err", "code", "in", "pid")]
+        command = [*self._program, *asked.argv]
+        start_detached(
+            ["/bin/sh", "-c", SCRIPT, "dragoman", *files, _machine(), *command],
+            stdin=running.fileno(),
             cwd=working_directory(asked.cwd or ""),
             env=self._environment(),
             inherit=tuple(os.environ),
         )
-        identity = identify(pid)
-        if identity is not None:
-            write_whole(self._file("json"), msgspec.json.encode(identity))
+        # The shell holds it from now on.
+        running.release(remove=False)
 
     # -- output
 
@@ -217,6 +212,9 @@ class RunningCommand:
         tails = (_Tail(self._file("out"), out), _Tail(self._file("err"), err))
         interval = FIRST_INTERVAL
         while True:
+            if self._interrupted and not self._signalled:
+                # Interrupted while it was started.
+                self._signalled = self._signal(signal.SIGINT)
             # Checked before the output is read, so that the last output is not missed.
             code = self._exit_code()
             some = False
@@ -239,7 +237,7 @@ class RunningCommand:
                 return None
             return 128 + (child.signal or 0) if child.exit_code is None else child.exit_code
         # Checked before the code is read: the code is stored before the process ends.
-        running = self._identity is not None and _is_running(self._identity)
+        running = is_held(self._file("running"))
         try:
             return int(self._file("code").read_text())
         except (OSError, ValueError):
@@ -274,5 +272,7 @@ class _Tail:
         return text
 
 
-def _is_running(identity: ProcessIdentity) -> bool:
-    return state_of(identity) is not ProcessState.DEAD
+def _machine() -> str:
+    """Return what identifies this boot and pid namespace: a home may be on several machines."""
+    own = own_identity()
+    return f"{own.boot} {own.namespace}"

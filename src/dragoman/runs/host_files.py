@@ -12,11 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from dragoman.broker.lock import is_held
 from dragoman.client.folders import make_private
 from dragoman.errors import UsageError
 
 KEPT_AGE: Final = 7 * 24 * 3600.0
-"""Seconds for which a file is kept after its last change. No client reconnects for that long."""
+"""Seconds for which a file is kept after its last change, or until its command ends. No client
+reconnects after that long."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9-]{4,64}")
 
@@ -32,7 +34,8 @@ def make_folder(folder: Path) -> None:
     before = time.time() - KEPT_AGE
     for file in folder.iterdir():
         with suppress(OSError):
-            if file.stat().st_mtime < before:
+            # The command of an id holds this lock while it runs.
+            if file.stat().st_mtime < before and not is_held(file.with_suffix(".running")):
                 file.unlink()
 
 

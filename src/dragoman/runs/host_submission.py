@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from dragoman.broker.lock import HeldLock, try_lock
+from dragoman.broker.lock import lock_within
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerError, FileFailed, UnknownJob, UsageError
 from dragoman.paths import Paths
@@ -28,9 +28,9 @@ FOLDER: Final = "host-submissions"
 LOCK_TIMEOUT: Final = 330.0
 """Seconds to wait for an earlier connection that is submitting the same job: its agent may have to
 start."""
-LOCK_INTERVAL: Final = 0.02
 APPEAR_TIMEOUT: Final = 10.0
 """Seconds for a job to appear in the store after its prompt was sent."""
+APPEAR_INTERVAL: Final = 0.02
 
 
 class Submission:
@@ -59,10 +59,12 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
     folder = paths.state / FOLDER
     try:
         make_folder(folder)
+        lock = await lock_within(folder / f"{job}.lock", timeout=LOCK_TIMEOUT)
     except OSError as error:
         raise _failed(folder, error) from error
+    if lock is None:
+        raise BrokerError("another connection has been submitting this job for too long")
     file = folder / job
-    lock = await _lock(folder / f"{job}.lock")
     with lock:
         try:
             sent = await in_thread(str(file), lambda _: file.exists())
@@ -101,21 +103,7 @@ async def _find(job: str, paths: Paths, *, timeout: float) -> JobRecord | None:
         except UnknownJob:
             if time.monotonic() >= until:
                 return None
-        await asyncio.sleep(LOCK_INTERVAL)
-
-
-async def _lock(path: Path) -> HeldLock:
-    until = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            lock = try_lock(path)
-        except OSError as error:
-            raise _failed(path, error) from error
-        if lock is not None:
-            return lock
-        if time.monotonic() >= until:
-            raise BrokerError("another connection has been submitting this job for too long")
-        await asyncio.sleep(LOCK_INTERVAL)
+        await asyncio.sleep(APPEAR_INTERVAL)
 
 
 def _write(path: Path, data: bytes) -> None:

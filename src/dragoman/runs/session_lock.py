@@ -7,7 +7,6 @@ The locks are files in the runtime directory (`broker.lock`), so the end of a pr
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import os
@@ -29,9 +28,6 @@ BEGIN_TIMEOUT: Final = 90.0
 """Seconds to wait for another command that starts the same session: its agent may have to start
 first."""
 
-LOCK_INTERVAL: Final = 0.01
-"""Seconds between two attempts to lock the name of a session."""
-
 
 @asynccontextmanager
 async def begun_once(
@@ -42,7 +38,7 @@ async def begun_once(
     Other processes that want the same name wait, and then find the session. If locking fails, the
     session starts without the lock.
     """
-    from dragoman.broker.lock import HeldLock, try_lock
+    from dragoman.broker.lock import HeldLock, lock_within
     from dragoman.client.folders import make_private
     from dragoman.paths import find_paths
     from dragoman.store.records import root_of
@@ -52,13 +48,13 @@ async def begun_once(
     path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
     lock: HeldLock | None = None
     # After the timeout the session starts without the lock: a user would not wait longer.
+    why = f"another command has held it for {BEGIN_TIMEOUT:g} s"
     try:
         await in_thread(str(names), lambda _: make_private(names), changes_disk=True)
-        async with asyncio.timeout(BEGIN_TIMEOUT):
-            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - polls a file lock
-                await asyncio.sleep(LOCK_INTERVAL)
-    except (OSError, TimeoutError) as error:
-        why = str(error) or f"another command has held it for {BEGIN_TIMEOUT:g} s"
+        lock = await lock_within(path, timeout=BEGIN_TIMEOUT)
+    except OSError as error:
+        why = str(error)
+    if lock is None:
         log.warning("the name %s is not locked, and may be given to two sessions: %s", name, why)
     try:
         yield

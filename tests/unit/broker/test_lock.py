@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from dragoman.broker.lock import (
     holder_of,
     is_held,
     lock_for_life,
+    lock_within,
     mark_console,
     read_text,
     try_lock,
@@ -24,6 +26,8 @@ from dragoman.broker.spec import Folders
 from dragoman.paths import Paths
 from dragoman.transports.file_lock import LOCKED_BYTE, take_lock
 from dragoman.transports.process.identity import own_identity
+from dragoman.transports.process.stream import start_detached
+from tests.aio import aio
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="flock")
 
@@ -142,13 +146,45 @@ def test_on_windows_a_byte_far_behind_the_text_is_locked(
     assert not path.exists()
 
 
-def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:
+@aio
+async def test_a_lock_is_waited_for_until_its_holder_releases_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    first = try_lock(path)
+    assert first is not None
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(lock_within(path, timeout=60.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        first.release()
+    second = waiting.result()
+    assert second is not None
+    assert await lock_within(path, timeout=0.0) is None
+    second.release()
+
+
+@posix
+def test_a_child_that_inherits_the_file_holds_the_lock_until_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    lock = try_lock(path)
+    assert lock is not None
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pid = start_detached(["/bin/sh", "-c", 'read line <"$1"', "sh", str(gate)], stdin=lock.fileno())
+    lock.release(remove=False)
+    assert is_held(path)
+    gate.write_text("end\n")
+    os.waitpid(pid, 0)
+    assert not is_held(path)
+
+
+@aio
+async def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:
     folders = Folders(state=f"{tmp_path}/s", runtime=f"{tmp_path}/r", data=f"{tmp_path}/d")
     place = endpoint_of("tool-1", folders)
     place.make_safe()
-    lock = lock_for_life(place)
+    lock = await lock_for_life(place, timeout=0.0)
     assert lock is not None
-    assert lock_for_life(place) is None
+    assert await lock_for_life(place, timeout=0.0) is None
     assert holder_of(read_text(place.lock)) == own_identity()
     assert own_identity().pid == os.getpid()
     lock.release()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,12 +16,14 @@ import pytest
 
 from dragoman.broker.host_protocol import HostCommand
 from dragoman.broker.lock import try_lock
+from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed, UsageError
 from dragoman.paths import Paths, find_paths
 from dragoman.runs import host_commands
 from dragoman.runs.host_commands import FOLDER, RunningCommand
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.identity import identify
+from dragoman.transports.process.stream import start_detached
 from tests.aio import aio
 
 PYTHON = (sys.executable, "-c")
@@ -158,14 +163,140 @@ async def test_a_command_that_another_connection_starts_is_waited_for(
         looked.set()
         return try_lock(path)
 
-    monkeypatch.setattr(host_commands, "try_lock", looking)
+    monkeypatch.setattr("dragoman.broker.lock.try_lock", looking)
     output = Output()
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(RunningCommand(PYTHON, asked, paths=paths).run(output))
-        await asyncio.to_thread(looked.wait)
+        assert await asyncio.to_thread(looked.wait, 10)
         assert not running.done()
         lock.release()
     assert running.result() == 0 and output.texts[0] == "once\n"
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from dragoman.broker.host_protocol import HostCommand
+from dragoman.paths import find_paths
+from dragoman.runs import host_commands
+
+start = host_commands.start_detached
+
+def start_and_be_killed(*args, **options):
+    start(*args, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+host_commands.start_detached = start_and_be_killed
+asked = HostCommand(argv=sys.argv[1:], id="j-command6")
+command = host_commands.RunningCommand((sys.executable, "-c"), asked, paths=find_paths())
+asyncio.run(command.run(print))
+"""
+"""A server that is killed right after it has started a command."""
+
+
+@aio
+async def test_a_command_whose_server_is_killed_right_after_starting_it_is_followed_to_its_end(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(paths.state))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # Opened for both, so that opening it never waits for the other side.
+    opened = os.open(gate, os.O_RDWR)
+    script = f"print('begun', flush=True); open({str(gate)!r}).readline(); print('ended')"
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", KILLED, script], timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL
+    output = Output()
+    asked = HostCommand(argv=[script], id="j-command6")
+
+    def put(offset: int, text: str, is_error: bool) -> None:
+        output(offset, text, is_error)
+        if "begun" in text:
+            os.write(opened, b"go\n")
+
+    try:
+        async with asyncio.timeout(60):
+            code = await RunningCommand(PYTHON, asked, paths=paths).run(put)
+    finally:
+        # The command must not outlive a test that fails.
+        os.write(opened, b"go\n")
+        os.close(opened)
+    assert code == 0 and output.texts[0] == "begun\nended\n"
+
+
+@aio
+async def test_a_command_can_be_interrupted_after_its_server_was_killed(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(paths.state))
+    script = "import time\nprint('begun', flush=True)\nfor _ in range(1000): time.sleep(0.01)"
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, script], timeout=60)
+    command = RunningCommand(PYTHON, HostCommand(argv=[script], id="j-command6"), paths=paths)
+
+    def put(offset: int, text: str, is_error: bool) -> None:
+        if "begun" in text:
+            command.interrupt()
+
+    async with asyncio.timeout(60):
+        code = await command.run(put)
+    # The exit code of Python for a KeyboardInterrupt that is not caught.
+    assert code == 130
+
+
+@aio
+async def test_a_disk_that_is_full_after_the_start_does_not_hide_the_command(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = False
+
+    def start_then_full(*args: Any, **options: Any) -> int:
+        nonlocal started
+        started = True
+        return start_detached(*args, **options)
+
+    def write_unless_full(path: Path, data: bytes, **options: Any) -> None:
+        if started:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(path, data, **options)
+
+    monkeypatch.setattr(host_commands, "start_detached", start_then_full)
+    monkeypatch.setattr(host_commands, "write_whole", write_unless_full)
+    output = Output()
+    asked = HostCommand(argv=["print('done')"], id="j-command7")
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(output) == 0
+    assert output.texts[0] == "done\n"
+
+
+@aio
+async def test_a_command_that_could_not_be_started_is_started_by_the_next_request(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    asked = HostCommand(argv=["print('done')"], id="j-command8")
+    with monkeypatch.context() as failing:
+        failing.setattr(host_commands, "start_detached", fail)
+        with pytest.raises(FileFailed) as failed:
+            await RunningCommand(PYTHON, asked, paths=paths).run(Output())
+    assert not failed.value.may_have_run
+    assert await RunningCommand(PYTHON, asked, paths=paths).run(Output()) == 0
+
+
+@aio
+async def test_a_command_that_is_killed_with_its_shell_is_not_started_again(
+    paths: Paths, tmp_path: Path
+) -> None:
+    script = (
+        f"import os, signal; open({str(tmp_path / 'runs')!r}, 'a').write('x'); "
+        "os.killpg(0, signal.SIGKILL)"
+    )
+    asked = HostCommand(argv=[script], id="j-command9")
+    for _ in range(2):
+        async with asyncio.timeout(60):
+            assert await RunningCommand(PYTHON, asked, paths=paths).run(Output()) == 137
+    assert (tmp_path / "runs").read_text() == "x"
 
 
 STUBBORN = """

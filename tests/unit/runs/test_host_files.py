@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker.lock import try_lock
 from dragoman.errors import UsageError
 from dragoman.runs.host_files import KEPT_AGE, is_id, make_folder, working_directory
 
@@ -30,6 +31,22 @@ def test_old_files_are_removed_and_the_others_stay(tmp_path: Path) -> None:
     os.utime(old, (then, then))
     make_folder(folder)
     assert list(folder.iterdir()) == [new]
+
+
+def test_the_files_of_a_command_that_still_runs_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "commands"
+    make_folder(folder)
+    lock = try_lock(folder / "j-long.running")
+    assert lock is not None
+    (folder / "j-long.out").touch()
+    then = time.time() - KEPT_AGE - 1
+    for file in folder.iterdir():
+        os.utime(file, (then, then))
+    make_folder(folder)
+    assert {file.name for file in folder.iterdir()} == {"j-long.out", "j-long.running"}
+    lock.release(remove=False)
+    make_folder(folder)
+    assert not list(folder.iterdir())
 
 
 def test_a_directory_is_relative_to_the_home(

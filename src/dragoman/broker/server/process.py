@@ -51,8 +51,6 @@ LOCK_TIMEOUT: Final = 2.0
 """Seconds to retry taking the lock. Other processes hold it for a moment while they check it or
 clean up."""
 
-LOCK_RETRY_INTERVAL: Final = 0.01
-
 NAME_INTERVAL: Final = 30.0
 """Seconds between two checks that the lock file still exists. A broker that cannot be found is
 harmless and only uses memory, so it need not be noticed at once."""
@@ -78,7 +76,7 @@ class BrokerProcess:
     async def run(self, make: Make) -> None:
         """Serve until the broker ends. Raises `BrokerUnavailable` if it cannot start."""
         self.endpoint.make_safe()
-        self._lock = await self._take_name()
+        self._lock = await lock_for_life(self.endpoint, timeout=LOCK_TIMEOUT)
         if self._lock is None:
             log.info("%s is taken by another broker", self.endpoint.name)
             self._say({"taken": True})
@@ -98,14 +96,6 @@ class BrokerProcess:
         finally:
             self._over = True
             await finish(self._end())
-
-    async def _take_name(self) -> HeldLock | None:
-        give_up_at = asyncio.get_running_loop().time() + LOCK_TIMEOUT
-        while True:
-            lock = lock_for_life(self.endpoint)
-            if lock is not None or asyncio.get_running_loop().time() >= give_up_at:
-                return lock
-            await asyncio.sleep(LOCK_RETRY_INTERVAL)
 
     async def _listen(self, serving: Broker) -> None:
         try:
