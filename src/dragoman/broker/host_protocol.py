@@ -33,6 +33,8 @@ QUESTION: Final = "_dragoman/host/question"
 """Notification of a question that the user has to answer, as `protocol.ShownQuestion`."""
 SETTLED: Final = "_dragoman/host/settled"
 """Notification that such a question was answered or withdrawn, as `protocol.Settled`."""
+NOTICE: Final = "_dragoman/host/notice"
+"""Notification with a message for the user, as `HostNotice`."""
 ANSWER: Final = "_dragoman/host/answer"
 """Answer a question, as `protocol.QuestionAnswer`."""
 CANCEL: Final = "_dragoman/host/cancel"
@@ -151,6 +153,12 @@ class HostLines(Struct, rename="camel"):
     session_id: str
     first: int
     lines: list[Raw]
+
+
+class HostNotice(Struct):
+    """`NOTICE`: one line of text."""
+
+    text: str
 
 
 class AnswerTaken(Struct):

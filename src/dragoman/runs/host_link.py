@@ -354,6 +354,8 @@ class FollowedJob:
                     self._question(opened, opened.decoded(params, ShownQuestion, method))
                 elif method == protocol.SETTLED:
                     self._settled(opened.decoded(params, Settled, method))
+                elif method == protocol.NOTICE:
+                    self._link.notice(opened.decoded(params, protocol.HostNotice, method).text)
                 elif method == protocol.FOLLOWING:
                     # The word `last` would mean another job on the next connection.
                     self.job = opened.decoded(params, JobWanted, method).job

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker import host_protocol as protocol
-from dragoman.broker.client.question_watch import answer_question, watch_questions
+from dragoman.broker.client.question_watch import Watched, answer_question, watch_questions
 from dragoman.broker.error_codec import refusal
 from dragoman.broker.protocol import JobWanted, QuestionAnswer, Settled, ShownQuestion, read
 from dragoman.errors import ConnectionLost, DragomanError, FileFailed, RemoteError, UnknownJob
@@ -43,6 +43,10 @@ SUBMIT_GRACE: Final = 300.0
 
 WATCH_INTERVAL: Final = 0.5
 """Seconds to wait before watching a broker's questions again after the watch was lost."""
+
+WATCH_FAILURES: Final = 4
+"""Failures in a row after which the user is notified that questions cannot be shown. A broker that
+is starting or ending may refuse a few times."""
 
 Submit = Callable[[protocol.HostPrompt], Coroutine[Any, Any, protocol.HostSubmitted]]
 
@@ -248,6 +252,11 @@ class HostServer(Ignore):
     async def _watch(self, address: str, broker: str, job: str) -> None:
         """Relay the questions of a job while it is followed."""
         shown: set[str] = set()
+        failures = 0
+
+        def connected(watched: Watched) -> None:
+            nonlocal failures
+            failures = 0
 
         def asked(question: ShownQuestion) -> None:
             # An older broker also shows questions of other jobs.
@@ -271,10 +280,13 @@ class HostServer(Ignore):
                     job=job,
                     on_question=asked,
                     on_settled=settled,
-                    on_connected=lambda watched: None,
+                    on_connected=connected,
                 )
             except DragomanError as error:
-                log.debug("cannot watch the questions of %s: %s", broker, error)
+                failures += 1
+                if failures == WATCH_FAILURES:
+                    text = f"questions of job {job} cannot be shown: {error}; trying again"
+                    self._connection.post(protocol.NOTICE, protocol.HostNotice(text))
             await asyncio.sleep(WATCH_INTERVAL)
 
     # -- commands

@@ -515,6 +515,17 @@ async def test_the_newest_job_stays_the_same_one_over_connections_that_are_lost(
     assert asked_for == ["last", "j-7"] and followed.begun
 
 
+@aio
+async def test_a_notice_of_the_host_is_shown_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def follow(connection: Connection, asked: protocol.Follow) -> Any:
+        connection.post(protocol.NOTICE, protocol.HostNotice("questions cannot be shown"))
+        return ENDED
+
+    async with followed_by(monkeypatch, follow) as (followed, notices, _):
+        assert await texts_of(followed) == []
+    assert "questions cannot be shown" in notices
+
+
 # -- questions
 
 QUESTION = {

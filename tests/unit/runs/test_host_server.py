@@ -14,13 +14,17 @@ import msgspec
 import pytest
 
 from dragoman.broker import host_protocol as protocol
-from dragoman.errors import CallCancelled, RemoteError, UsageError
+from dragoman.errors import BrokerError, CallCancelled, RemoteError, UsageError
 from dragoman.paths import find_paths
 from dragoman.rpc import Connection, End
+from dragoman.rpc.responder import Ignore
 from dragoman.runs import host_server
 from dragoman.runs.host_server import HostServer
+from dragoman.store import Store, store_path
 from dragoman.transports.memory import memory_pair
+from dragoman.wire.messages import Notification
 from tests.aio import aio
+from tests.unit.runs.stored import job, said, session
 
 HELLO = {"protocol": protocol.PROTOCOL, "version": "0"}
 
@@ -44,14 +48,14 @@ class Submitter:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, submit: Submitter | None = None
+    tmp_path: Path, submit: Submitter | None = None, *, listener: Ignore | None = None
 ) -> AsyncIterator[tuple[Connection, asyncio.Task[None]]]:
     paths = find_paths({"DRAGOMAN_STATE_HOME": str(tmp_path / "state")})
     near, far = memory_pair()
     server = HostServer(submit or Submitter(), paths=paths, program=(sys.executable, "-c"))
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.serve(far))
-        connection = Connection(near, End.CLIENT, trace=False)
+        connection = Connection(near, End.CLIENT, listener, trace=False)
         async with connection:
             yield connection, serving
 
@@ -169,6 +173,53 @@ async def test_an_unknown_job_is_an_error(tmp_path: Path) -> None:
         assert await ask(connection, protocol.CANCEL, {"job": "j-none"}) == {"cancelled": False}
         answer = {"id": "q", "digest": "d", "result": {}}
         assert await ask(connection, protocol.ANSWER, answer) == {"answered": False}
+
+
+class Notifications(Ignore):
+    """Collects the notifications of the server."""
+
+    def __init__(self) -> None:
+        self.got: asyncio.Queue[Notification] = asyncio.Queue()
+
+    def notification(self, notification: Notification) -> None:
+        self.got.put_nowait(notification)
+
+
+@aio
+async def test_a_user_whose_questions_cannot_be_shown_gets_one_notice_and_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(host_server, "WATCH_INTERVAL", 0.0)
+    tries, enough = 0, asyncio.Event()
+
+    async def watch(*args: Any, **options: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 3 * host_server.WATCH_FAILURES:
+            enough.set()
+            await asyncio.Event().wait()
+        raise BrokerError("it is too old")
+
+    async def follow(*args: Any, **options: Any) -> AsyncIterator[tuple[int, bytes]]:
+        await enough.wait()
+        yield 0, said("done")
+
+    monkeypatch.setattr(host_server, "watch_questions", watch)
+    monkeypatch.setattr(host_server, "follow_job", follow)
+    paths = find_paths({"DRAGOMAN_STATE_HOME": str(tmp_path / "state")})
+    with Store.open(store_path(paths.state)) as store:
+        store.create_session(session())
+        store.create_job(job(state="running", outcome=None, endpoint="scout-1"))
+    notifications = Notifications()
+    async with served(tmp_path, listener=notifications) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        await ask(connection, protocol.FOLLOW, {"job": "j-0000000001", "answers": True})
+    got = [notifications.got.get_nowait() for _ in range(notifications.got.qsize())]
+    assert [each.method for each in got] == [protocol.NOTICE, protocol.LINES]
+    assert msgspec.json.decode(got[0].params) == {
+        "text": "questions of job j-0000000001 cannot be shown: it is too old; trying again"
+    }
 
 
 @aio
