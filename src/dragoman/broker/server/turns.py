@@ -132,17 +132,14 @@ class Turns:
         try:
             job.context = await self._have_ready(job)
         except DragomanError as error:
-            if job in self._called_off:
-                self._dropped(job)
-            else:
-                self._end(job, error=error)
+            self._not_sent(job, error)
             return
         except asyncio.CancelledError:
-            self._end(job, error=ConnectionLost("the broker is shutting down"))
+            self._not_sent(job, ConnectionLost("the broker is shutting down"))
             raise
         except BaseException as error:
             why = f"the broker failed before it sent the prompt: {error!r}"
-            self._end(job, error=BrokerError(why))
+            self._not_sent(job, BrokerError(why))
             raise
         if job in self._called_off:
             self._dropped(job)
@@ -177,6 +174,13 @@ class Turns:
         context = await self._broker.restore(job.session, far, fresh=job.fresh)
         await far.connection.wait_for_room(PROMPT, self._broker.budgets.request)
         return context
+
+    def _not_sent(self, job: Job, error: DragomanError) -> None:
+        """End a job whose prompt could not be sent. One that was cancelled has ended already."""
+        if job in self._called_off:
+            self._dropped(job)
+        else:
+            self._end(job, error=error)
 
     def _dropped(self, job: Job) -> None:
         self._called_off.discard(job)

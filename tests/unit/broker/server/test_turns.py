@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dragoman.broker.server import recorder
+from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.turns import MAX_TRIES
 from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
+from dragoman.events.words import Outcome
 from dragoman.store import Store, store_path
 from tests.aio import aio
 from tests.integration.broker_stage import Stage, TestCaller
@@ -193,6 +195,38 @@ async def test_a_prompt_that_waits_for_the_peer_can_be_cancelled_at_once(tmp_pat
         assert (await task)["stopReason"] == "cancelled"
         await at.until(lambda: not at.broker.turns.queue.busy)
         assert "session/prompt" not in [method for method, _ in second.asked]
+
+
+@aio
+async def test_a_job_cancelled_while_it_waits_for_the_peer_stays_cancelled_at_the_shutdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    ended: list[tuple[str, Any]] = []
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+
+        async def restore(*_: Any, **__: Any) -> str:
+            return await asyncio.get_running_loop().create_future()
+
+        job_ended = at.broker.job_ended
+
+        def record(job: Job) -> None:
+            ended.append((job.id, job.outcome))
+            job_ended(job)
+
+        monkeypatch.setattr(at.broker, "restore", restore)
+        monkeypatch.setattr(at.broker, "job_ended", record)
+        live: Any = at.broker.sessions.require(session)
+        live.far = None
+        task = begin(at, caller.prompting(session, "x", job="j-1"))
+        await at.until(lambda: at.broker.turns.jobs.get("j-1") is not None)
+        caller.cancel(session)
+        assert (await task)["stopReason"] == "cancelled"
+    assert ended == [("j-1", Outcome.CANCELLED)]
+    with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+        job = store.job("j-1")
+    assert job is not None and job.outcome == "cancelled"
 
 
 @aio
