@@ -125,7 +125,7 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             answer(id, {"stopReason": "refusal"})
         case "cancel":
             answer(id, {"stopReason": "cancelled"})
-        case "hang" | "deaf":
+        case "hang" | "deaf" | "finish-at-cancel":
             return
         case "tokens":
             say(session, "thinking")
@@ -225,6 +225,11 @@ def main() -> None:
             case "session/cancel":
                 if how() == "say-at-cancel":
                     say(params["sessionId"], f"{NAME} did as much as it could")
+                if how() == "finish-at-cancel":
+                    session = params["sessionId"]
+                    wrote(session, folders[session] / "done.txt", "done\n")
+                    say(session, "finished all the same")
+                    answer(hanging[session], {"stopReason": "end_turn"})
                 if how() in ("hang", "tokens", "say-at-cancel"):
                     answer(hanging[params["sessionId"]], {"stopReason": "cancelled"})
             case _ if id is not None and method is not None:

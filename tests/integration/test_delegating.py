@@ -675,6 +675,27 @@ def test_a_job_is_cancelled_from_another_shell_and_no_other_peer_is_asked(tmp_pa
     assert (told["state"], told["outcome"]) == ("ended", "cancelled")
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_work_that_was_finished_after_a_cancel_is_not_applied_if_it_was_not_checked(
+    tmp_path: Path, checked: bool
+) -> None:
+    cli = hanging(tmp_path)
+    (cli.home / "alpha.how").write_text("finish-at-cancel")
+    git(cli.cwd, "init", "-q")
+    (cli.cwd / "a.txt").write_text("a\n")
+    commit_all(cli.cwd)
+    check = ["--check", "false"] if checked else []
+    command, job = started(cli, "delegate", "review", "look", "--isolate", "--apply", *check)
+    with command:
+        until_prompted(cli)
+        assert cli("jobs", "cancel", job).code == 0
+        code = command.wait(TIMEOUT)
+        told = str(command.stderr and command.stderr.read())
+    assert (code, (cli.cwd / "done.txt").exists()) == ((130, False) if checked else (0, True)), told
+    assert ("interrupted before the check" in told) is checked
+    assert ("the patch is" in told) is checked
+
+
 def test_a_delegation_that_is_killed_is_written_off_by_the_next_one(tmp_path: Path) -> None:
     cli = hanging(tmp_path)
     command, job = started(cli, "delegate", "review", "look")

@@ -389,12 +389,7 @@ class Attempt:
             report = self._report(setting.clock(), None, setting.request.workspace)
         else:
             report = self._without_turn(interrupted, None if self.seen.prompted else Changed())
-        return structs.replace(
-            report,
-            outcome=Outcome.CANCELLED,
-            error_class="cancelled",
-            failure=report.failure or outcome_of_error(interrupted)[1],
-        )
+        return _cancelled(report, interrupted)
 
     def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> AttemptReport:
         seen = self.seen
@@ -473,11 +468,24 @@ class Attempt:
         command = settings.check if request.check is None else request.check
         # The denied action may not have been needed; the check decides whether the work is good.
         over = report.outcome in (Outcome.OK, Outcome.DENIED)
-        if not command or not over or self.setting.cancel.pulled:
+        if not command or not over:
             return report
+        if self.setting.cancel.pulled:
+            # Work that was not checked must not be applied, even if the peer had finished it.
+            unchecked = DragomanError("it was interrupted before the check")
+            return _cancelled(report, unchecked) if report.outcome.good else report
         left = self._seconds_left
         limit = CHECK_TIMEOUT if left is None else min(max(left, 0.1), CHECK_TIMEOUT)
         return structs.replace(report, check=await run_check(command, workspace, timeout=limit))
+
+
+def _cancelled(report: AttemptReport, why: DragomanError) -> AttemptReport:
+    return structs.replace(
+        report,
+        outcome=Outcome.CANCELLED,
+        error_class="cancelled",
+        failure=report.failure or outcome_of_error(why)[1],
+    )
 
 
 class _Forward(RunListener):
