@@ -118,6 +118,10 @@ class HostTurn:
         self._watchdog: Watchdog | None = None
         self._cancelling = False
         self._silent = False
+        self._folder = ""
+        """The directory of the copy on the host; empty before it was sent."""
+        self._unfetched: SentWorkspace | None = None
+        """The copy with the changes of a finished turn, until they are applied here."""
 
     async def run(self, worktree: Path) -> str:
         """Run the request in a copy of a worktree on the host, and apply the changes to the
@@ -126,6 +130,22 @@ class HostTurn:
         The result, or the error if there was no turn, is stored in `seen`. Raises a `DragomanError`
         if the changes of a finished turn cannot be fetched.
         """
+        try:
+            await self._work(worktree)
+            if self._unfetched is not None:
+                await self._fetch(self._unfetched, worktree)
+        except BaseException as error:
+            if self._unfetched is not None and not isinstance(error, HostUnavailable):
+                # For example interrupted while it was fetched.
+                self._setting.on_notice(
+                    f"the work on {self._host.name} is done, but its changes were not applied; "
+                    f"{self._by_hand(self._unfetched)}"
+                )
+            raise
+        return self._folder or str(worktree)
+
+    async def _work(self, worktree: Path) -> None:
+        """Send the files and run the turn."""
         seen, setting = self._seen, self._setting
         sent: SentWorkspace | None = None
         try:
@@ -133,19 +153,20 @@ class HostTurn:
             await self._bounded(self._link.connection(), "connecting")
             sending = self._persist(lambda: send_workspace(self._host, worktree))
             sent = await self._bounded(sending, "sending the files")
+            self._folder = sent.workspace
             await self._turn(sent)
+            self._unfetched = sent
         except DragomanError as error:
             seen.error = error
         finally:
             setting.cancel.hold(None)
             if self._watchdog is not None:
                 self._watchdog.stop()
-            await finish(self._close(ended=seen.result is not None))
-            if sent is not None and not seen.prompted:
-                await finish(self._remove(sent))
-        if seen.result is not None and sent is not None:
-            await self._fetch(sent, worktree)
-        return str(worktree) if sent is None else sent.workspace
+            try:
+                await finish(self._close(ended=seen.result is not None))
+            finally:
+                if sent is not None and not seen.prompted:
+                    await finish(self._remove(sent))
 
     async def _persist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run work that opens its own connection, and repeat it if that connection is lost."""
@@ -340,7 +361,6 @@ class HostTurn:
 
     async def _fetch(self, sent: SentWorkspace, worktree: Path) -> None:
         """Apply the changes made on the host to the local worktree."""
-        by_hand = f"fetch them with `dragoman hosts fetch {self._host.name} {sent.id}`"
         try:
             result = await self._persist(lambda: fetch_result(self._host, id=sent.id))
             if result.patch:
@@ -358,10 +378,14 @@ class HostTurn:
                 self._host.name,
                 "the work on the host is done, but its changes could not be fetched: "
                 f"{error.problem}",
-                remedy=by_hand,
+                remedy=self._by_hand(sent),
                 may_have_run=True,
             ) from error
+        self._unfetched = None
         await self._remove(sent)
+
+    def _by_hand(self, sent: SentWorkspace) -> str:
+        return f"fetch them with `dragoman hosts fetch {self._host.name} {sent.id}`"
 
     async def _remove(self, sent: SentWorkspace) -> None:
         """Remove the copy on the host. If that fails, the host removes it after some days."""

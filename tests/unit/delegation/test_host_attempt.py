@@ -16,6 +16,7 @@ import pytest
 
 from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.host_protocol import HostPrompt, HostSubmitted
+from dragoman.client.results import Result
 from dragoman.delegation import host_attempt
 from dragoman.delegation.attempt import AttemptSetup
 from dragoman.delegation.host_attempt import HostTurn
@@ -28,6 +29,7 @@ from dragoman.errors import (
     HostUnavailable,
     UsageError,
 )
+from dragoman.events.words import Outcome
 from dragoman.policy import Policy
 from dragoman.policy.rules import Rule
 from dragoman.runs import host_link
@@ -334,3 +336,44 @@ async def test_a_copy_there_that_no_agent_saw_is_removed(
     turn, seen = turn_in(tmp_path, monkeypatch)
     await turn.run(tmp_path)
     assert seen.error is error and removed == ["s1"]
+
+
+async def finished(turn: HostTurn, sent: Any) -> None:
+    turn._seen.prompted = True
+    turn._seen.result = Result(outcome=Outcome.OK, text="done")
+
+
+@pytest.mark.parametrize("during", ["the fetch", "the close"])
+@aio
+async def test_a_user_who_interrupts_before_the_changes_are_here_gets_the_command_that_fetches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    reached, notices = asyncio.Event(), list[str]()
+
+    async def send_workspace(host: Host, workspace: Path) -> Any:
+        return SENT
+
+    async def fetch_result(host: Host, *, id: str) -> Any:
+        reached.set()
+        await asyncio.Event().wait()
+
+    async def aclose(link: Link) -> None:
+        if during == "the close":
+            reached.set()
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(host_attempt, "send_workspace", send_workspace)
+    monkeypatch.setattr(host_attempt, "fetch_result", fetch_result)
+    monkeypatch.setattr(HostTurn, "_turn", finished)
+    monkeypatch.setattr(Link, "aclose", aclose)
+    turn, _ = turn_in(tmp_path, monkeypatch)
+    turn._setting = dataclasses.replace(turn._setting, on_notice=notices.append)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(turn.run(tmp_path))
+        await reached.wait()
+        running.cancel()
+    assert running.cancelled()
+    assert notices == [
+        "the work on box is done, but its changes were not applied; "
+        "fetch them with `dragoman hosts fetch box s1`"
+    ]
