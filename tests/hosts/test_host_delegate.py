@@ -8,15 +8,17 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from tests.hosts.far_machine import SETTINGS, TIMEOUT, FarMachine
+from tests.hosts.test_host_errors import program
 from tests.hosts.test_hosts_files import repo as repo
 from tests.unit.delegation.worktree.repositories import git
 
 WRITE = "write made.txt"
+Child: TypeAlias = "subprocess.Popen[str]"  # noqa: TID251 - a type
 
 
 @pytest.fixture
@@ -169,17 +171,20 @@ def test_an_unreachable_host_is_reported_and_the_next_peer_is_tried(
         enabled.start_sshd()
 
 
-def test_an_interrupt_cancels_the_work_on_the_host(enabled: FarMachine, repo: Path) -> None:
-    words = enabled.cli.argv("delegate", "review", "wait", "--format", "json")
-    process = subprocess.Popen(  # noqa: TID251 - a test's own child, ended below
-        words,
-        cwd=repo,
-        env=enabled.cli.env,
+def started(far: FarMachine, cwd: Path, *words: str) -> Child:
+    return subprocess.Popen(  # noqa: TID251 - a test's own child, which the test ends
+        far.cli.argv(*words),
+        cwd=cwd,
+        env=far.cli.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_an_interrupt_cancels_the_work_on_the_host(enabled: FarMachine, repo: Path) -> None:
+    process = started(enabled, repo, "delegate", "review", "wait", "--format", "json")
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -197,3 +202,32 @@ def test_an_interrupt_cancels_the_work_on_the_host(enabled: FarMachine, repo: Pa
     there = enabled.far_dragoman("jobs", "result", found[1], "--format", "json", check=False)
     assert json.loads(there.out)["outcome"] == "cancelled"
     assert sent_trees(enabled) == []
+
+
+def test_an_interrupt_while_the_changes_are_fetched_names_the_command_that_fetches_them(
+    enabled: FarMachine, repo: Path
+) -> None:
+    # The third transfer fetches the changes; the two before it send the files.
+    script = (
+        '#!/bin/sh\nif [ "$2" = transfer ] && echo >>transfers && [ "$(wc -l <transfers)" = 3 ]\n'
+        "then touch fetching; while [ -e fetching ]; do sleep 0.05; done; exit 1\n"
+        f'fi\nexec {enabled.dragoman} "$@"\n'
+    )
+    words = ("delegate", "review", WRITE, "--approve-all", "--peer", "far@box")
+    with program(enabled, script):
+        # The other program is named in settings that are written anew.
+        assert enabled.cli.child("peers", "enable", "far@box").code == 0
+        process = started(enabled, repo, *words)
+        try:
+            enabled.wait_until((enabled.home / "fetching").exists)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+            (enabled.home / "fetching").unlink(missing_ok=True)
+    assert process.returncode == 130, (out, err)
+    (tree,) = sent_trees(enabled)
+    assert f"fetch them with `dragoman hosts fetch box {tree}`" in err
+    done = enabled.cli.child("hosts", "fetch", "box", tree)
+    assert done.code == 0, done.err
+    assert (repo / "made.txt").exists()
