@@ -20,7 +20,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope, Source
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs.job_events import EventCursor, follow_session
+from dragoman.runs.job_events import EventCursor, events_after, follow_session
 from dragoman.store.history import TurnMarks, events_of
 
 if TYPE_CHECKING:
@@ -169,12 +169,8 @@ class SessionFeed:
         if not self._in_turn and not all(isinstance(event, _OUTSIDE) for event in events):
             await self._know_turn(number)
         self._mark(number)
-        sent = 0
-        if self._after is not None and self._after.line == number:
-            sent = self._after.part or 0
-        for part, event in enumerate(events[sent:], sent + 1):
-            last = part == len(events)
-            cursor = EventCursor(self._record.key, number, None if last else part)
+        key = self._record.key
+        for cursor, event in events_after(self._after, session=key, line=number, events=events):
             self._pending.append(as_json(event) | {"cursor": str(cursor)})
         self._next = number + 1
         self._pending_size += len(line)

@@ -32,7 +32,7 @@ from dragoman.errors import (
 from dragoman.events.model import Event, EventEnvelope, Source
 from dragoman.rpc import Lane
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs.job_events import EventCursor
+from dragoman.runs.job_events import EventCursor, events_after
 from dragoman.store.history import events_of
 from dragoman.store.records import JobRecord
 from dragoman.version import __version__
@@ -307,13 +307,13 @@ class FollowedJob:
                                     continue
                                 self._link.progressed()
                                 found = tuple(events_of(bytes(line), envelope))
-                                seen = self._parts_seen(item.key, number)
-                                for part, event in enumerate(found[seen:], seen + 1):
-                                    rest = None if part == len(found) else part
-                                    self.cursor = EventCursor(item.key, number, rest)
-                                    yield self.cursor, event
-                                if seen >= len(found):
-                                    self.cursor = EventCursor(item.key, number)
+                                left = events_after(
+                                    self.cursor, session=item.key, line=number, events=found
+                                )
+                                for cursor, event in left:
+                                    self.cursor = cursor
+                                    yield cursor, event
+                                self.cursor = EventCursor(item.key, number)
                 except ConnectionLost as error:
                     # Lines that were dropped because they were not read are requested again, on
                     # another connection: this one would send further ones in between.
@@ -327,13 +327,6 @@ class FollowedJob:
         """Return whether all events of a line were yielded."""
         at = self.cursor
         return at is not None and at.session == key and number < at.next_line
-
-    def _parts_seen(self, key: str, number: int) -> int:
-        """Return how many events of a line were yielded: a cursor may be between two of them."""
-        at = self.cursor
-        if at is None or (at.session, at.line) != (key, number):
-            return 0
-        return at.part or 0
 
     async def _begin(
         self, opened: HostConnection

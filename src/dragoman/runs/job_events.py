@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -142,6 +142,17 @@ class EventCursor:
         return self.line + (self.part is None)
 
 
+def events_after(
+    after: EventCursor | None, *, session: str, line: int, events: Sequence[Event]
+) -> Iterator[tuple[EventCursor, Event]]:
+    """Yield the events of a line that come after a cursor, each with its own cursor."""
+    seen = 0
+    if after is not None and (after.session, after.line) == (session, line):
+        seen = after.part or 0
+    for part, event in enumerate(events[seen:], seen + 1):
+        yield EventCursor(session, line, None if part == len(events) else part), event
+
+
 async def session_events(
     record: SessionRecord,
     broker: BrokerRecord | None,
@@ -246,10 +257,9 @@ async def _events(
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
     place = EventEnvelope(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
     async for number, line in lines:
-        found = tuple(events_of(line, place))
-        seen = after.part or 0 if after is not None and after.line == number else 0
-        for part, event in enumerate(found[seen:], seen + 1):
-            yield EventCursor(record.key, number, None if part == len(found) else part), event
+        events = tuple(events_of(line, place))
+        for found in events_after(after, session=record.key, line=number, events=events):
+            yield found
 
 
 async def follow_session(

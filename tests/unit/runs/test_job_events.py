@@ -18,6 +18,7 @@ from dragoman.rpc.responder import Ignore
 from dragoman.runs import job_events as job_events_module
 from dragoman.runs.job_events import (
     EventCursor,
+    events_after,
     follow_job,
     follow_session,
     job_events,
@@ -32,6 +33,24 @@ from tests.unit.runs.stored import job, paths_in, said, session, store_in
 from tests.unit.runs.test_jobs import GONE
 
 LINES = [said(text) for text in ("zero", "one", "two")]
+
+
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        (None, ["s:7.1", "s:7.2", "s:7"]),
+        (EventCursor("s", 7, 2), ["s:7"]),
+        (EventCursor("s", 6, 2), ["s:7.1", "s:7.2", "s:7"]),
+        (EventCursor("other", 7, 2), ["s:7.1", "s:7.2", "s:7"]),
+    ],
+)
+def test_a_line_continues_after_the_part_that_was_seen(
+    after: EventCursor | None, left: list[str]
+) -> None:
+    events: Any = ("a", "b", "c")
+    found = list(events_after(after, session="s", line=7, events=events))
+    assert [str(cursor) for cursor, _ in found] == left
+    assert [event for _, event in found] == ["a", "b", "c"][-len(left) :]
 
 
 @aio

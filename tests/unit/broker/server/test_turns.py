@@ -206,8 +206,8 @@ async def test_a_job_cancelled_while_it_waits_for_the_peer_stays_cancelled_at_th
     async with standing(tmp_path, agent) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
 
-        async def restore(*_: Any, **__: Any) -> str:
-            return await asyncio.get_running_loop().create_future()
+        async def restore(*_: Any, **__: Any) -> None:
+            await asyncio.Event().wait()
 
         job_ended = at.broker.job_ended
 
