@@ -31,7 +31,7 @@ from dragoman.errors import BudgetExceeded, DragomanError, NoPeer, StoreError, U
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure, Text
 from dragoman.events.words import Outcome
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, all_ended, finish
 from dragoman.runs.cancel_by_file import obey_note
 from dragoman.runs.context import RunContext
 from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
@@ -127,8 +127,10 @@ class ExecutorRun:
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError):
                     outcome = Outcome.CANCELLED
-                await finish(self._close_recorders(outcome))
-                journal.job_ended(self.job, None, outcome.value, "")
+                try:
+                    await finish(self._close_recorders(outcome))
+                finally:
+                    journal.job_ended(self.job, None, outcome.value, "")
                 raise
             finally:
                 await self._tasks.aclose()
@@ -203,9 +205,8 @@ class ExecutorRun:
 
     async def _close_recorders(self, outcome: Outcome) -> None:
         self._end_recorder(Result(outcome=outcome, text=""))
-        for recorder in self._recorders:
-            await recorder.aclose()
-        self._recorders.clear()
+        recorders, self._recorders = self._recorders, []
+        await all_ended(*(recorder.aclose() for recorder in recorders))
 
     # -- the end
 

@@ -117,6 +117,8 @@ class HostTurn:
         self._denials: list[Denial] = []
         self._watchdog: Watchdog | None = None
         self._cancelling = False
+        self._cancelled = False
+        """Whether the host has confirmed that it cancelled the job."""
         self._silent = False
         self._folder = ""
         """The directory of the copy on the host; empty before it was sent."""
@@ -189,7 +191,7 @@ class HostTurn:
     async def _close(self, *, ended: bool) -> None:
         """Close the connection. A job that is no longer needed is cancelled first."""
         try:
-            if self._seen.prompted and not ended and not self._cancelling:
+            if self._seen.prompted and not ended and not self._cancelled:
                 async with asyncio.timeout(CANCEL_TIMEOUT):
                     await self._link.cancel(self._job)
         except (DragomanError, TimeoutError):
@@ -352,6 +354,7 @@ class HostTurn:
     async def _cancel_there(self) -> None:
         try:
             await self._link.cancel(self._job)
+            self._cancelled = True
         except DragomanError as error:
             self._setting.on_notice(
                 f"could not cancel job {self._job} on {self._host.name}: {error}"

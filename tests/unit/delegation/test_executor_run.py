@@ -15,6 +15,7 @@ from dragoman.errors import FleetError, NoPeer, UsageError
 from dragoman.events.model import Event, MessageDelta, Source
 from dragoman.events.words import Outcome, Role
 from dragoman.runs.context import RunContext
+from dragoman.runs.direct_recorder import DirectRecorder
 from dragoman.runs.lineage import Lineage
 from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.store.open import open_store
@@ -249,3 +250,29 @@ async def test_a_reached_daily_limit_stops_the_work_before_it_is_sent(tmp_path: 
     with pytest.raises(NoPeer, match="the daily limit is used up: 1 of 1 turns") as caught:
         await run(place, works)
     assert caught.value.over_budget
+
+
+@aio
+async def test_a_recording_that_cannot_be_closed_leaves_no_other_open_and_no_job_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, closed = in_repository(tmp_path), list[DirectRecorder]()
+    aclose = DirectRecorder.aclose
+
+    async def fail_once(recorder: DirectRecorder) -> None:
+        await aclose(recorder)
+        closed.append(recorder)
+        if len(closed) == 1:
+            raise LookupError("a mistake of ours")
+
+    async def fails(job: str, listener: ExecutorListener, stop: asyncio.Event) -> ExecutedJob:
+        for number in (1, 2):
+            listener.attempt(number, DECISION.candidates[0], "first")
+        raise FleetError("the server is gone")
+
+    monkeypatch.setattr(DirectRecorder, "aclose", fail_once)
+    with pytest.raises(LookupError):
+        await run(place, fails)
+    assert len(set(closed)) == 2
+    with open_store(read_only=True, paths=place.paths) as store:
+        assert {job.state for job in store.jobs()} == {"ended"}

@@ -377,3 +377,33 @@ async def test_a_user_who_interrupts_before_the_changes_are_here_gets_the_comman
         "the work on box is done, but its changes were not applied; "
         "fetch them with `dragoman hosts fetch box s1`"
     ]
+
+
+@aio
+async def test_a_cancel_that_the_host_has_not_confirmed_is_sent_again_when_the_turn_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, sending, sent = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def cancel(link: Link, job: str) -> None:
+        sent.append(job)
+        if len(sent) == 1:
+            sending.set()
+            await asyncio.Event().wait()
+
+    async def wait(turn: HostTurn, sent: Any) -> None:
+        turn._seen.prompted = True
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(host_attempt, "send_workspace", send_nothing)
+    monkeypatch.setattr(HostTurn, "_turn", wait)
+    monkeypatch.setattr(Link, "cancel", cancel)
+    turn, _ = turn_in(tmp_path, monkeypatch)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(turn.run(tmp_path))
+        await begun.wait()
+        turn.cancel()
+        await sending.wait()
+        running.cancel()
+    assert sent == [turn._job, turn._job]

@@ -50,7 +50,7 @@ def test_a_line_continues_after_the_part_that_was_seen(
     events: Any = ("a", "b", "c")
     found = list(events_after(after, session="s", line=7, events=events))
     assert [str(cursor) for cursor, _ in found] == left
-    assert [event for _, event in found] == ["a", "b", "c"][-len(left) :]
+    assert tuple(event for _, event in found) == events[-len(left) :]
 
 
 @aio

@@ -152,11 +152,13 @@ class BrokerProcess:
         if self._clock is not None:
             self._clock.stop()
         self.release()
-        await self._tasks.aclose()
-        if self._listener is not None:
-            await self._listener.aclose()
-        if self._record is not None:
-            self._record.remove()
+        try:
+            await self._tasks.aclose()
+            if self._listener is not None:
+                await self._listener.aclose()
+        finally:
+            if self._record is not None:
+                self._record.remove()
         log.info("%s has ended", self.endpoint.name)
 
     def _asked_to_end(self) -> None:

@@ -24,7 +24,7 @@ from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.base import Stream
-from dragoman.transports.listener import listen_unix
+from dragoman.transports.listener import Listener, listen_unix
 from dragoman.transports.sockets import connect_unix
 from tests.aio import aio
 
@@ -306,3 +306,22 @@ def test_nothing_of_the_log_of_a_test_is_changed() -> None:
     assert not any(
         isinstance(handler.formatter, module._Redacting) for handler in logging.root.handlers
     )
+
+
+@aio
+async def test_a_broker_whose_socket_cannot_be_closed_leaves_no_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aclose = Listener.aclose
+
+    async def fail(listener: Listener) -> None:
+        await aclose(listener)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Listener, "aclose", fail)
+    running = Running(spec_in(folder))
+    with pytest.raises(OSError, match="the disk is gone"):
+        async with running:
+            assert "json" in running.names
+            Fake.made.stop(drain=False)
+    assert running.names == set()
