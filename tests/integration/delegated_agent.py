@@ -127,6 +127,9 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             answer(id, {"stopReason": "cancelled"})
         case "hang" | "deaf" | "finish-at-cancel":
             return
+        case "write-and-hang":
+            wrote(session, cwd / "half.txt", "half\n")
+            count("writes")
         case "tokens":
             say(session, "thinking")
             usage = {"sessionUpdate": "usage_update", "used": 10, "size": 1000}

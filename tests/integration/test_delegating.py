@@ -654,9 +654,13 @@ def hanging(tmp_path: Path) -> Cli:
 
 
 def until_prompted(cli: Cli) -> None:
+    until_lines(cli.home / "alpha.prompts")
+
+
+def until_lines(file: Path) -> None:
     give_up_at = time.monotonic() + TIMEOUT
-    while not read_lines(cli.home / "alpha.prompts"):
-        assert time.monotonic() < give_up_at, "alpha was never prompted"
+    while not read_lines(file):
+        assert time.monotonic() < give_up_at, f"{file} stays empty"
         time.sleep(0.02)
 
 
@@ -709,6 +713,24 @@ def test_a_delegation_that_is_killed_is_written_off_by_the_next_one(tmp_path: Pa
     exported = [json.loads(line) for line in cli("ledger", "export").out.splitlines()]
     ends = [line["outcome"] for line in exported if line["type"] == "Attempt"]
     assert ends == ["crashed", "ok"] and len(read_lines(cli.home / "alpha.prompts")) == 1
+
+
+def test_the_changes_of_a_delegation_that_was_killed_are_named_by_the_next_one(
+    tmp_path: Path,
+) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write-and-hang")
+    command, _ = started(cli, "delegate", "review", "look", "--isolate")
+    with command:
+        until_lines(cli.home / "alpha.writes")
+        command.kill()
+        command.wait(TIMEOUT)
+    (cli.home / "alpha.how").write_text("ok")
+    done = cli("delegate", "review", "look")
+    assert done.code == 0, done.err
+    found = re.search(r"was killed; its changes are (\S+\.patch)", done.err)
+    assert found and "+half" in Path(found[1]).read_text(), done.err
+    assert "was killed" not in cli("delegate", "review", "look").err
 
 
 # -- repositories that name programs

@@ -254,7 +254,11 @@ class _DelegationRun:
 
     async def run(self) -> Delegation:
         place = self.place
-        await sweep(place.paths.state / WORKTREES)
+        for swept in await sweep(place.paths.state / WORKTREES):
+            if swept.patch is not None:
+                self.listener.notice(
+                    f"a delegation in {swept.workspace} was killed; its changes are {swept.patch}"
+                )
         with Journal(place, clock=self.clock, on_notice=self.listener.notice) as journal:
             self.journal = journal
             queue = self._decide()
