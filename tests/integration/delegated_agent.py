@@ -231,7 +231,7 @@ def main() -> None:
                 if how() == "finish-at-cancel":
                     session = params["sessionId"]
                     wrote(session, folders[session] / "done.txt", "done\n")
-                    say(session, "finished all the same")
+                    say(session, "finished despite the cancel")
                     answer(hanging[session], {"stopReason": "end_turn"})
                 if how() in ("hang", "tokens", "say-at-cancel"):
                     answer(hanging[params["sessionId"]], {"stopReason": "cancelled"})
