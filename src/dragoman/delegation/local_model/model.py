@@ -83,7 +83,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return value
         if self.api == "openai" and self.key_variable is None:
             return ""
-        raise AuthRequired("there is no key for the local model", hint=f"set {variable}")
+        raise AuthRequired("there is no API key for the local model", hint=f"set {variable}")
 
 
 class ModelChunk(Struct, frozen=True):

@@ -128,7 +128,9 @@ def _workspace(top: Path, subfolder: str) -> Path:
         workspace /= part
         if workspace.is_symlink():
             raise IsolationFailed(
-                "unpacking the bundle", "the path of its directory has a symbolic link"
+                "unpacking the bundle",
+                f"the working directory {subfolder!r} is reached through the symbolic link "
+                f"{workspace.relative_to(top).as_posix()!r}",
             )
     make_private(workspace)
     return workspace

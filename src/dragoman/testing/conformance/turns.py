@@ -63,8 +63,10 @@ async def cancelled_turn_says_so(lab: Lab) -> None:
     answer = await _answer(lab, conversation, id)
     expect(answer.error is None, "the response to a cancelled prompt was an error", answer.message)
     if _stop_reason(answer) != "cancelled":
-        # The turn may have ended before the cancel arrived. This check cannot distinguish that.
-        raise Skip(f"the turn ended by itself first: {answer.fields().get('stopReason')}")
+        raise Skip(
+            f"the stop reason is {answer.fields().get('stopReason')}, not cancelled; the turn may "
+            "have ended before the cancel arrived"
+        )
 
 
 @agent_check("ACP1-CAN-07", turns=True)
