@@ -135,6 +135,9 @@ class Run:
         try:
             await self._before_deadline(self._open_named())
         except BaseException as error:
+            if isinstance(error, DragomanError):
+                # Of the requests so far, none was a prompt.
+                error.may_have_run = False
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
                 gone = f"the broker was lost before a prompt was sent: {error}"
