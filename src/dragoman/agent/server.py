@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.agent")
 
 CANCEL_GRACE: Final = 5.0
-"""Seconds that a cancelled handler may take to end before its prompt is answered without it."""
+"""Seconds that a cancelled handler may take to end before its request is answered without it."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -317,24 +317,33 @@ class Server:
     async def _load(self, params: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
         session = self._make(params.session_id, params)
         self._require_idle(session.id)
-        replay = Turn(self.connection, session, (), speech=self.speech)
-        try:
-            await run_to_end(self._handlers.load_session, replay, session)
-        except RemoteError as error:
-            if _came_from_client(error):
-                raise _uncaught(error) from error
-            raise
-        except asyncio.CancelledError:
-            replay.stop()
-            raise
-        finally:
-            replay.finish()
+        await self._replay(Turn(self.connection, session, (), speech=self.speech))
         self._require_idle(session.id)
         self._sessions[session.id] = session
         self._announce_commands(session)
         return acp.LoadSessionResponse(
             modes=session.mode_state(), config_options=session.config_options() or None
         )
+
+    async def _replay(self, replay: Turn) -> None:
+        """Run the handler that loads a session, in a task of its own: a plain function learns of a
+        cancel while this still waits for its end."""
+        handler = run_to_end(self._handlers.load_session, replay, replay.session)
+        work = self.connection.tasks.start(_caught(replay, handler), "load a session")
+        replay.begin(work)
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            replay.stop()
+            await asyncio.wait([work], timeout=CANCEL_GRACE)
+            if not work.done():
+                log.warning("a cancelled load handler is still running; answering without it")
+            raise
+        finally:
+            work.cancel()
+            replay.finish()
+        if isinstance(answer := work.result(), Exception):
+            raise answer
 
     async def _resume(self, params: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
         session = self._make(params.session_id, params)
@@ -499,19 +508,10 @@ class Server:
         known = self._handlers.commands
         command = commands.parse(turn.prompt) if known else None
         spec = None if command is None else known.get(command.name)
-        try:
-            if command is None or (spec is None and not commands.is_meant(command, known)):
-                return await run_to_end(self._handlers.prompt, turn)
-            if spec is not None:
-                return await run_to_end(spec.handler, turn, after=(command.input,))
-        except RemoteError as error:
-            return _uncaught(error) if _came_from_client(error) else error
-        except Exception as error:
-            if turn.cancelled:
-                # The response will be "cancelled", so this error would be lost otherwise.
-                log.exception("a prompt handler failed while it was cancelled")
-                return None
-            return error.with_traceback(_of_author(error.__traceback__))
+        if command is None or (spec is None and not commands.is_meant(command, known)):
+            return await _caught(turn, run_to_end(self._handlers.prompt, turn))
+        if spec is not None:
+            return await _caught(turn, run_to_end(spec.handler, turn, after=(command.input,)))
         await turn.say(commands.missing(command.name, known))
         # Nothing was done, and the client must not mistake this for success.
         return acp.StopReason.REFUSAL
@@ -528,6 +528,20 @@ class Server:
             return
         if id is not None:
             self.connection.cancel_inbound(id)
+
+
+async def _caught(turn: Turn, handler: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of an author's handler, or its exception as a value."""
+    try:
+        return await handler
+    except RemoteError as error:
+        return _uncaught(error) if _came_from_client(error) else error
+    except Exception as error:
+        if turn.cancelled:
+            # The response will be "cancelled", so this error would be lost otherwise.
+            log.exception("a handler failed while it was cancelled")
+            return None
+        return error.with_traceback(_of_author(error.__traceback__))
 
 
 async def _just(answer: Any) -> Any:

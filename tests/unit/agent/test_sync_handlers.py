@@ -14,7 +14,7 @@ from dragoman.agent.sync_handlers import is_async, run_in_thread
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, Unsupported, UsageError
 from tests.aio import aio
-from tests.unit.agent.client_end import in_session
+from tests.unit.agent.client_end import OLD, in_session, simple_agent
 from tests.unit.rpc.other_side import soon, turns, until
 
 WAIT_TIMEOUT = 10.0
@@ -495,6 +495,82 @@ async def test_a_replay_that_is_over_says_so_to_a_thread_that_goes_on() -> None:
         load_params = {"sessionId": "old", "cwd": "/x", "mcpServers": []}
         await client.call("session/load", load_params)
         assert await client.ask("old") == "end_turn"
+
+
+@aio
+async def test_a_thread_that_loads_a_session_learns_of_a_cancel_by_its_next_call() -> None:
+    agent = simple_agent()
+    cancelled, outcome = threading.Event(), []
+
+    @agent.load_session
+    def load(session: Any, replay: BlockingTurn) -> None:
+        replay.say("begun")
+        cancelled.wait(WAIT_TIMEOUT)
+        for _ in range(2):
+            try:
+                replay.say("too late")
+            except asyncio.CancelledError:
+                outcome.append(replay.cancelled)
+
+    async with in_session(agent) as (client, _):
+        id = client.send("session/load", OLD)
+        await client.update()
+        client.tell("$/cancel_request", {"requestId": id})
+        # The cancel is read before this is answered.
+        await client.new_session()
+        cancelled.set()
+        assert (await client.answer_to(id))["error"]["code"] == -32800
+        assert client.texts() == ["begun"]
+        assert (await client.refused("session/close", {"sessionId": "old"}))["code"] == -32002
+    assert outcome == [True, True]
+
+
+@aio
+async def test_a_thread_that_loads_a_session_is_woken_by_a_cancel() -> None:
+    agent = simple_agent()
+    outcome: list[BaseException] = []
+
+    @agent.load_session
+    def load(session: Any, replay: BlockingTurn) -> None:
+        try:
+            replay.ask_permission("May I?")
+        except BaseException as error:
+            outcome.append(error)
+            raise
+
+    async with in_session(agent) as (client, _):
+        id = client.send("session/load", OLD)
+        await client.asked("session/request_permission")
+        client.tell("$/cancel_request", {"requestId": id})
+        # The question is not even answered.
+        assert (await client.answer_to(id))["error"]["code"] == -32800
+    assert [type(error) for error in outcome] == [asyncio.CancelledError]
+
+
+@aio
+async def test_a_load_whose_thread_does_not_end_is_answered_after_a_cancel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "CANCEL_GRACE", 0.02)
+    agent = simple_agent()
+    release, outcome = threading.Event(), []
+
+    @agent.load_session
+    def load(session: Any, replay: BlockingTurn) -> None:
+        replay.say("begun")
+        release.wait(WAIT_TIMEOUT)
+        with pytest.raises(asyncio.CancelledError):
+            replay.say("too late")
+        outcome.append("ended")
+
+    async with in_session(agent) as (client, _):
+        id = client.send("session/load", OLD)
+        await client.update()
+        client.tell("$/cancel_request", {"requestId": id})
+        assert (await client.answer_to(id))["error"]["code"] == -32800
+        release.set()
+        await until(lambda: bool(outcome))
+        assert client.texts() == ["begun"]
 
 
 def test_a_function_and_an_object_are_known_to_be_async() -> None:
