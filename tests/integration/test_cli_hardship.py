@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,30 @@ def test_closed_streams_end_nothing(cli: Cli) -> None:
     assert in_shell(cli, asked, "<&- >&- 2>&-").returncode == 0
     empty = in_shell(cli, ("chat", "--", *cli.agent), "<&-")
     assert (empty.returncode, empty.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(401, False), (503, True)])
+def test_a_server_that_refuses_the_login_is_not_worth_a_second_try(
+    cli: Cli, status: int, retryable: bool
+) -> None:
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            done = cli.child("run", f"ws://127.0.0.1:{server.server_port}/", "hello")
+        finally:
+            server.shutdown()
+            serving.join()
+    assert f"HTTP status {status}" in done.err
+    assert ("try again: " in done.err) is retryable
 
 
 @pytest.mark.parametrize("umask", ["0", "022"])

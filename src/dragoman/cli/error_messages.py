@@ -21,6 +21,7 @@ from dragoman.errors import (
     AuthRequired,
     BudgetExceeded,
     CallTimeout,
+    ConnectError,
     DragomanError,
     HandshakeFailed,
     InputTimeout,
@@ -109,6 +110,9 @@ ADVICE: Final[Mapping[str, str]] = {
     "read the trace",
 }
 """The next step, by the error's stable name."""
+
+REFUSED: Final = "check the address, and the login, certificate or permissions that it needs"
+"""The next step if a connection was refused and will be refused again."""
 
 MESSAGE_SIZE: Final = 2000
 """Maximum length of an error message for people, in characters: people do not read more than a
@@ -480,6 +484,8 @@ def advice(
         return ""
     if isinstance(error, NoPeer):
         return f"`dragoman explain {error.role}` shows why; `dragoman peers enable` enables a peer"
+    if type(error) is ConnectError and not error.retryable:
+        return REFUSED
     known = _known_advice(type(error))
     if known == ADVICE["usage"]:
         known = _examples()

@@ -122,20 +122,27 @@ class NotInstalled(SpawnError):
         self.looked_for = tuple(looked_for)
 
 
+_PASSING = frozenset({408, 425, 429})
+"""The HTTP statuses below 500 after which the same request may succeed later: request timeout, too
+early, too many requests."""
+
+
 class ConnectError(DragomanError):
     """A connection could not be opened: there is no listener, it did not answer in time, or it
     refused us.
 
-    `status` is the HTTP status of a refusal, if there was one.
+    `status` is the HTTP status of a refusal, if there was one. The error is retryable if the
+    problem may resolve itself (`passing`); a status decides this alone.
     """
 
     error_class = "connect_failed"
     blame = "world"
     retryable = True
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, passing: bool = True) -> None:
         super().__init__(message)
         self.status = status
+        self.retryable = passing if status is None else status in _PASSING or status >= 500
 
 
 class HostUnavailable(ConnectError):

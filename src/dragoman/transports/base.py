@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import errno
 from typing import Protocol
 
 from dragoman.errors import ConnectionClosed, ConnectionLost, UsageError
@@ -28,6 +29,12 @@ waits."""
 FLUSH_TIMEOUT = 2.0
 """How long `aclose` may take to flush pending writes. A live reader drains a full buffer in
 milliseconds; a stuck one must not hold up our exit."""
+
+LASTING_ERRORS = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EPROTOTYPE}
+)
+"""Reasons of a failed connect that do not pass: a forbidden, invalid or unsuitable address. A
+missing socket file is not one of them: its server may be about to start."""
 
 
 class Receiver(Protocol):

@@ -24,7 +24,14 @@ from dragoman.errors import (
     ConnectionLost,
     UsageError,
 )
-from dragoman.transports.base import FLUSH_TIMEOUT, HIGH_WATER_SIZE, EventedStream, Receiver, Stream
+from dragoman.transports.base import (
+    FLUSH_TIMEOUT,
+    HIGH_WATER_SIZE,
+    LASTING_ERRORS,
+    EventedStream,
+    Receiver,
+    Stream,
+)
 from dragoman.transports.listener import Listener, OnStream
 
 PREFIX = "\\\\.\\pipe\\"
@@ -157,7 +164,10 @@ async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
     except TimeoutError:
         raise ConnectError(f"{name} did not accept within {timeout:g} s") from None
     except OSError as error:
-        raise ConnectError(f"cannot connect to {name}: {error.strerror}") from error
+        raise ConnectError(
+            f"cannot connect to {name}: {error.strerror}",
+            passing=error.errno not in LASTING_ERRORS,
+        ) from error
     stream: Stream = protocol.stream
     return stream
 

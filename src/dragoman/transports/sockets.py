@@ -14,7 +14,7 @@ import sys
 from typing import NamedTuple
 
 from dragoman.errors import ConnectError, UsageError
-from dragoman.transports.base import Stream
+from dragoman.transports.base import LASTING_ERRORS, Stream
 from dragoman.transports.duplex import DuplexStream
 
 CONNECT_TIMEOUT = 5.0
@@ -72,7 +72,10 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
         except TimeoutError:
             raise ConnectError(f"{address} did not accept within {timeout:g} s") from None
         except OSError as error:
-            raise ConnectError(f"cannot connect to {address}: {error.strerror}") from error
+            raise ConnectError(
+                f"cannot connect to {address}: {error.strerror}",
+                passing=error.errno not in LASTING_ERRORS,
+            ) from error
     finally:
         # No effect once the stream has taken the descriptor.
         sock.close()

@@ -1,6 +1,8 @@
-"""TLS contexts: for a server with its files, and for a client that trusts one authority.
+"""TLS contexts: for a server with its files, and for a client that trusts one authority; and
+whether a connection failed because of TLS.
 
-`http_server` and the console use the first, `fleet.connection` gives the second to its library.
+`http_server` and the console use the first context, `fleet.connection` gives the second to its
+library.
 """
 
 from __future__ import annotations
@@ -39,3 +41,15 @@ def trusting(authority: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=authority)
     except (ssl.SSLError, ValueError) as error:
         raise UsageError(f"not a PEM certificate: {error}") from error
+
+
+def rejected(error: BaseException | None) -> bool:
+    """Return whether a connection failed because TLS rejected the other side: its certificate, or
+    that it does not speak TLS. Libraries wrap the error in their own."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            # The others mean that the connection was lost.
+            lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+            return not isinstance(error, lost)
+        error = error.__cause__
+    return False

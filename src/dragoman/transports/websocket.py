@@ -19,13 +19,20 @@ from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+from websockets.exceptions import (
+    InvalidMessage,
+    InvalidProxyStatus,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
 from websockets.protocol import State
 
 from dragoman.errors import AddressInUse, ConnectError, UsageError
 from dragoman.transports.addresses import is_this_machine
-from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.base import HIGH_WATER_SIZE, LASTING_ERRORS
 from dragoman.transports.listener import Listener, OnStream
+from dragoman.transports.tls import rejected
 from dragoman.transports.websocket_stream import CLOSE_TIMEOUT, FrameTap, WebSocketStream
 
 if TYPE_CHECKING:
@@ -110,20 +117,26 @@ async def connect_websocket(
             connection = await connect(url, **options)
         else:
             connection = await unix_connect(os.fspath(unix_path), url, **options)
-    except InvalidStatus as error:
+    except (InvalidStatus, InvalidProxyStatus) as error:
         status = error.response.status_code
+        who = shown if isinstance(error, InvalidStatus) else f"the proxy for {shown}"
         raise ConnectError(
-            f"{shown} refused the connection: HTTP status {status}", status=status
+            f"{who} refused the connection: HTTP status {status}", status=status
         ) from error
     except TimeoutError as error:
         raise ConnectError(f"{shown} did not answer within {open_timeout:g} s") from error
     except OSError as error:
-        raise ConnectError(f"cannot connect to {shown}: {error.strerror or error}") from error
+        raise ConnectError(
+            f"cannot connect to {shown}: {error.strerror or error}",
+            passing=error.errno not in LASTING_ERRORS and not rejected(error),
+        ) from error
     except (InvalidURI, ValueError, ImportError) as error:
         # After OSError, because a rejected certificate is both.
         raise UsageError(f"cannot connect to {shown}: {error}") from error
     except WebSocketException as error:
-        raise ConnectError(f"{shown} does not speak WebSocket: {error}") from error
+        # A server that hangs up in the handshake may be about to restart.
+        hung_up = isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError)
+        raise ConnectError(f"{shown} does not speak WebSocket: {error}", passing=hung_up) from error
     stream = cast(_ClientConnection, connection).stream
     stream._opened()
     return stream

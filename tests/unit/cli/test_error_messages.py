@@ -70,6 +70,9 @@ def test_an_error_that_would_only_repeat_itself_says_nothing_of_a_second_try() -
     assert "try again:" not in error_messages.message(too_old)
     unreachable = errors.HostUnavailable("box", "no route", passing=True)
     assert "try again:" in error_messages.message(unreachable)
+    refused = error_messages.message(errors.ConnectError("refused", status=401))
+    assert "try again" not in refused
+    assert "what next:   check the address, and the login" in refused
 
 
 def test_control_characters_in_an_error_do_nothing() -> None:

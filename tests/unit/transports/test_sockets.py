@@ -281,12 +281,28 @@ class Exhausted:
 
 @aio
 async def test_connecting_to_nobody_is_a_connect_error(folder: Path) -> None:
-    with pytest.raises(ConnectError, match="No such file"):
+    with pytest.raises(ConnectError, match="No such file") as missing:
         await connect_unix(folder / "s")
     leave_stale_socket(folder / "s")
-    with pytest.raises(ConnectError, match="refused"):
+    with pytest.raises(ConnectError, match="refused") as refused:
         await connect_unix(folder / "s")
     os.unlink(folder / "s")
+    # A server may be about to start.
+    assert missing.value.retryable and refused.value.retryable
+
+
+@aio
+async def test_a_path_that_cannot_lead_to_a_listener_is_not_retryable(folder: Path) -> None:
+    (folder / "file").write_text("")
+    with pytest.raises(ConnectError, match="Not a directory") as no_folder:
+        await connect_unix(folder / "file" / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+        datagrams.bind(str(folder / "s"))
+        with pytest.raises(ConnectError, match="wrong type") as other_type:
+            await connect_unix(folder / "s")
+    os.unlink(folder / "s")
+    os.unlink(folder / "file")
+    assert not no_folder.value.retryable and not other_type.value.retryable
 
 
 class full_listener:

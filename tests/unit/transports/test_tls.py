@@ -1,4 +1,4 @@
-"""TLS contexts: the files of a server, and the one authority of a client."""
+"""TLS contexts: the files of a server, the one authority of a client, and failures of TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import UsageError
-from dragoman.transports.tls import TlsFiles, trusting
+from dragoman.transports.tls import TlsFiles, rejected, trusting
 from tests.certificates import make_certificate
 
 
@@ -31,3 +31,11 @@ def test_a_client_trusts_its_authority_and_no_other(tmp_path: Path) -> None:
 def test_an_authority_that_is_not_a_certificate_is_refused() -> None:
     with pytest.raises(UsageError, match="not a PEM certificate"):
         trusting("no certificate")
+
+
+def test_a_rejected_certificate_is_found_in_the_error_of_a_library() -> None:
+    wrapped = OSError("cannot connect")
+    wrapped.__cause__ = ssl.SSLCertVerificationError("self-signed certificate")
+    assert rejected(wrapped) and rejected(ssl.SSLError("wrong version number"))
+    wrapped.__cause__ = ssl.SSLEOFError("the other side hung up")
+    assert not rejected(wrapped) and not rejected(OSError("refused"))

@@ -226,7 +226,55 @@ async def test_nobody_there_is_a_connect_error_that_shows_no_secret() -> None:
         await connect_websocket(f"ws://user:word@127.0.0.1:{port}/path?token=word")
     assert f"ws://127.0.0.1:{port}/path" in str(caught.value)
     assert "word" not in str(caught.value)
-    assert caught.value.status is None
+    assert (caught.value.status, caught.value.retryable) == (None, True)
+
+
+def _status(status: int) -> str:
+    return f"HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "retryable"),
+    [
+        *((_status(status), False) for status in (200, 400, 401, 403, 404)),
+        *((_status(status), True) for status in (408, 425, 429, 500, 503)),
+        ("220 mail ready\r\n", False),
+        # It hangs up: it may be about to restart.
+        ("", True),
+    ],
+)
+@aio
+async def test_a_refused_connection_is_retryable_only_if_the_refusal_may_pass(
+    said: str, retryable: bool
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said.encode())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectError) as caught:
+            await connect_websocket(f"ws://127.0.0.1:{port}/")
+    assert caught.value.retryable is retryable
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(407, False), (502, True)])
+@aio
+async def test_a_proxy_that_refuses_is_named_with_its_status(
+    status: int, retryable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(_status(status).encode())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(ConnectError, match=r"the proxy for ws://agent\.invalid/") as caught:
+            await connect_websocket("ws://agent.invalid/")
+    assert (caught.value.status, caught.value.retryable) == (status, retryable)
 
 
 @aio
@@ -305,6 +353,7 @@ async def test_an_encrypted_connection_works_and_an_unknown_certificate_does_not
         assert listener.address.startswith("wss://")
         data, failure = await heard_from(listener.address, ssl_context=ours)
         assert (data, type(failure)) == (b"hello\n", ConnectionEnded)
-        with pytest.raises(ConnectError, match="certificate"):
+        with pytest.raises(ConnectError, match="certificate") as caught:
             await connect_websocket(listener.address)
+        assert not caught.value.retryable
         assert listener._connections == set()

@@ -258,6 +258,12 @@ _SSH_FAILURES: Final = (
         "add `-oRemoteCommand=none` to hosts.{name}.ssh_options in your settings",
         False,
     ),
+    (
+        "Unable to negotiate with",
+        "the host and ssh on this machine have no key or cipher method in common",
+        "update OpenSSH on the older machine, or set the method in ~/.ssh/config",
+        False,
+    ),
     ("Bad owner or permissions", "ssh rejects its configuration file", "", False),
     ("Bad configuration option", "ssh rejects its configuration file", "", False),
 )

@@ -23,6 +23,7 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind, Outcome
+from dragoman.transports.tls import rejected
 
 SHOWN_SIZE: Final = 500
 """Maximum number of characters of a server's error message to keep."""
@@ -80,7 +81,9 @@ def from_network(error: Exception, *, connected: bool, where: str) -> DragomanEr
         broken = ConnectionBroken(f"the response from {where} was cut off: {detail[:SHOWN_SIZE]}")
         broken.may_have_run = True
         return broken
-    return ConnectError(f"{where} cannot be reached: {detail[:SHOWN_SIZE]}")
+    return ConnectError(
+        f"{where} cannot be reached: {detail[:SHOWN_SIZE]}", passing=not rejected(error)
+    )
 
 
 def missing_library(error: ImportError) -> Unsupported:

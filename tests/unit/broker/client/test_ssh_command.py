@@ -119,6 +119,13 @@ def test_a_host_is_found_only_by_its_exact_name() -> None:
         (255, "ssh: Could not resolve hostname box", "cannot be resolved", "destination", True),
         (255, "connect: Connection refused", "no SSH server", "sshd", True),
         (255, "Cannot execute command-line and remote command.", "RemoteCommand", "=none", False),
+        (
+            255,
+            "Unable to negotiate with 10.0.0.1 port 22: no matching host key type found.",
+            "in common: Unable to negotiate",
+            "~/.ssh/config",
+            False,
+        ),
         (255, "something else", "something else", "ssh -p 2222 -- me@box", True),
         (
             127,

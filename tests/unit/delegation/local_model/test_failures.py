@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
@@ -75,6 +76,9 @@ def test_only_a_time_in_seconds_is_a_time_to_come_again(text: str, expected: flo
 def test_a_connection_that_never_was_ran_nothing_and_one_that_broke_may_have() -> None:
     never = from_network(OSError("refused"), connected=False, where="there")
     assert (judge(never)[0], never.may_have_run) == (Outcome.FAILED, False)
+    assert never.retryable
+    untrusted = ssl.SSLCertVerificationError("self-signed certificate")
+    assert not from_network(untrusted, connected=False, where="there").retryable
     broke = from_network(OSError(), connected=True, where="there")
     assert isinstance(broke, ConnectionBroken)
     assert broke.may_have_run
