@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -77,6 +79,29 @@ async def refused(target: Any, **options: Any) -> DragomanError:
         async with asyncio.timeout(WAIT_TIMEOUT), connect(target, **options):
             pytest.fail("there is nobody to talk with")
     return caught.value
+
+
+@pytest.mark.parametrize("dialect", ["acp", "oneshot", "chained", "codex"])
+@aio
+async def test_a_turn_after_the_agent_was_killed_is_crashed_and_nothing_has_run(
+    dialect: str,
+) -> None:
+    codex_agent = [sys.executable, str(Path(__file__).with_name("codex_agent.py"))]
+    target = codex_agent if dialect == "codex" else AGENT
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        connect(target, dialect=dialect, env=ENVIRONMENT) as peer,
+        peer.session() as session,
+    ):
+        os.kill(peer.client.connection.stream.pid, signal.SIGKILL)
+        await peer.client.connection.wait_ended()
+        result = await session.ask("later")
+        assert result.outcome is Outcome.CRASHED
+        assert isinstance(result.error, ProcessExited)
+        assert result.error.signal == signal.SIGKILL
+        assert (result.error.may_have_run, result.error.retryable) == (False, True)
+        with pytest.raises(ProcessExited):
+            result.require_ok()
 
 
 @aio

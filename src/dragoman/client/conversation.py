@@ -2,8 +2,8 @@
 
 A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
 as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
-client. A turn does not raise for errors of the agent: its result has the outcome. It raises for
-mistakes of the caller, before anything is sent.
+client. A turn does not raise for errors of the agent, even if the agent ended before the turn
+began: its result has the outcome. It raises for mistakes of the caller, before anything is sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from dragoman.client.results import (
 )
 from dragoman.client.turns import BaseTurn, Prompted, TurnEndMark, TurnStage
 from dragoman.errors import (
+    ConnectionLost,
     DragomanError,
+    PeerBusy,
     RemoteError,
     Unsupported,
     UsageError,
@@ -488,6 +490,11 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if self.state is not TurnStage.ENDED and self._why is None:
             self.made(ended)
         self.conclude(ended, cause)
+
+    def _not_sent(self, error: ConnectionLost | PeerBusy) -> None:
+        outcome, failure = explain(error)
+        # Observers of all events do not get this end: they got no start either.
+        self.conclude(self._ended(outcome, stop_of(error), failure), error)
 
     def made(self, event: model.Event) -> None:
         """Called before an event that does not come from a message is put, for observers of all

@@ -25,12 +25,14 @@ from dragoman.client.budgets import Budgets, Watchdog
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.errors import (
     BudgetExceeded,
+    ConnectionLost,
     DragomanError,
+    PeerBusy,
     SessionUnusable,
     TurnInProgress,
     UsageError,
 )
-from dragoman.rpc import Call, Lane
+from dragoman.rpc import Call, Lane, Limits
 from dragoman.rpc.lanes import Flow
 
 Item = TypeVar("Item")
@@ -90,6 +92,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "denials",
         "session",
         "state",
+        "unsent",
     )
 
     _lane: Lane[Item | TurnEndMark[Result]]
@@ -111,6 +114,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         """How many permissions were granted, by a person or a policy."""
         self.denials: list[Denial] = []
         self.state = TurnStage.NEW
+        self.unsent: ConnectionLost | PeerBusy | None = None
+        """Why the prompt was not sent, if the agent could not take it. Then nothing has run."""
 
     def __repr__(self) -> str:
         state = self.state.name.lower()
@@ -143,6 +148,11 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         """Return the end mark of a failed turn. By default the consumer gets the exception."""
         return TurnEndMark(error=error)
+
+    def _not_sent(self, error: ConnectionLost | PeerBusy) -> None:
+        """End the turn of an agent that could not take the prompt: it has already ended, or is
+        busy."""
+        self._finish(self._failed(error))
 
     # -- start and end
 
@@ -182,7 +192,14 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._lane = Lane(self._flow)
         try:
             self._call = self._send()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ConnectionLost | PeerBusy) and error.blame != "us":
+                self.unsent = error
+                # The lane of an ended connection takes no items.
+                self._lane.close()
+                self._lane = Lane(Flow(_nothing, _nothing, Limits()))
+                self._not_sent(error)
+                return
             session.turn = None
             self.state = TurnStage.ENDED
             self._over.set()
@@ -338,3 +355,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._last = end
         self._lane.put(end, 0)
         self._over.set()
+
+
+def _nothing() -> None:
+    pass

@@ -439,6 +439,8 @@ class Run:
             turn.max_text_size = ANSWER_SIZE
             seen.prompted = True
             async with turn:
+                if turn.unsent is not None:
+                    raise turn.unsent
                 self._turn = turn
                 self._used = True
                 self._cancel.hold(turn)

@@ -15,7 +15,9 @@ from dragoman.errors import (
     BudgetExceeded,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
     Overflow,
+    PeerBusy,
     SessionUnusable,
     TurnInProgress,
     UsageError,
@@ -206,6 +208,24 @@ async def test_a_prompt_that_cannot_be_sent_leaves_the_session_free() -> None:
     assert turn.state is TurnStage.ENDED
     async with Turn(session, flow=flow) as next_turn:
         next_turn.answer("done")
+
+
+@pytest.mark.parametrize("error", [ConnectionEnded(), PeerBusy("prompt", "earlier")])
+@aio
+async def test_a_turn_begins_and_fails_if_the_agent_could_not_take_the_prompt(
+    error: ConnectionLost | PeerBusy,
+) -> None:
+    session, flow = Conversation(), new_flow()
+    if isinstance(error, ConnectionLost):
+        flow.close(error)
+    async with Turn(session, flow=flow, fails=error) as turn:
+        assert session.turn is None
+        assert turn.unsent is error
+        with pytest.raises(type(error)):
+            await soon(turn.wait())
+    with pytest.raises(type(error)):
+        _ = turn.result
+    assert not error.may_have_run
 
 
 @aio

@@ -280,6 +280,23 @@ async def test_a_crash_in_the_middle_ends_the_turn_and_keeps_what_was_said() -> 
 
 
 @aio
+async def test_a_turn_after_a_crash_ends_as_crashed_and_observers_do_not_see_it() -> None:
+    server = Server()
+    async with talking(server) as (peer, talk):
+        watched = watch(peer)
+        await server.connection.aclose()
+        async with asyncio.timeout(WAIT):
+            await peer.client.connection.wait_ended()
+        count = len(watched)
+        async with talk.prompt("later") as turn:
+            (ended,) = [event async for event in turn]
+        assert isinstance(ended, model.TurnEnded) and ended.outcome is Outcome.CRASHED
+        assert turn.result.error is not None and not turn.result.error.may_have_run
+        # They got no start of the turn either.
+        assert len(watched) == count
+
+
+@aio
 async def test_a_crash_ends_a_turn_that_nobody_reads() -> None:
     server = Server()
     async with talking(server) as (_, talk):

@@ -207,6 +207,26 @@ def test_a_chained_prompt_may_be_acknowledged_or_never_answered(ack: str | None)
     run()
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_turn_of_an_agent_that_has_died_is_crashed_and_nothing_has_run(dialect: str) -> None:
+    @aio
+    async def run() -> None:
+        async with (
+            meet(dialect, {PROMPT_NAMES[dialect]: hanging_up}) as (peer, agent),
+            peer.session() as session,
+        ):
+            assert (await session.ask("x")).outcome is Outcome.CRASHED
+            # The second one does not wait for the first, in a dialect with one turn at a time.
+            for _ in range(2):
+                result = await session.ask("later")
+                assert result.outcome is Outcome.CRASHED
+                assert isinstance(result.error, ConnectionLost)
+                assert not result.error.may_have_run
+            assert agent.prompts == 1
+
+    run()
+
+
 @aio
 async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -> None:
     def talk(agent: HostAgent, request: Any) -> None:
