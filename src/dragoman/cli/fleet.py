@@ -259,7 +259,7 @@ def worker_command(
     from dragoman.fleet.worker import FleetWorker, WorkerOptions
     from dragoman.paths import find_paths
 
-    credential = find_credential(find_paths(), "worker", name=name)
+    credential = find_credential(find_paths(), "worker", name=name, on_notice=show_notice)
     options = WorkerOptions(
         slots=slots,
         labels=words_of(labels),

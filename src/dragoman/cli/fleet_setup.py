@@ -103,7 +103,7 @@ def as_submitter(
     from dragoman.fleet.credentials import find_credential
     from dragoman.paths import find_paths
 
-    credential = find_credential(find_paths(), "submitter", name=name)
+    credential = find_credential(find_paths(), "submitter", name=name, on_notice=show_notice)
 
     async def run() -> Any:
         async with FleetConnection(credential) as connection:

@@ -97,15 +97,12 @@ class FleetWatch:
 
     async def _read(self) -> None:
         try:
-            found = await in_thread(str(self._folder), lambda _: self._credentials())
+            found, problem = await in_thread(str(self._folder), lambda _: self._credentials())
         except (DragomanError, OSError) as error:
-            self._failed += 1
-            if str(error) != self.problem:
-                log.warning("cannot read the fleet credentials: %s", error)
-                self.problem = str(error)
+            if self._has_problem(str(error)):
                 self._changed()
             return
-        self._failed, self.problem = 0, ""
+        self._has_problem(problem)
         for id in list(self._teams):
             if found.get(id) != self._teams[id].credential:
                 del self._teams[id]
@@ -116,17 +113,27 @@ class FleetWatch:
                 self._running[id] = self._tasks.start(team.run(), f"follow the fleet {id}")
         self._changed()
 
-    def _credentials(self) -> dict[str, MemberCredential]:
+    def _has_problem(self, problem: str) -> bool:
+        """Store why credentials cannot be read; empty if all can be. Returns whether it is new."""
+        self._failed = self._failed + 1 if problem else 0
+        is_new = problem != self.problem
+        self.problem = problem
+        if problem and is_new:
+            log.warning("cannot read the fleet credentials: %s", problem)
+        return is_new
+
+    def _credentials(self) -> tuple[dict[str, MemberCredential], str]:
+        """Return the valid credentials, and why others are not."""
         if not any(self._folder.glob("*.*.json")):
-            return {}
+            return {}, ""
         try:
             import nats  # noqa: F401
         except ImportError as error:
             raise UsageError("nats-py is missing: pip install 'dragoman[fleet]'") from error
         from dragoman.fleet.credentials import credentials_of
 
-        found = credentials_of(self._state.paths, "submitter")
-        return {f"{one.team}.{one.name}": one for one in found}
+        found, problems = credentials_of(self._state.paths, "submitter")
+        return {f"{one.team}.{one.name}": one for one in found}, "; ".join(map(str, problems))
 
     def _changed(self) -> None:
         if self._timer is None:

@@ -56,13 +56,16 @@ class ReviewComments:
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.state / self.FILE_NAME
+        self._unstored: dict[str, list[DraftComment]] = {}
+        """Restored comments that are not in the file yet because it could not be written."""
 
     def of(self, session: str) -> list[DraftComment]:
+        unstored = self._unstored.get(session, [])
         try:
-            return self._read().get(session, [])
+            return [*unstored, *self._read().get(session, [])]
         except UNDECODABLE:
             # The next write moves the damaged file aside.
-            return []
+            return unstored
 
     def add(self, session: str, comment: ReviewComment) -> str:
         """Store a comment and return its id. Raises `UsageError` if it is empty or too long, or if
@@ -102,9 +105,14 @@ class ReviewComments:
         return taken
 
     def put_back(self, session: str, comments: Sequence[DraftComment]) -> None:
-        """Restore comments that could not be sent."""
-        with self._changing() as drafts:
-            drafts[session] = [*comments, *drafts.get(session, [])]
+        """Restore comments that could not be sent.
+
+        If the file cannot be written, this raises the reason, and the comments are kept in memory
+        until the next write.
+        """
+        self._unstored[session] = [*comments, *self._unstored.get(session, [])]
+        with self._changing():
+            pass
 
     def _read(self) -> dict[str, list[DraftComment]]:
         """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
@@ -125,11 +133,14 @@ class ReviewComments:
             except UNDECODABLE as error:
                 self._keep_damaged(error)
                 drafts = {}
+            for session, comments in self._unstored.items():
+                drafts[session] = [*comments, *drafts.get(session, [])]
             yield drafts
             data = msgspec.json.encode(drafts) + b"\n"
             if len(data) > max_size:
                 raise UsageError("there are too many unsent comments: send or delete some first")
             write_file(self._path, data, mode=0o600)
+            self._unstored.clear()
 
 
 def _put(drafts: dict[str, list[DraftComment]], session: str, comments: list[DraftComment]) -> None:

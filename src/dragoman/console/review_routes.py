@@ -22,7 +22,7 @@ from dragoman.console.json_routes import (
     query_of,
     session_of,
 )
-from dragoman.console.review_comments import ReviewComments
+from dragoman.console.review_comments import DraftComment, ReviewComments
 from dragoman.delegation.review.comments import ReviewComment, review_prompt
 from dragoman.delegation.review.session_review import (
     ReviewSource,
@@ -30,7 +30,7 @@ from dragoman.delegation.review.session_review import (
     review_of,
     run_session_check,
 )
-from dragoman.errors import BrokerError, DragomanError, UsageError
+from dragoman.errors import BrokerError, DragomanError, FileFailed, UsageError
 from dragoman.rpc.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -148,9 +148,26 @@ class ReviewRoutes:
             # A prompt that the broker did not confirm may still run; the error names its job. If
             # the comments were restored then, they could be sent twice.
             if not (isinstance(error, BrokerError) and error.may_have_run):
-                self._comments.put_back(record.key, taken)
+                self._put_back(record.key, taken, error)
             raise
         return {"session": session, "job": job}
+
+    def _put_back(self, key: str, comments: Sequence[DraftComment], unsent: BaseException) -> None:
+        """Restore comments that could not be sent. Raises `FileFailed` if they are only in memory
+        now."""
+        try:
+            self._comments.put_back(key, comments)
+        except (DragomanError, OSError) as error:
+            log.error("cannot store the unsent comments of session %s: %s", key, error)
+            # Without a change of the file, browsers would not show them again.
+            self._tell(key)
+            if not isinstance(unsent, DragomanError):
+                return
+            raise FileFailed(
+                ReviewComments.FILE_NAME,
+                f"the comments were not sent: {unsent}. They could not be stored either: {error}. "
+                "They are lost if the console is stopped now: copy them, or send them again",
+            ) from unsent
 
     async def _check(self, request: Request) -> Any:
         record = await session_of(request, self._state)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -103,10 +104,11 @@ class Journal:
             return read(self.ledger)
 
     def __exit__(self, *error: object) -> None:
-        if self.ledger is not None:
-            self.ledger.close()
-        if self._store is not None:
-            self._store.close()
+        with ExitStack() as closing:
+            if self._store is not None:
+                closing.callback(self._store.close)
+            if self.ledger is not None:
+                closing.callback(self.ledger.close)
 
     # -- the job
 

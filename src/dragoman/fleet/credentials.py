@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ from dragoman.fleet.tokens import read_token
 from dragoman.paths import Paths
 from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
+
+log: Final = logging.getLogger("dragoman.fleet")
 
 CODE_PREFIX: Final = "dragoman-join-"
 MAX_CODE_SIZE: Final = 16 * 1024
@@ -148,18 +152,42 @@ def read_credential(path: Path) -> MemberCredential:
         raise _invalid(str(path), str(error)) from error
 
 
-def credentials_of(paths: Paths, kind: MemberKind) -> list[MemberCredential]:
-    """Read this user's credentials of a kind. Raises `UsageError` if one is invalid."""
-    found = [read_credential(path) for path in sorted((paths.data / FOLDER).glob("*.*.json"))]
-    return [one for one in found if one.kind == kind]
+def credentials_of(
+    paths: Paths, kind: MemberKind
+) -> tuple[list[MemberCredential], list[DragomanError]]:
+    """Read this user's credentials of a kind. Also returns an error for each file, of any kind,
+    that cannot be used."""
+    found: list[MemberCredential] = []
+    problems: list[DragomanError] = []
+    for path in sorted((paths.data / FOLDER).glob("*.*.json")):
+        try:
+            found.append(read_credential(path))
+        except DragomanError as error:
+            problems.append(error)
+        except OSError as error:
+            problems.append(_invalid(str(path), error.strerror or str(error)))
+    return [one for one in found if one.kind == kind], problems
 
 
-def find_credential(paths: Paths, kind: MemberKind, *, name: str | None = None) -> MemberCredential:
-    """Return this user's credential of a kind; `name` selects one of several.
+def find_credential(
+    paths: Paths,
+    kind: MemberKind,
+    *,
+    name: str | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> MemberCredential:
+    """Return this user's credential of a kind; `name` selects one of several. Files that cannot be
+    used are reported to `on_notice`, or logged.
 
     Raises `UsageError` if there is none, or more than one.
     """
-    found = [one for one in credentials_of(paths, kind) if name in (None, one.name)]
+    every, problems = credentials_of(paths, kind)
+    found = [one for one in every if name in (None, one.name)]
+    if not found and problems:
+        # One of them may be the credential that is looked for.
+        raise problems[0]
+    for problem in problems:
+        (on_notice or log.warning)(f"ignored a fleet credential: {problem}")
     if not found:
         named = f" named {name}" if name else ""
         raise UsageError(

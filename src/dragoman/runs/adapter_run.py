@@ -322,6 +322,13 @@ class DispatchTurn(ConversationTurn):
     def _left(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             self.conclude(self._ended(Outcome.CANCELLED, "cancelled", None))
+        elif (error := task.exception()) is not None:
+            # The owner of the task logs it.
+            peer = self._conversation.peer
+            why = f"{type(error).__name__}: {error}"
+            failed = AdapterFailed(peer.work.adapter.name, peer.work.source, why)
+            outcome, failure = explain(failed)
+            self.conclude(self._ended(outcome, failed.error_class, failure), failed)
 
     def _happened(self, event: model.Event) -> None:
         """Called when the adapter reports an event of one of its sessions."""

@@ -12,7 +12,7 @@ import codecs
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -246,10 +246,11 @@ class RunningCommand:
 
     async def _end(self) -> None:
         """End a command without an id with everything it has started, and remove its files."""
-        if self._child is not None:
-            await self._child.shutdown()
-        for ending in ("out", "err", "in"):
-            self._file(ending).unlink(missing_ok=True)
+        with ExitStack() as closing:
+            for ending in ("in", "err", "out"):
+                closing.callback(self._file(ending).unlink, missing_ok=True)
+            if self._child is not None:
+                await self._child.shutdown()
 
 
 class _Tail:

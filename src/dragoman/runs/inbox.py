@@ -69,10 +69,14 @@ class RunInbox:
         self._listener: Listener | None = None
 
     async def aclose(self) -> None:
-        await self._tasks.aclose()
-        if self._listener is not None:
-            await self._listener.aclose()
-            question_sockets.forget_address(self._paths, self._listener.address)
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with contextlib.AsyncExitStack() as closing:
+            if self._listener is not None:
+                closing.callback(
+                    question_sockets.forget_address, self._paths, self._listener.address
+                )
+                closing.push_async_callback(self._listener.aclose)
+            await self._tasks.aclose()
 
     @property
     def can_ask(self) -> bool:

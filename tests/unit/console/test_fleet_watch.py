@@ -202,3 +202,15 @@ async def test_credentials_that_could_not_be_read_are_read_again_without_a_chang
         "cannot read the fleet credentials: invalid",
         "cannot read the fleet credentials: gone",
     ]
+
+
+@aio
+async def test_an_invalid_credential_is_named_and_the_valid_fleets_are_shown(paths: Paths) -> None:
+    save(paths, credential())
+    bad = credential_path(paths, "other", "bob")
+    bad.write_text("{}")
+    bad.chmod(0o600)
+    async with console(paths) as place, place.browser() as client:
+        found = (await client.get("/api/v1/fleet")).json()
+    assert [each["id"] for each in found["teams"]] == ["team.alice"]
+    assert str(bad) in found["problem"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dragoman.console import review_comments as module
 from dragoman.console.review_comments import ReviewComments
 from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
-from dragoman.errors import PatchChanged, UsageError
+from dragoman.errors import FileFailed, PatchChanged, UsageError
 from dragoman.paths import Paths
 from tests.unit.console.place import short_paths
 
@@ -92,3 +93,23 @@ def test_a_damaged_file_is_moved_aside_and_never_overwritten(
     (aside,) = paths.state.glob(f"{ReviewComments.FILE_NAME}.damaged-*")
     assert aside.read_text() == "{what a person wrote"
     assert str(aside) in caplog.text
+
+
+def test_comments_that_cannot_be_stored_again_are_kept_until_they_can(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, data: bytes, *, mode: int) -> None:
+        raise FileFailed(str(path), "disk full")
+
+    comments = ReviewComments(paths)
+    id = comments.add("s-1", ReviewComment(text="keep me"))
+    taken = comments.take("s-1", [id])
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_file", fail)
+        with pytest.raises(FileFailed):
+            comments.put_back("s-1", taken)
+        assert comments.of("s-1") == taken
+    comments.add("s-2", ReviewComment(text="other"))
+    assert comments.of("s-1") == ReviewComments(paths).of("s-1") == taken
+    assert comments.take("s-1", [id]) == taken
+    assert comments.of("s-1") == []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.console import review_routes
+from dragoman.console import review_comments, review_routes
 from dragoman.console.json_routes import INTERNAL_PROBLEM
-from dragoman.errors import BrokerError, RemoteError
+from dragoman.errors import BrokerError, FileFailed, RemoteError
 from dragoman.paths import VARIABLES, Paths
 from dragoman.store.open import open_store
 from dragoman.store.records import SessionRecord
@@ -172,3 +172,27 @@ async def test_a_check_that_fails_inside_dragoman_is_not_shown_as_done(
             await told(socket, "review")
         review = (await client.get(f"{at}/review")).json()
     assert not review["checking"] and review["checkProblem"] == INTERNAL_PROBLEM
+
+
+@aio
+async def test_comments_that_can_be_neither_sent_nor_stored_are_shown_with_both_reasons(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, data: bytes, *, mode: int) -> None:
+        raise FileFailed(str(path), "disk full")
+
+    async def refused(record: SessionRecord, prompt: str) -> tuple[str, str]:
+        monkeypatch.setattr(review_comments, "write_file", fail)
+        raise RemoteError(-32000, "the session cannot be opened")
+
+    monkeypatch.setattr(review_routes, "continue_session", refused)
+    here.store()
+    at = "/api/v1/sessions/s-1/review"
+    async with console(here.paths) as place, place.browser() as client:
+        id = (await client.post(f"{at}/comments", json={"text": "keep me"})).json()["id"]
+        answer = await client.post(f"{at}/send", json={"comments": [id]})
+        assert answer.status_code == 502
+        for word in ("cannot be opened", "disk full", "lost if the console is stopped"):
+            assert word in answer.json()["message"]
+        (kept,) = (await client.get(at)).json()["comments"]
+        assert (kept["id"], kept["text"]) == (id, "keep me")

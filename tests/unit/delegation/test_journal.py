@@ -14,7 +14,7 @@ from dragoman.delegation.health import Reading, Sign
 from dragoman.delegation.journal import Journal, give_verdict
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.worktree.check_command import CheckResult
-from dragoman.errors import UnknownJob
+from dragoman.errors import StoreError, UnknownJob
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.runs.context import RunContext
@@ -187,3 +187,24 @@ def test_a_job_that_was_never_delegated_has_no_verdict(tmp_path: Path) -> None:
         pass
     with pytest.raises(UnknownJob):
         give_verdict("j-1", "bad", paths=paths)
+
+
+def test_the_store_is_closed_although_the_ledger_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    def fail(ledger: Ledger) -> None:
+        raise StoreError("ledger.db", "disk I/O error")
+
+    with pytest.raises(StoreError), books_of(place_in(tmp_path)) as books:
+        store, ledger = books._store, books.ledger
+        assert store is not None and ledger is not None
+        close = ledger.close
+        monkeypatch.setattr(Ledger, "close", fail)
+        monkeypatch.setattr(type(store), "close", lambda store: closed.append("store"))
+    monkeypatch.undo()
+    close()
+    assert store is not None
+    store.close()
+    assert closed == ["store"]

@@ -14,6 +14,7 @@ from dragoman.fleet.credentials import (
     MemberCredential,
     credential_from,
     credential_path,
+    credentials_of,
     decode_code,
     encode_code,
     find_credential,
@@ -102,3 +103,20 @@ def test_the_credential_is_found_by_kind_and_name(tmp_path: Path) -> None:
     assert find_credential(where, "worker", name="w2").name == "w2"
     with pytest.raises(UsageError, match="as a submitter"):
         find_credential(where, "submitter")
+
+
+def test_an_invalid_credential_is_reported_and_the_valid_one_is_used(tmp_path: Path) -> None:
+    where = paths(tmp_path)
+    save_credential(credential("w1"), credential_path(where, "team", "w1"))
+    bad = credential_path(where, "other", "w2")
+    bad.write_text("{}")
+    bad.chmod(0o600)
+    found, problems = credentials_of(where, "worker")
+    assert [one.name for one in found] == ["w1"]
+    assert [str(bad) in str(problem) for problem in problems] == [True]
+    notices: list[str] = []
+    assert find_credential(where, "worker", on_notice=notices.append).name == "w1"
+    (notice,) = notices
+    assert str(bad) in notice and "invalid fleet credential" in notice
+    with pytest.raises(UsageError, match="invalid fleet credential"):
+        find_credential(where, "submitter", on_notice=notices.append)

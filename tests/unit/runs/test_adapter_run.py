@@ -454,3 +454,18 @@ async def test_a_limit_ends_the_adapter(tmp_path: Path) -> None:
     seen = await run_of(place, request_in(place, "wait", limit=limit)).run()
     assert seen.result is not None and seen.over is over
     assert (seen.result.outcome, seen.result.failure) == (Outcome.TRUNCATED, over)
+
+
+@aio
+async def test_an_unexpected_error_after_the_adapters_work_ends_the_turn_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*args: Any, **options: Any) -> Result:
+        raise LookupError("unexpected")
+
+    monkeypatch.setattr(adapter_run, "dispatch", fail)
+    async with asyncio.timeout(5), adapted(ActedAdapter(), []) as peer:
+        result = await (await peer.open(opening())).ask("x")
+    assert result.outcome is Outcome.FAILED
+    assert "LookupError: unexpected" in str(result.error)
+    assert any(record.exc_info for record in caplog.records)

@@ -348,3 +348,20 @@ async def test_a_directory_that_does_not_exist_is_rejected(paths: Paths) -> None
 def test_an_id_that_is_a_path_is_rejected(paths: Paths) -> None:
     with pytest.raises(UsageError, match="not a command id"):
         RunningCommand(PYTHON, HostCommand(argv=[], id="../../x"), paths=paths)
+
+
+@aio
+async def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def fail(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".out":
+            raise PermissionError(errno.EPERM, "not permitted")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(PermissionError):
+        await RunningCommand(PYTHON, HostCommand(argv=["pass"]), paths=paths).run(Output())
+    assert [each.suffix for each in (paths.state / FOLDER).iterdir()] == [".out"]

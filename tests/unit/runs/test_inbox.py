@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -214,3 +214,21 @@ async def test_a_form_is_answered_by_the_console(paths: Paths) -> None:
         await console.tasks.aclose()
     assert mark is not None
     mark.release()
+
+
+@aio
+async def test_the_address_of_a_socket_that_cannot_be_closed_is_forgotten(paths: Paths) -> None:
+    class Stuck:
+        address = "questions-1"
+
+        async def aclose(self) -> None:
+            raise OSError("cannot close")
+
+    forgotten: list[str] = []
+    made = RunInbox(paths, peer="codex", workspace=Path("/work"), place=lambda: ("s-1", "j-1"))
+    made._listener = cast(Any, Stuck())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(question_sockets, "forget_address", lambda _, at: forgotten.append(at))
+        with pytest.raises(OSError, match="cannot close"):
+            await made.aclose()
+    assert forgotten == ["questions-1"]

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import time
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -146,15 +147,21 @@ class Broker:
             self._life.happens(BrokerEvent.DONE)
 
     async def _close(self) -> None:
-        self._life.happens(BrokerEvent.STOP)
-        self.turns.fail_waiting(ConnectionClosed("the broker was stopped"))
-        self.turns.close()
-        # The peer is ended first, which fails the turns that still run, so that they are answered.
-        await self.tasks.aclose()
-        await self.recording.ends_stored()
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.recording.close)
+            closing.push_async_callback(self._part_all)
+            closing.push_async_callback(self.recording.ends_stored)
+            # The peer is ended before, which fails the turns that still run, so that they are
+            # answered.
+            closing.push_async_callback(self.tasks.aclose)
+            closing.callback(self.turns.close)
+            closing.callback(self.turns.fail_waiting, ConnectionClosed("the broker was stopped"))
+            self._life.happens(BrokerEvent.STOP)
+
+    async def _part_all(self) -> None:
         # All at once, so that the timeouts of callers that do not read do not add up.
         await all_ended(*map(self._part, list(self._callers)))
-        await self.recording.close()
 
     async def _part(self, caller: Caller) -> None:
         """Close a connection once its last responses were sent."""

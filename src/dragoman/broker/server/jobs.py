@@ -6,6 +6,7 @@ runs it, `recorder` stores it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.live_session import LiveSession
     from dragoman.wire.messages import Request
+
+log: Final = logging.getLogger("dragoman.broker")
 
 MAX_ENDED: Final = 256
 """Maximum number of finished jobs in memory; older ones are in the store."""
@@ -161,7 +164,11 @@ class Job:
         self.state = "ended"
         waiting, self._waiting = self._waiting, []
         for action in waiting:
-            action()
+            try:
+                action()
+            except Exception:
+                # The other callbacks belong to other callers.
+                log.exception("a callback for the end of job %s failed", self.id)
         # The job is remembered for a while; the data it held is not needed.
         self.caller = self.request = None
         self.params = {}

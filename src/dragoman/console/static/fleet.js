@@ -67,7 +67,7 @@ export function Fleet() {
   return html`<h1>Fleet</h1>
     ${problem && html`<p class="problem" role="alert">${clip(problem, 1000)}</p>`}
     ${told === null && !problem && html`<p class="empty">Loading …</p>`}
-    ${told?.problem && html`<p class="problem" role="alert">Your fleet credentials cannot be read: ${oneLine(told.problem, 400)}</p>`}
+    ${told?.problem && html`<p class="problem" role="alert">Fleet credentials that cannot be used: ${oneLine(told.problem, 400)}</p>`}
     ${told !== null && !told.teams.length && !told.problem && html`<p class="empty">You are not a submitter of any fleet. To join one, run <code>dragoman fleet invite submitter NAME</code> where its server runs. Then, on this machine, run the command that it prints.</p>`}
     ${(told?.teams ?? []).map((team) => html`<${Team} key=${team.id} team=${team} />`)}`;
 }

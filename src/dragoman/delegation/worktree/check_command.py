@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.client.services.terminals import Terminals
+from dragoman.client.services.terminals import TIMES, ExitStatus, Terminals
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import DragomanError, UsageError
 from dragoman.runs.git import real
@@ -77,7 +77,11 @@ async def run_check(
         except TimeoutError:
             timed_out = True
             await terminals.kill(terminal_id)
-            status = await terminals.wait_for_exit(terminal_id)
+            try:
+                async with asyncio.timeout(TIMES.kill_timeout):
+                    status = await terminals.wait_for_exit(terminal_id)
+            except TimeoutError:
+                status = ExitStatus(None, None)
         tail = terminals.output(terminal_id).output
     except DragomanError as error:
         return CheckResult(command=command, ok=False, problem=str(error))

@@ -124,3 +124,26 @@ async def test_a_time_to_stay_that_makes_no_sense_is_refused(tmp_path: Path) -> 
         assert at.host.ttl is None
         await caller.call("_dragoman/hello", {"ttl": 0})
         assert at.host.ttl == 0
+
+
+@aio
+async def test_the_store_is_closed_although_a_step_before_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise OSError("cannot end")
+
+    closed = asyncio.Event()
+    async with standing(tmp_path, NearAgent()) as at:
+        close = at.broker.recording.close
+
+        async def close_store() -> None:
+            monkeypatch.undo()
+            await close()
+            closed.set()
+
+        monkeypatch.setattr(at.broker.recording, "ends_stored", fail)
+        monkeypatch.setattr(at.broker.recording, "close", close_store)
+        async with at.caller():
+            pass
+    assert closed.is_set()

@@ -110,3 +110,17 @@ def test_ended_jobs_are_forgotten_one_day_and_others_never() -> None:
     assert jobs.get("j-0") is None
     assert jobs.get("j-9") is not None
     assert len(list(jobs)) <= 7
+
+
+def test_a_callback_that_fails_is_logged_and_the_others_are_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = job()
+    called: list[str] = []
+    one.when_ended(lambda: called.append("first"))
+    one.when_ended(lambda: 1 // 0)
+    one.when_ended(lambda: called.append("last"))
+    one.settled()
+    assert called == ["first", "last"]
+    assert one.params == {}
+    assert "a callback for the end of job j-1 failed" in caplog.text

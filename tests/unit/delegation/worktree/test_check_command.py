@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from dragoman.client.services.terminals import Terminals
+from dragoman.delegation.worktree import check_command
 from dragoman.delegation.worktree.check_command import run_check
 from dragoman.errors import UsageError
+from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.environment import owner
 from dragoman.transports.process.strays import find_owned
 from tests.aio import aio
@@ -78,3 +82,18 @@ async def test_a_link_to_the_workspace_is_the_workspace(tmp_path: Path) -> None:
 async def test_an_empty_check_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="empty"):
         await run_check("  ", tmp_path)
+
+
+@aio
+async def test_a_killed_check_whose_exit_is_never_reported_has_timed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(terminals: Terminals, terminal_id: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Terminals, "wait_for_exit", never)
+    monkeypatch.setattr(check_command, "TIMES", ShutdownTimes(kill_timeout=0.01))
+    async with asyncio.timeout(20):
+        result = await run_check("sleep 600", tmp_path, timeout=0.01)
+    assert (result.ok, result.timed_out, result.exit_code) == (False, True, None)
+    assert find_owned(owner()) == []
