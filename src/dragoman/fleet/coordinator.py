@@ -176,11 +176,13 @@ class Coordinator:
             await _first_of(keeping, *parts)
         finally:
             self._leads = False
-            await tasks.aclose()
             try:
-                await leadership.release()
-            except FleetError as error:
-                log.info("could not release the leadership: %s", error)
+                await tasks.aclose()
+            finally:
+                try:
+                    await leadership.release()
+                except FleetError as error:
+                    log.info("could not release the leadership: %s", error)
 
 
 class CoordinatorSession:

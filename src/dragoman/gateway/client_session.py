@@ -111,15 +111,15 @@ class ClientSession:
             await stream.aclose()
             raise
         self._connection = connection
-        try:
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with contextlib.AsyncExitStack() as closing:
+            if through is not None:
+                closing.push_async_callback(through.aclose)
+            closing.push_async_callback(self._close_sessions)
+            closing.callback(self._gateway.services.forget, self)
+            closing.push_async_callback(connection.aclose)
             connection.tasks.start(self._end_with_peer(connection), "watch the peer")
             return await connection.wait_ended()
-        finally:
-            await connection.aclose()
-            self._gateway.services.forget(self)
-            await self._close_sessions()
-            if through is not None:
-                await through.aclose()
 
     async def _end_with_peer(self, connection: Connection) -> None:
         """When the peer has disconnected, wait until the open requests are answered, for a limited

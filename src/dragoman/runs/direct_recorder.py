@@ -209,12 +209,14 @@ class DirectRecorder:
         writer: StoreWriter | None = None
         if recorder is not None and self._record is not None:
             recorder.stop_timers()
-            self._end(outcome=Outcome.UNKNOWN.value, text="")
-            self._save(end=True)
-            if not self._keep_open:
-                recorder.change(self._record.key, closed_at=time.time())
-            self._recorder = None
-            writer = await recorder.close()
+            try:
+                self._end(outcome=Outcome.UNKNOWN.value, text="")
+                self._save(end=True)
+                if not self._keep_open:
+                    recorder.change(self._record.key, closed_at=time.time())
+            finally:
+                self._recorder = None
+                writer = await recorder.close()
         self._store = None
         if store is not None and (writer is None or writer.is_open):
             store.close()

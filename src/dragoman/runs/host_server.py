@@ -12,6 +12,7 @@ import getpass
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,14 +94,12 @@ class HostServer(Ignore):
         # message.
         stream.write(b"\n")
         connection.tasks.start(self._end_if_silent(), "end a silent connection")
-        try:
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._tasks.aclose)
+            closing.push_async_callback(self._finish_submissions)
+            closing.push_async_callback(connection.aclose)
             await connection.wait_ended()
-        finally:
-            await connection.aclose()
-            try:
-                await self._finish_submissions()
-            finally:
-                await self._tasks.aclose()
 
     async def _end_if_silent(self) -> None:
         connection, loop = self._connection, asyncio.get_running_loop()

@@ -149,16 +149,16 @@ class BrokerProcess:
                 return
 
     async def _end(self) -> None:
-        if self._clock is not None:
-            self._clock.stop()
-        self.release()
-        try:
-            await self._tasks.aclose()
-            if self._listener is not None:
-                await self._listener.aclose()
-        finally:
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with contextlib.AsyncExitStack() as closing:
             if self._record is not None:
-                self._record.remove()
+                closing.callback(self._record.remove)
+            if self._listener is not None:
+                closing.push_async_callback(self._listener.aclose)
+            closing.push_async_callback(self._tasks.aclose)
+            closing.callback(self.release)
+            if self._clock is not None:
+                self._clock.stop()
         log.info("%s has ended", self.endpoint.name)
 
     def _asked_to_end(self) -> None:
@@ -175,12 +175,14 @@ class BrokerProcess:
     # -- host of the broker
 
     def release(self) -> None:
-        if self._listener is not None:
-            self._listener.stop_accepting()
-        if self._lock is not None and self._lock.held:
-            self._lock.release()
-            if self._record is not None and not self._over:
-                self._record.drain()
+        try:
+            if self._listener is not None:
+                self._listener.stop_accepting()
+        finally:
+            if self._lock is not None and self._lock.held:
+                self._lock.release()
+                if self._record is not None and not self._over:
+                    self._record.drain()
 
     def peer_started(self, pid: int) -> None:
         if self._record is not None:

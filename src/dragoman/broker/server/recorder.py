@@ -112,12 +112,17 @@ class BrokerRecorder:
 
     async def close(self) -> None:
         """Store the rest."""
-        self._recorder.stop_timers()
-        marked, self._marked = self._marked, []
-        for session in {*marked, *self._sessions.values()}:
-            if session.key in self._known:
-                self._save(session, None, end=True)
-        await self.ends_stored()
+        # The last step added runs first, and a step that fails does not skip the others.
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self._close_store)
+            closing.push_async_callback(self.ends_stored)
+            self._recorder.stop_timers()
+            marked, self._marked = self._marked, []
+            for session in {*marked, *self._sessions.values()}:
+                if session.key in self._known:
+                    self._save(session, None, end=True)
+
+    async def _close_store(self) -> None:
         writer = await self._recorder.close()
         if writer is not None and writer.is_open:
             try:
@@ -126,9 +131,11 @@ class BrokerRecorder:
                 log.warning("could not close the store: %s", error)
 
     def _end(self, writer: StoreWriter) -> None:
-        if writer.trouble is not None:
-            self._leave_note(writer)
-        writer.store.close()
+        try:
+            if writer.trouble is not None:
+                self._leave_note(writer)
+        finally:
+            writer.store.close()
 
     def _leave_note(self, writer: StoreWriter) -> None:
         """Note for the next broker which events will never be stored."""

@@ -316,8 +316,10 @@ class Sessions:
         if far is None or session.far is not far:
             return
         # Errors of the peer are only logged: the broker no longer has the session in any case.
-        await self._peer.close(far, session.id)
-        await session.sheltered.release()
+        try:
+            await self._peer.close(far, session.id)
+        finally:
+            await session.sheltered.release()
 
     # -- used by turns
 
