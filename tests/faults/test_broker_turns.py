@@ -130,6 +130,29 @@ async def test_a_peer_that_dies_while_it_takes_up_a_session_is_tried_again(tmp_p
         assert caller.texts() == ["at last"]
 
 
+@pytest.mark.parametrize(
+    ("fault", "error_class"),
+    [("dies", "process_exited"), ("hangs", "timeout"), ("wrong", "invalid_answer")],
+)
+@aio
+async def test_a_prompt_whose_session_is_not_restored_did_not_run(
+    tmp_path: Path, fault: str, error_class: str
+) -> None:
+    flags = ("--resume", "--state", str(tmp_path / "agent"), "--at-resume", fault)
+    budgets = Budgets(session=1.0)
+    async with stage(tmp_path, *flags, budgets=budgets) as broker, broker.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "say before")
+        os.kill(broker.host.peers[-1], signal.SIGKILL)
+        await broker.until(lambda: broker.host.ended)
+        with pytest.raises(RemoteError) as refused:
+            await caller.prompting(session, "say after")
+        told = refused.value.data["dragoman"]
+        assert told["errorClass"] == error_class
+        assert told["details"]["may_have_run"] is False, "no process got the prompt"
+        assert caller.texts() == ["before"]
+
+
 def _count(pids: list[int], wanted: int) -> bool:
     return len(pids) == wanted
 

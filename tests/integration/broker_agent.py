@@ -28,6 +28,7 @@ arguments.add_argument("--load", action="store_true")
 arguments.add_argument("--late", action="store_true", help="replay after the answer")
 arguments.add_argument("--loses", type=float, default=0.0, help="what is loaded so soon is lost")
 arguments.add_argument("--modes", action="store_true")
+arguments.add_argument("--at-resume", choices=["dies", "hangs", "wrong"], default="")
 arguments.add_argument("--fails", action="store_true", help="die before the handshake")
 options = arguments.parse_args()
 
@@ -185,6 +186,13 @@ def handle(id: Any, method: str, params: dict[str, Any]) -> Any:
             tell(session, commands)
             return {"sessionId": session, **settings()}
         case "session/load" | "session/resume":
+            match options.at_resume:
+                case "dies":
+                    os._exit(3)
+                case "hangs":
+                    return NotImplemented
+                case "wrong":
+                    return [1]
             if options.loses and time.time() - born(session) < options.loses:
                 (options.state / session).unlink()
             if not recall(session):

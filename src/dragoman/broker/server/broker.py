@@ -204,7 +204,8 @@ class Broker:
         return far if far is not None and far.failure is None else None
 
     async def ready(self) -> PeerLink:
-        """Wait until the peer is running and return it. Raises the reason if it cannot run."""
+        """Wait until the peer is running and return it. Raises the reason if it cannot run; the
+        request that needs the peer was not sent then."""
         far = self.far
         if far is not None:
             return far
@@ -218,7 +219,9 @@ class Broker:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            raise CallTimeout("the peer", timeout) from None
+            late = CallTimeout("the peer", timeout)
+            late.may_have_run = False
+            raise late from None
         finally:
             self._waiting.discard(future)
 
@@ -252,7 +255,9 @@ class Broker:
         self._life.happens(BrokerEvent.UNSTARTABLE)
         for future in self._waiting:
             if not future.done():
-                future.set_exception(error.fresh())
+                refused = error.fresh()
+                refused.may_have_run = False
+                future.set_exception(refused)
         self.turns.fail_waiting(error)
 
     def peer_coming(self) -> None:

@@ -251,6 +251,11 @@ class Turns:
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
+            if job.started_at is None:
+                # The error is about another request, such as one that restores the session. The
+                # prompt itself was not sent.
+                error = error.fresh()
+                error.may_have_run = False
             # If the peer refuses the prompt because of the cancel, or was killed for ignoring it,
             # that is not the reason why the turn ended.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None

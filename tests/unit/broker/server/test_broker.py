@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker.server import broker as brokers
 from dragoman.broker.server.state_machine import BrokerState
-from dragoman.errors import RemoteError
+from dragoman.errors import CallTimeout, RemoteError
 from tests.aio import aio
 from tests.unit.broker.near import NearAgent, dies, standing
 
@@ -147,3 +148,29 @@ async def test_the_store_is_closed_although_a_step_before_it_fails(
         async with at.caller():
             pass
     assert closed.is_set()
+
+
+@aio
+async def test_what_waits_for_a_peer_that_does_not_start_did_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        dies(agent)
+        await at.until(lambda: at.broker.far is None)
+        monkeypatch.setattr(at.broker, "peer_up", lambda far: None)
+        about = {"cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        with pytest.raises(RemoteError) as refused:
+            opening = at.broker.tasks.start(caller.call("session/new", about), "open")
+            await at.until(lambda: at.broker._waiting)
+            at.broker.peer_unstartable(CallTimeout("initialize", 1.0))
+            await opening
+        assert refused.value.data["dragoman"]["details"]["method"] == "initialize"
+        assert refused.value.data["dragoman"]["details"]["may_have_run"] is False
+
+        monkeypatch.setattr(brokers, "MAX_DELAY", -at.broker.budgets.initialize)
+        monkeypatch.setattr(brokers, "START_MARGIN", 0.01)
+        with pytest.raises(RemoteError) as late:
+            await caller.call("session/new", about)
+        assert late.value.data["dragoman"]["details"]["method"] == "the peer"
+        assert late.value.data["dragoman"]["details"]["may_have_run"] is False
