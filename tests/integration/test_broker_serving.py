@@ -296,6 +296,25 @@ async def test_a_slow_reader_loses_nothing_and_holds_up_nobody(tmp_path: Path) -
             assert result["_meta"]["dragoman"]["nextEvent"] == 3001
 
 
+@aio
+async def test_closing_a_session_answers_the_prompt_whose_events_were_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage(tmp_path) as at, at.caller() as slow:
+        session = await slow.new(tmp_path)
+        slow.connection._stream.pause_reading()
+        prompting = begin(at, slow.prompting(session, "count 3000 1000", job="j-1"))
+        await at.until(lambda: (job := at.broker.turns.jobs.get("j-1")) and job.state == "ended")
+        live = at.broker.sessions.require(session)
+        assert any(reader.lags for reader in live.readers.values())
+        closing = begin(at, slow.call("session/close", {"sessionId": session}))
+        await at.until(lambda: not live.readers)
+        slow.connection._stream.resume_reading()
+        assert await soon(closing) == {}
+        assert (await soon(prompting))["_meta"]["dragoman"]["job"] == "j-1"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 # -- questions
 
 
@@ -532,6 +551,26 @@ async def test_a_caller_that_loads_a_session_and_stops_reading_delays_no_other(
             await at.until(lambda: any(reader.lags for reader in live.readers.values()))
             async with at.caller() as other:
                 await other.call("session/resume", about)
+
+
+@aio
+async def test_closing_a_session_answers_the_load_whose_history_was_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage(tmp_path) as at, at.caller() as caller, at.caller() as slow:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "count 3000 1000")
+        live = at.broker.sessions.require(session)
+        slow.connection._stream.pause_reading()
+        about = {"sessionId": session, "cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        loading = begin(at, slow.call("session/load", about))
+        await at.until(lambda: any(reader.lags for reader in live.readers.values()))
+        closing = begin(at, slow.call("session/close", {"sessionId": session}))
+        await at.until(lambda: len(live.readers) == 1)
+        slow.connection._stream.resume_reading()
+        assert await soon(closing) == {}
+        assert "_meta" in await soon(loading)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @aio

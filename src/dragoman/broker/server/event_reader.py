@@ -158,11 +158,18 @@ class EventReader:
             action()
 
     def leave(self) -> None:
-        """Called when the caller has disconnected."""
+        """Called when the caller has disconnected or closed the session: send no more events.
+
+        A caller that is still connected gets what waited behind them, such as the answer to its
+        prompt.
+        """
         if self in self._session.live:
             self._session.live.remove(self)
         self._scopes.clear()
-        self._behind.clear()
+        if self.connection.failure is not None:
+            self._behind.clear()
+        while self._behind:
+            self._behind.popleft()[1]()
 
     # -- catching up
 
@@ -176,7 +183,8 @@ class EventReader:
             while self._scopes:
                 # Takes as long as the caller needs; cancelled when its connection ends.
                 await self.connection.drain()
-                if not await self._send_some():
+                # The caller may have left in the meantime.
+                if self._scopes and not await self._send_some():
                     return
         except ConnectionLost:
             return

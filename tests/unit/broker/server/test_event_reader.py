@@ -164,6 +164,39 @@ async def test_what_stands_behind_the_events_waits_for_a_reader_that_lags() -> N
 
 
 @aio
+async def test_a_reader_that_leaves_while_it_lags_gets_what_waits_and_no_more_events(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with reading() as (sheet, reader, ear):
+        reader.want()
+        sheet.happens(6000)
+        done: list[int] = []
+        reader.behind(lambda: done.append(0))
+        reader.behind(lambda: done.append(1))
+        # Now it waits for its caller to read.
+        await asyncio.sleep(0)
+        reader.leave()
+        assert done == [0, 1] and not reader.lags
+        follower = reader._catching_up
+        assert follower is not None
+        await asyncio.wait([follower], timeout=5)
+        assert len(ear.heard) < 6000
+        assert caplog.records == []
+
+
+@aio
+async def test_nothing_is_done_for_a_reader_whose_connection_has_ended() -> None:
+    async with reading() as (sheet, reader, _):
+        reader.want()
+        sheet.happens(6000)
+        done: list[int] = []
+        reader.behind(lambda: done.append(0))
+        await reader.connection.aclose()
+        reader.leave()
+        assert done == []
+
+
+@aio
 async def test_a_reader_that_lags_gets_its_own_parts_only() -> None:
     async with reading() as (sheet, reader, ear):
         reader.want()
