@@ -101,6 +101,19 @@ async def test_modes_are_remembered_for_whoever_resumes(tmp_path: Path) -> None:
 
 
 @aio
+async def test_a_mode_that_is_set_after_a_restart_of_the_peer_is_remembered(tmp_path: Path) -> None:
+    flags = ("--resume", "--modes", "--state", str(tmp_path / "agent"))
+    async with stage(tmp_path, *flags) as at, at.caller() as first, at.caller() as second:
+        session = await first.new(tmp_path)
+        await first.prompting(session, "say before")
+        os.kill(at.host.peers[-1], signal.SIGKILL)
+        await at.until(lambda: at.host.ended)
+        await first.call("session/set_mode", {"sessionId": session, "modeId": "code"})
+        about = {"sessionId": session, "cwd": str(tmp_path)}
+        assert (await second.call("session/resume", about))["modes"]["currentModeId"] == "code"
+
+
+@aio
 async def test_what_the_broker_does_not_know_goes_to_the_peer_and_back(tmp_path: Path) -> None:
     async with stage(tmp_path) as at, at.caller() as caller:
         assert await caller.call("_test/echo", {"a": 1}) == {"a": 1}

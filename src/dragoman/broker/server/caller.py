@@ -40,13 +40,16 @@ from dragoman.wire.peer import Noise, Stray
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.live_session import LiveSession
+    from dragoman.broker.server.peer import PeerLink
+    from dragoman.rpc.calls import Settle
     from dragoman.rpc.responder import Handlers
     from dragoman.transports.base import Stream
 
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_FORWARDED: Final = 100
-"""Maximum number of requests of one caller, besides prompts, that may be open at the peer."""
+"""Maximum number of requests of one caller, besides prompts, that are open at the peer or wait for
+it."""
 
 MAX_PROMPTS: Final = 256
 """How many prompts of a caller are kept by id before finished ones are forgotten."""
@@ -74,6 +77,8 @@ class Caller:
         self._translation: asyncio.Future[Handlers] | None = None
         """Handlers for a caller that speaks a legacy dialect."""
         self._forwarded: dict[Id, Call] = {}
+        self._delayed = 0
+        """Number of requests that will be forwarded once the peer and their session are ready."""
         self._prompts: dict[Id, Job] = {}
         limit = broker.spec.max_line_size
         self.connection = Connection(
@@ -350,43 +355,72 @@ class Caller:
             or acp.method_table(unstable=self._broker.spec.unstable).request(method) is not None
         ):
             raise boundary.method_not_found(method)
-        if len(self._forwarded) >= MAX_FORWARDED:
-            raise error_codec.busy(len(self._forwarded))
+        if (count := len(self._forwarded) + self._delayed) >= MAX_FORWARDED:
+            raise error_codec.busy(count)
         far = self._broker.far
-        params, session = self._named_for_peer(request.params)
+        _, session = self._named_for_peer(request.params)
         if far is None or (session is not None and session.far is not far):
             return self._guarded(self._forward_later(request, session))
 
-        timeout = self._broker.timeout_of(method)
-        answered = self._broker.liveness.expect(far, method, timeout)
-
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            answered()
-            self._forwarded.pop(request.id, None)
             if error is not None:
-                refused = error_codec.refusal(far.explain(error))
+                refused = error_codec.refusal(error)
                 self.connection.refuse(request, refused.code, refused.message, refused.data)
             elif result is not None:
-                if session is not None:
-                    session.was_set(method, request.params, result)
                 self.connection.answer(request, result)
 
-        self._forwarded[request.id] = far.connection.begin(
-            method, params, settle=settle, timeout=timeout
-        )
+        self._forward_to(far, request, session, settle)
         return LATER
 
     async def _forward_later(self, request: Request, session: LiveSession | None) -> Any:
         """Forward a request once the peer is running and has the session."""
-        far = await self._broker.ready()
-        if session is not None:
-            await self._broker.restore(session, far, fresh=False)
+        self._delayed += 1
+        try:
+            far = await self._broker.ready()
+            if session is not None:
+                await self._broker.restore(session, far, fresh=False)
+        finally:
+            self._delayed -= 1
+        answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            elif result is not None:
+                answer.set_result(result)
+
+        call = self._forward_to(far, request, session, settle)
+        try:
+            # The call has a timeout, except for a login.
+            return await answer
+        except asyncio.CancelledError:
+            call.give_up(RemoteError(codes.REQUEST_CANCELLED, "the request was cancelled"))
+            raise
+
+    def _forward_to(
+        self, far: PeerLink, request: Request, session: LiveSession | None, settle: Settle
+    ) -> Call:
+        """Send a request to the peer, and pass its outcome to `settle` after a setting that it
+        changed was recorded."""
+        method = request.method
         params, _ = self._named_for_peer(request.params)
-        timeout = self._broker.timeout_of(request.method)
-        answered = self._broker.liveness.expect(far, request.method, timeout)
-        result = await far.connection.call(request.method, params, timeout=timeout)
-        answered()
-        return result
+        timeout = self._broker.timeout_of(method)
+        answered = self._broker.liveness.expect(far, method, timeout)
+
+        def settled(result: Raw | None, error: DragomanError | None) -> None:
+            answered()
+            self._forwarded.pop(request.id, None)
+            if error is not None:
+                error = far.explain(error)
+            elif result is not None and session is not None:
+                session.was_set(method, request.params, result)
+            settle(result, error)
+
+        call = far.connection.begin(method, params, settle=settled, timeout=timeout)
+        self._forwarded[request.id] = call
+        return call
 
     def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
         """Return the params with the session id replaced by the peer's, and the session."""

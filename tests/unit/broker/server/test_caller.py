@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dragoman.broker.server import caller as callers
-from dragoman.errors import RemoteError
+from dragoman.errors import DragomanError, RemoteError
 from dragoman.gateway.gateway import Gateway
+from dragoman.rpc import LATER
+from dragoman.wire.messages import Request
 from tests.aio import aio
 from tests.unit.broker.near import NearAgent, dies, standing
 
@@ -192,3 +194,44 @@ async def test_a_setting_reaches_a_session_that_has_to_be_restored_first(tmp_pat
         await at.until(lambda: at.broker.far is None)
         await caller.call("session/set_mode", {"sessionId": session, "modeId": "x"})
         assert [method for method, _ in second.asked][1:] == ["session/resume", "session/set_mode"]
+
+
+@aio
+async def test_requests_that_wait_for_the_peer_are_bounded_and_can_be_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "MAX_FORWARDED", 2)
+    first, second = NearAgent(), SilentAgent()
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        dies(first)
+        await at.until(lambda: at.broker.far is None)
+        refused: list[DragomanError | None] = []
+        calls = [
+            caller.connection.begin("_theirs/own", {}, settle=lambda _, error: refused.append(error))
+            for _ in range(2)
+        ]
+        with pytest.raises(RemoteError) as busy:
+            await caller.call("_theirs/own")
+        assert busy.value.code == -32050
+        await second.until(lambda: len(second.asked) == 3)
+        with pytest.raises(RemoteError) as still_busy:
+            await caller.call("_theirs/own")
+        assert still_busy.value.code == -32050, "each counts once, now that the peer has them"
+        for call in calls:
+            caller.connection.post("$/cancel_request", {"requestId": call.id})
+        await at.until(lambda: len(refused) == 2)
+        assert [getattr(error, "code", None) for error in refused] == [-32800, -32800]
+        await second.until(lambda: len(second.told) == 2)
+        assert [method for method, _ in second.told] == ["$/cancel_request"] * 2
+        second.answers = True
+        assert await caller.call("_theirs/own") == {}
+
+
+class SilentAgent(NearAgent):
+    """Does not answer requests of its own kind until it is allowed to."""
+
+    answers = False
+
+    def request(self, request: Request) -> Any:
+        answer = super().request(request)
+        return answer if self.answers or not request.method.startswith("_theirs/") else LATER
