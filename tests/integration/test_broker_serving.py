@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.server import replay
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.rpc import outbox
 from dragoman.store.records import EVENT_SPAN
 from dragoman.testing import storyteller
 from dragoman.wire.messages import Request
@@ -584,6 +586,84 @@ async def test_closing_a_session_answers_the_load_whose_history_was_not_read(
         assert await soon(closing) == {}
         assert "_meta" in await soon(loading)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def long_history(folder: Path, texts: int = 40, size: int = 100_000) -> tuple[str, ...]:
+    """The flags of an agent with a session `old` that has a long history."""
+    (folder / "agent").mkdir()
+    history = [f"{number} " + "x" * size for number in range(texts)]
+    (folder / "agent" / "old").write_text(json.dumps(history))
+    return ("--load", "--state", str(folder / "agent"))
+
+
+@aio
+async def test_a_caller_that_pauses_while_it_loads_a_long_history_gets_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MAX_UNREAD_SIZE", 512 * 1024)
+    monkeypatch.setattr(outbox, "MAX_UNSENT_SIZE", 2 * 1024 * 1024)
+    flags = long_history(tmp_path)
+    async with stage(tmp_path, *flags) as at, at.caller() as slow:
+        slow.connection._stream.pause_reading()
+        about = {"sessionId": "old", "cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        loading = begin(at, slow.call("session/load", about))
+        far = at.broker.far
+        assert far is not None
+        await at.until(lambda: far.is_held or slow.connection.failure)
+        slow.connection._stream.resume_reading()
+        assert "_meta" in await soon(loading)
+        told = [text.split()[0] for text in slow.texts() if text != "as I said"]
+        assert told == [str(number) for number in range(40)]
+        await at.until(lambda: not far.is_held)
+
+
+@aio
+async def test_a_caller_that_stops_reading_a_long_history_delays_the_others_for_a_limited_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MAX_UNREAD_SIZE", 512 * 1024)
+    monkeypatch.setattr(replay, "UNREAD_TIMEOUT", 0.2)
+    flags = long_history(tmp_path)
+    async with stage(tmp_path, *flags) as at, at.caller() as slow, at.caller() as other:
+        session = await other.new(tmp_path)
+        slow.connection._stream.pause_reading()
+        about = {"sessionId": "old", "cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        loading = begin(at, slow.call("session/load", about))
+        far = at.broker.far
+        assert far is not None
+        await at.until(lambda: far.is_held)
+        await soon(other.prompting(session, "say here"))
+        assert other.texts() == ["here"]
+        slow.connection._stream.resume_reading()
+        with pytest.raises(RemoteError, match="was not read for 0.2 s") as refused:
+            await soon(loading)
+        assert error_class(refused.value) == "overflow"
+        assert len(slow.texts()) < 80
+        # It can load the session again.
+        slow.updates.clear()
+        assert "_meta" in await soon(slow.call("session/load", about))
+        assert len(slow.texts()) == 80
+
+
+@aio
+async def test_a_prompt_in_a_session_that_another_caller_loads_runs_after_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MAX_UNREAD_SIZE", 512 * 1024)
+    flags = long_history(tmp_path)
+    async with stage(tmp_path, *flags) as at, at.caller() as slow, at.caller() as other:
+        slow.connection._stream.pause_reading()
+        about = {"sessionId": "old", "cwd": str(tmp_path / "workspace"), "mcpServers": []}
+        loading = begin(at, slow.call("session/load", about))
+        far = at.broker.far
+        assert far is not None
+        await at.until(lambda: far.is_held)
+        prompting = begin(at, other.prompting("old", "say here", job="j-1"))
+        await at.until(lambda: at.broker.turns.jobs.get("j-1"))
+        slow.connection._stream.resume_reading()
+        await soon(loading)
+        assert (await soon(prompting))["stopReason"] == "end_turn"
+        assert other.texts() == ["here"]
 
 
 @aio

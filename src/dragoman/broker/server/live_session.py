@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,13 +22,13 @@ from dragoman.broker.server.cancellation import Cancelling, Phase
 from dragoman.broker.server.event_log import EventLog, LogLimits
 from dragoman.broker.server.event_reader import EventReader, renamed
 from dragoman.broker.server.peer_requests import PERMISSION, PeerQuestions
+from dragoman.broker.server.replay import Replay
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import ConnectionLost, DragomanError
 from dragoman.events.parts import Cost, Usage
-from dragoman.gateway.relay import UPDATE
 from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
 
@@ -113,12 +112,8 @@ class LiveSession:
         self._holding = False
         self._held: list[Notification] = []
         """Updates that arrived between the end of a turn and the response to its caller."""
-        self.replaying = False
-        """Whether incoming updates are replayed history."""
-        self._replay_for: Caller | None = None
-        self.heard_at = 0.0
-        self.loaded_at = math.inf
-        """When the response to a load arrived, by the loop's clock."""
+        self.replay: Replay | None = None
+        """Set while incoming updates are replayed history."""
         self.sheltered: Session = far.client.shelter(id, cwd, self.additional)
         """The peer client's session object: it serves files and terminals and keeps the
         settings."""
@@ -128,8 +123,8 @@ class LiveSession:
     def update(self, notification: Notification) -> None:
         """Append an update to the log and send it to the readers. Does nothing else and decodes
         nothing: this is the hot path of a turn."""
-        if self.replaying:
-            self._replayed(notification.params)
+        if self.replay is not None:
+            self._replayed(self.replay, notification.params)
             return
         if self._holding:
             self._held.append(notification)
@@ -164,7 +159,7 @@ class LiveSession:
 
     def update_all(self, notifications: Sequence[Notification]) -> None:
         """Handle updates that arrived together. Each takes half the time of a single one."""
-        if self.replaying or self._holding or len(self.names) > 1:
+        if self.replay is not None or self._holding or len(self.names) > 1:
             for notification in notifications:
                 self.update(notification)
             return
@@ -241,24 +236,29 @@ class LiveSession:
 
     # -- replayed history
 
-    def begin_replay(self, caller: Caller | None) -> None:
+    @property
+    def replaying(self) -> bool:
+        """Whether incoming updates are replayed history."""
+        return self.replay is not None
+
+    def begin_replay(self, caller: Caller | None) -> Replay:
         """Treat incoming updates as history, which goes only to the caller that requested it."""
-        self.replaying = True
-        self.loaded_at = math.inf
-        self._replay_for = caller
-        self.heard_at = asyncio.get_running_loop().time()
+        self.end_replay()
+        self.replay = Replay(caller, self.far.connection.flow)
+        return self.replay
 
     def end_replay(self) -> None:
-        self.replaying = False
-        self._replay_for = None
+        if self.replay is not None:
+            self.replay.end()
+            self.replay = None
 
-    def _replayed(self, line: Raw) -> None:
-        self.heard_at = asyncio.get_running_loop().time()
+    def _replayed(self, replay: Replay, line: Raw) -> None:
+        replay.heard_at = asyncio.get_running_loop().time()
         self._look_at(bytes(line))
-        caller = self._replay_for
+        caller = replay.caller
         if caller is not None and caller.connection.failure is None:
             name = self.name_for(caller)
-            caller.connection.post(UPDATE, line if name == self.id else renamed(line, name))
+            replay.send(caller.connection, line if name == self.id else renamed(line, name))
 
     # -- readers
 

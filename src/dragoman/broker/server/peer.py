@@ -126,8 +126,8 @@ class PeerLink:
     @property
     def is_held(self) -> bool:
         """Whether nothing arrives because we do not read."""
-        held: bool = self._peer.client.connection.flow.blocked
-        return held
+        full: bool = self._peer.client.connection.flow.blocked
+        return full or self.connection.flow.held > 0
 
     @property
     def is_stopped(self) -> bool:

@@ -86,7 +86,10 @@ class PeerSide:
             raise
 
     async def have_opened(self, session: LiveSession, far: PeerLink, caller: Caller | None) -> None:
-        """Resume or load a session. A caller that wants the history needs load."""
+        """Resume or load a session. A caller that wants the history needs load.
+
+        Raises `Overflow` if the caller did not read the history.
+        """
         body = {"sessionId": session.id, **wanted(session)}
 
         def opened(result: Raw) -> None:
@@ -96,23 +99,28 @@ class PeerSide:
         if caller is None and far.can("sessionCapabilities.resume"):
             await self.open(far, RESUME, pack(body), opened)
             return
-        session.begin_replay(caller)
+        replay = session.begin_replay(caller)
         try:
             await self.open(far, LOAD, pack(body), opened)
         except BaseException:
             session.end_replay()
             raise
-        session.loaded_at = asyncio.get_running_loop().time()
+        replay.loaded()
         # One real agent replays most of its history after the response.
         self._broker.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
+        if replay.unread is not None:
+            raise replay.unread
 
     async def wait_replayed(self, session: LiveSession) -> None:
         budgets = self._broker.budgets
         loop = asyncio.get_running_loop()
-        while session.replaying:
+        while (replay := session.replay) is not None:
+            await replay.wait_loaded()
+            if session.replay is not replay:
+                continue
             over_at = min(
-                max(session.heard_at, session.loaded_at) + budgets.replay_quiet,
-                session.loaded_at + budgets.replay_total,
+                max(replay.heard_at, replay.loaded_at) + budgets.replay_quiet,
+                replay.loaded_at + budgets.replay_total,
             )
             if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
                 session.end_replay()

@@ -441,14 +441,16 @@ class Turns:
     def _keep_vigil(self, job: Job) -> None:
         """Enforce the budgets of a turn that no caller follows. The silence budget is suspended
         while the peer waits for an answer from a person, or for a file or terminal service of the
-        broker."""
+        broker, and while it is not read."""
         if job in self._vigils:
             return
         session = job.session
 
         def waits_for_us() -> bool:
             vigil.signs = session.log.next - job.first_event
-            return bool(session.questions.open) or session.sheltered.serving > 0
+            return (
+                bool(session.questions.open) or session.sheltered.serving > 0 or session.far.is_held
+            )
 
         def expire(budget: str, timeout: float) -> None:
             self._vigils.pop(job, None)

@@ -207,7 +207,9 @@ async def test_requests_that_wait_for_the_peer_are_bounded_and_can_be_cancelled(
         await at.until(lambda: at.broker.far is None)
         refused: list[DragomanError | None] = []
         calls = [
-            caller.connection.begin("_theirs/own", {}, settle=lambda _, error: refused.append(error))
+            caller.connection.begin(
+                "_theirs/own", {}, settle=lambda _, error: refused.append(error)
+            )
             for _ in range(2)
         ]
         with pytest.raises(RemoteError) as busy:

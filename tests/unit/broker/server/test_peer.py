@@ -31,6 +31,16 @@ async def test_a_far_side_knows_what_its_peer_can_do() -> None:
 
 
 @aio
+async def test_a_peer_that_is_not_read_is_not_taken_for_a_silent_one() -> None:
+    async with near(NearAgent()) as far:
+        assert not far.is_held
+        far.connection.flow.hold()
+        assert far.is_held
+        far.connection.flow.release()
+        assert not far.is_held
+
+
+@aio
 async def test_behind_a_bridge_the_death_of_the_peer_is_known_first() -> None:
     async with near(NearAgent()) as far:
         died = ConnectionEnded()

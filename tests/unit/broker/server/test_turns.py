@@ -266,6 +266,24 @@ async def test_a_turn_that_nobody_follows_is_watched(tmp_path: Path) -> None:
         assert agent.told[0][0] == "session/cancel"
 
 
+@aio
+async def test_the_silence_of_a_peer_that_is_not_read_does_not_count(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.call("_dragoman/submit", {"sessionId": session, "prompt": [], "job": "j-1"})
+        await agent.until(lambda: agent.prompts)
+        far = at.broker.far
+        assert far is not None
+        (vigil,) = at.broker.turns._vigils.values()
+        assert not vigil._held()
+        far.connection.flow.hold()
+        assert vigil._held()
+        far.connection.flow.release()
+        agent.end()
+        await at.until(lambda: not at.broker.turns.queue.busy)
+
+
 @pytest.mark.parametrize("stubborn", [False, True])
 @aio
 async def test_a_submitted_turn_is_held_to_the_time_that_was_said_and_ends_as_timed_out(
