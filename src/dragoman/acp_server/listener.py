@@ -8,6 +8,7 @@ number of clients and the time until the first request. Requests are handled by 
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -22,6 +23,8 @@ from dragoman.transports.addresses import is_loopback
 if TYPE_CHECKING:
     from dragoman.transports.base import Stream
     from dragoman.transports.listener import Listener
+
+log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_CLIENTS: Final = 64
 """Maximum number of clients on one address. An editor has one connection; many connections indicate
@@ -103,6 +106,7 @@ class OpenConnections:
 
     async def serve(self, stream: Stream) -> None:
         if self._clients >= self._max_clients:
+            log.warning("refusing a client: %d are connected, the maximum", self._clients)
             # The listener closes the stream.
             return
         self._clients += 1

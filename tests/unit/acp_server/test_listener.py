@@ -173,7 +173,9 @@ async def test_a_client_that_gives_no_sign_of_life_is_given_up() -> None:
 
 
 @aio
-async def test_more_clients_than_there_is_room_for_are_turned_away() -> None:
+async def test_more_clients_than_there_is_room_for_are_turned_away_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     crowd = OpenConnections(ServerContext(), max_clients=1)
     one, far = memory_pair()
     async with asyncio.TaskGroup() as group:
@@ -182,6 +184,8 @@ async def test_more_clients_than_there_is_room_for_are_turned_away() -> None:
             _, other = memory_pair()
             await crowd.serve(other)
             assert not serving.done()
+    (record,) = caplog.records
+    assert record.getMessage() == "refusing a client: 1 are connected, the maximum"
 
 
 @pytest.mark.parametrize(
