@@ -238,9 +238,17 @@ class ClientSession:
 
     async def _load(self, session: Session, replay: Turn) -> None:
         gateway_session = await self._open(session, "load")
-        await gateway_session.conversation.wait_replayed()
-        for event in gateway_session.conversation.replayed:
-            await self._tell(gateway_session, event)
+        # No task has run since the session is open: nothing outside of turns is sent yet.
+        gateway_session.replaying = True
+        try:
+            await gateway_session.conversation.wait_replayed()
+            for event in gateway_session.conversation.replayed:
+                await gateway_session.tell_next(
+                    event, functools.partial(self._tell, gateway_session)
+                )
+        finally:
+            gateway_session.replaying = False
+            self._tell_outside(gateway_session)
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
         found: list[acp.SessionInfo] = []
@@ -338,7 +346,7 @@ class ClientSession:
                 is_update = event.native.startswith(_UPDATE)
                 if is_update and self._server.connection.is_full:
                     # If a cancellation ends this wait, the same event is sent again.
-                    await self._hold_up(gateway_session)
+                    await self._server.connection.drain()
                 gateway_session.last_raw = raw
                 if is_update:
                     try:
@@ -352,14 +360,6 @@ class ClientSession:
                 gateway_session.told.discard(event.request_id)
             else:
                 gateway_session.question(event.request_id).set()
-
-    async def _hold_up(self, gateway_session: GatewaySession) -> None:
-        """Wait for a client that reads too slowly. The current event is not sent yet."""
-        gateway_session.held_up = True
-        try:
-            await self._server.connection.drain()
-        finally:
-            gateway_session.held_up = False
 
     def _forward(self, line: bytes) -> None:
         """Forward the peer's message to the client without decoding its params."""
@@ -438,7 +438,10 @@ class ClientSession:
     def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
         """Return whether the client has every event before a permission request. If both speak ACP,
         the request itself contains the tool call."""
-        if not self._forwards or gateway_session.running is None or gateway_session.held_up:
+        if not self._forwards or gateway_session.running is None:
+            return False
+        if gateway_session.known < gateway_session.taken:
+            # The client reads too slowly: an event is taken but not sent yet.
             return False
         line: bytes | None = None
         for event in gateway_session.running.untaken:

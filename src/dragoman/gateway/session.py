@@ -1,8 +1,8 @@
 """The state of one session that is served to a client, and the order of its messages.
 
-Sends the events of a turn in wire order, keeps those outside of turns until the turn is over, and
-lets a question wait for the events before it. `gateway.client_session` and `acp_server.updates`
-define how an event is sent.
+Sends one event at a time, in wire order: the events outside of turns that came before a turn, its
+own events, then those that came after it. A question waits for the events before it.
+`gateway.client_session` and `acp_server.updates` define how an event is sent.
 """
 
 from __future__ import annotations
@@ -61,8 +61,15 @@ class GatewaySession:
         self.view = View()
         self.turning = False
         """Whether events of a turn are still being sent to the client."""
+        self.replaying = False
+        """Whether the history of the session is still being sent to the client."""
+        self._sending = asyncio.Lock()
+        """Held while an event is sent. The turn, the replay and the task for events outside of
+        turns may all wait for a client that reads slowly."""
         self._outside: deque[model.Event] = deque()
         """Events outside of a turn that are not sent yet."""
+        self._before: deque[model.Event] = deque()
+        """Events that came before the running turn and are not sent yet. They count as its own."""
         self._dropped = 0
         """Number of events outside of a turn for which there was no room."""
         self._telling = False
@@ -77,12 +84,10 @@ class GatewaySession:
         """Number of turn events that were sent."""
         self.behind: list[tuple[int, asyncio.Event]] = []
         """Waiters, each with the number of sent events it waits for."""
-        self.held_up = False
-        """Whether the client reads too slowly, so that an event is taken but not sent yet."""
         self.last_raw: bytes | None = None
-        self._unsent: list[acp.SessionUpdate] = []
-        """Updates for the event `_unsent_of` that are not sent yet."""
-        self._unsent_of: model.Event | None = None
+        self._unsent: dict[int, tuple[model.Event, deque[acp.SessionUpdate]]] = {}
+        """For each event whose sending was interrupted, by its `id()`: the event and the updates
+        that are not sent yet."""
         self._strange = frozenset(
             native
             for capability, natives in _GATED.items()
@@ -110,17 +115,47 @@ class GatewaySession:
         tell: Callable[[model.Event], Awaitable[None]],
         taken: Callable[[model.Event], None] | None = None,
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled.
+        """Send the events of a turn until it ends, even after the client cancelled. The queued
+        events that came before the turn are sent first.
 
-        `taken` is called once for each event, before it is sent.
+        `taken` is called once for each event of the turn, before it is sent.
         """
+        self._take_before(running)
+        try:
+            return await self._follow(running, tell, taken)
+        finally:
+            # Only a failure leaves anything. A later turn must not wait for these events.
+            self._outside.extendleft(reversed(self._before))
+            self._before.clear()
+            while self.known < self.taken:
+                self.knows()
+
+    def _take_before(self, running: ConversationTurn) -> None:
+        """Move the queued events that came before the turn to `_before`."""
+        # If the client made us wait, the turn may be over, and later events are queued, too.
+        first = next((each.seq for each in running.untaken if not isinstance(each, Ended)), None)
+        while self._outside and (first is None or self._outside[0].seq < first):
+            self._before.append(self._outside.popleft())
+            self.taken += 1
+
+    async def _follow(
+        self,
+        running: ConversationTurn,
+        tell: Callable[[model.Event], Awaitable[None]],
+        taken: Callable[[model.Event], None] | None,
+    ) -> model.TurnEnded | None:
         cancelled: asyncio.CancelledError | None = None
         ended: model.TurnEnded | None = None
         untold: model.Event | None = None
         while True:
             try:
+                while self._before:
+                    async with self._sending:
+                        # The task for events outside of turns may have sent the last one.
+                        if self._before:
+                            await self._tell_queued(self._before[0], tell)
                 if untold is not None:
-                    await tell(untold)
+                    await self.tell_next(untold, tell)
                     self.knows()
                     untold = None
                 async for event in running:
@@ -130,11 +165,13 @@ class GatewaySession:
                         taken(event)
                     if isinstance(event, model.TurnEnded):
                         ended = event
-                    await tell(event)
+                    await self.tell_next(event, tell)
                     self.knows()
                     untold = None
             except asyncio.CancelledError as error:
                 if cancelled is not None:
+                    # Nothing sends this event again.
+                    self._unsent.pop(id(untold), None)
                     raise
                 # The client cancelled the turn; later messages of the peer are still part of it.
                 cancelled = error
@@ -144,6 +181,13 @@ class GatewaySession:
                 raise cancelled
             return ended
 
+    async def tell_next(
+        self, event: model.Event, tell: Callable[[model.Event], Awaitable[None]]
+    ) -> None:
+        """Send an event after the one that is being sent."""
+        async with self._sending:
+            await tell(event)
+
     async def tell_all(
         self,
         event: model.Event,
@@ -151,17 +195,21 @@ class GatewaySession:
     ) -> None:
         """Send the updates for an event. If a cancellation interrupts this, the next call with the
         same event sends the rest: translating twice would give other updates."""
-        if self._unsent_of is not event:
-            self._unsent_of, self._unsent = event, list(translate(event))
-        while self._unsent:
-            try:
-                waiting = self._send(self._unsent[0])
-                if waiting is not None:
-                    await waiting
-            except MessageTooLong as error:
-                await self.leave_out(error)
-            del self._unsent[0]
-        self._unsent_of = None
+        # The dictionary keeps the event alive, so that no other event has the same `id()`.
+        rest = self._unsent.pop(id(event), None)
+        unsent = deque(translate(event)) if rest is None else rest[1]
+        try:
+            while unsent:
+                try:
+                    waiting = self._send(unsent[0])
+                    if waiting is not None:
+                        await waiting
+                except MessageTooLong as error:
+                    await self.leave_out(error)
+                unsent.popleft()
+        except asyncio.CancelledError:
+            self._unsent[id(event)] = (event, unsent)
+            raise
 
     async def leave_out(self, error: MessageTooLong) -> None:
         """Tell the client that it does not get an update. Later updates and the response to the
@@ -192,7 +240,7 @@ class GatewaySession:
 
     def put_outside(self, event: model.Event) -> None:
         """Queue an event outside of turns, for `tell_outside`."""
-        if len(self._outside) < MAX_OUTSIDE:
+        if len(self._outside) + len(self._before) < MAX_OUTSIDE:
             self._outside.append(event)
             return
         if not self._dropped:
@@ -220,8 +268,11 @@ class GatewaySession:
 
     async def _tell_outside(self, tell: Callable[[model.Event], Awaitable[None]]) -> None:
         try:
-            while self._outside and not self.turning:
-                await tell(self._outside.popleft())
+            while self._may_tell_outside():
+                async with self._sending:
+                    # A turn may have begun during the wait, and sends the events before it.
+                    if self._may_tell_outside():
+                        await self._tell_queued(self._outside[0], tell)
             if self._dropped and not self._outside:
                 log.warning(
                     "session %s: %d events outside of turns were dropped",
@@ -233,6 +284,30 @@ class GatewaySession:
             self.forget_outside()
         finally:
             self._telling = False
+
+    def _may_tell_outside(self) -> bool:
+        return bool(self._outside) and not self.turning and not self.replaying
+
+    async def _tell_queued(
+        self, event: model.Event, tell: Callable[[model.Event], Awaitable[None]]
+    ) -> None:
+        """Send the first event of a queue. It is still queued if a cancellation interrupts this."""
+        try:
+            await tell(event)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._unqueue(event)
+            raise
+        self._unqueue(event)
+
+    def _unqueue(self, event: model.Event) -> None:
+        # While it was sent, a turn may have begun, or the queue may have been dropped.
+        if self._before and self._before[0] is event:
+            self._before.popleft()
+            self.knows()
+        elif self._outside and self._outside[0] is event:
+            self._outside.popleft()
 
 
 async def until_told(told: asyncio.Event) -> None:

@@ -342,6 +342,29 @@ async def test_a_cancel_loses_no_update_of_a_client_that_reads_slowly(raw: bool)
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
 
 
+@pytest.mark.parametrize("raw", [False, True], ids=["forwarded", "translated"])
+@aio
+async def test_events_before_a_turn_reach_a_slow_client_before_the_turn(raw: bool) -> None:
+    # With an observer of events, the messages are not just passed through.
+    async with scene(on_event=lambda event: None, raw=raw) as here:
+        client = await here.client()
+        await client.open()
+        client.stream.pause_reading()
+        for number in range(5):
+            here.agent.update(chunk(f"{number} {'x' * (HIGH_WATER_SIZE // 2)}"))
+            await turns()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.update(chunk("5 in the turn"), chunk("6 in the turn"))
+        here.agent.answer(prompt, END)
+        await turns()
+        client.stream.resume_reading()
+        texts = [await client.told("session/update") for _ in range(7)]
+        numbers = [int(each["update"]["content"]["text"].split()[0]) for each in texts]
+        assert numbers == list(range(7))
+        await client.answered(prompting)
+
+
 @pytest.mark.parametrize("kind", ["chunk", "notice"], ids=["forwarded", "translated"])
 @aio
 async def test_an_update_too_long_for_the_client_is_left_out_and_the_turn_ends_as_it_ended(

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionEnded
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import session as session_module
 from dragoman.gateway.events_to_acp import AcpTranslator
-from dragoman.gateway.session import GatewaySession, until_told
+from dragoman.gateway.session import GatewaySession, Send, until_told
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
 ENVELOPE = EventEnvelope(model.Source("acp", "a peer"), itertools.count(1), "s1")
 
 
-def served() -> GatewaySession:
+def served(send: Send = lambda update: None) -> GatewaySession:
     side: Any = SimpleNamespace(can=lambda capability: True)
     conversation: Any = SimpleNamespace(id="s1")
     speaker = AcpTranslator(notices=False, compaction=False)
-    return GatewaySession(conversation, speaker, side, lambda update: None)
+    return GatewaySession(conversation, speaker, side, send)
 
 
 def event(text: str) -> model.Event:
@@ -123,6 +125,181 @@ async def test_a_client_that_has_gone_is_sent_no_more() -> None:
     await settle()
     assert len(tried) == 1
     await tasks.aclose()
+
+
+class Running:
+    """A turn of the peer with these events."""
+
+    def __init__(self, *events: model.Event) -> None:
+        self.untaken = list(events)
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    async def __aiter__(self) -> AsyncIterator[model.Event]:
+        while self.untaken:
+            yield self.untaken.pop(0)
+
+
+class SlowClient:
+    """Takes the updates of a session when it is let."""
+
+    def __init__(self) -> None:
+        self.titles: list[Any] = []
+        self.reads = asyncio.Event()
+        self.tasks = TaskOwner("a client")
+        self.failure: Any = None
+        self.session = served(self._send)
+
+    async def _send(self, update: acp.SessionUpdate) -> None:
+        await self.reads.wait()
+        assert isinstance(update, acp.SessionInfoUpdate)
+        self.titles.append(update.title)
+
+    async def tell(self, told: model.Event) -> None:
+        await self.session.tell_all(told, self.session.speaker.updates)
+
+    def outside(self, *titles: str) -> None:
+        connection: Any = self
+        for title in titles:
+            self.session.put_outside(event(title))
+        self.session.tell_outside(connection, self.tell)
+
+    async def turn(self, running: Any) -> None:
+        self.session.turning = True
+        try:
+            await self.session.follow(running, self.tell)
+        finally:
+            self.session.turning = False
+            self.outside()
+
+
+@aio
+async def test_a_turn_sends_first_what_came_before_it_to_a_slow_client() -> None:
+    client = SlowClient()
+    client.outside("0", "1", "2")
+    # The first one is being sent.
+    await settle()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(client.turn(Running(event("3"), event("4"))))
+        await settle()
+        client.outside("5")
+        client.reads.set()
+    client.outside("6")
+    await settle()
+    assert client.titles == ["0", "1", "2", "3", "4", "5", "6"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_a_turn_that_is_over_before_it_is_followed_comes_before_later_events() -> None:
+    client = SlowClient()
+    client.session.turning = True
+    client.outside("0")
+    running = Running(event("1"))
+    client.outside("2")
+    client.reads.set()
+    await client.turn(running)
+    await settle()
+    assert client.titles == ["0", "1", "2"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_the_replay_reaches_a_slow_client_before_events_outside_of_turns() -> None:
+    client = SlowClient()
+    client.outside("2")
+    client.session.replaying = True
+    async with asyncio.TaskGroup() as group:
+        for title in ("0", "1"):
+            group.create_task(client.session.tell_next(event(title), client.tell))
+        await settle()
+        client.reads.set()
+    client.session.replaying = False
+    client.outside()
+    await settle()
+    assert client.titles == ["0", "1", "2"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_a_cancel_loses_nothing_that_came_before_the_turn() -> None:
+    client = SlowClient()
+    client.session.turning = True
+    client.outside("0", "1")
+    running = Running(event("2"))
+    async with asyncio.TaskGroup() as group:
+        turn = group.create_task(client.turn(running))
+        await settle()
+        turn.cancel()
+        await settle()
+        assert running.cancelled and not turn.done()
+        client.reads.set()
+    assert client.titles == ["0", "1", "2"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_a_turn_that_fails_leaves_what_came_before_it_and_counts_as_sent() -> None:
+    client = SlowClient()
+    client.session.turning = True
+    client.outside("0", "1")
+    async with asyncio.TaskGroup() as group:
+        turn = group.create_task(client.turn(Running(event("2"))))
+        for _ in range(2):
+            await settle()
+            turn.cancel()
+    assert client.session.known == client.session.taken
+    client.reads.set()
+    await settle()
+    assert client.titles == ["0", "1"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_events_before_a_turn_count_for_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MAX_OUTSIDE", 3)
+    client = SlowClient()
+    client.session.turning = True
+    client.outside("0", "1")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(client.turn(Running(event("2"))))
+        await settle()
+        client.outside("3", "dropped")
+        client.reads.set()
+    await settle()
+    assert client.titles == ["0", "1", "2", "3"]
+    await client.tasks.aclose()
+
+
+@aio
+async def test_the_rest_of_an_interrupted_event_survives_the_sending_of_another() -> None:
+    got: list[Any] = []
+    reads = asyncio.Event()
+
+    async def send(update: acp.SessionUpdate) -> None:
+        if update.title == "b":  # type: ignore[union-attr]
+            await reads.wait()
+        got.append(update.title)  # type: ignore[union-attr]
+
+    translated: list[model.Event] = []
+
+    def translate(told: model.Event) -> Iterable[acp.SessionUpdate]:
+        translated.append(told)
+        assert isinstance(told, model.SessionChanged)
+        return [acp.SessionInfoUpdate(title=letter) for letter in str(told.title)]
+
+    session, first = served(send), event("abc")
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(session.tell_all(first, translate))
+        await settle()
+        sending.cancel()
+    await session.tell_all(event("x"), translate)
+    reads.set()
+    await session.tell_all(first, translate)
+    assert got == ["a", "x", "b", "c"]
+    assert len(translated) == 2
 
 
 @aio
