@@ -18,7 +18,7 @@ from dragoman.client.inquiries import DECLINED
 from dragoman.client.options import AUTO, ConnectOptions
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import DragomanError
+from dragoman.errors import ConnectionLost, DragomanError
 from dragoman.gateway.early_initialize import EarlyInitialize, offered
 from dragoman.gateway.gateway import Gateway
 from dragoman.transports import open_stdio
@@ -75,7 +75,9 @@ def address_of(text: str) -> tuple[str, int]:
     )
 
 
-async def run(arguments: argparse.Namespace) -> None:
+async def run(arguments: argparse.Namespace) -> ConnectionLost | None:
+    """Serve until the client on stdio or the agent disconnects. Return why the agent's connection
+    ended; None if it was still open."""
     target = target_of(arguments.target)
     if arguments.client_dialect is not None:
         served_dialect(arguments.client_dialect)
@@ -86,9 +88,10 @@ async def run(arguments: argparse.Namespace) -> None:
             client = offered(await stream.greeting())
             async with _connected(arguments, target, client) as peer:
                 await _gateway(arguments, peer).serve(stream)
+                failure: ConnectionLost | None = peer.client.connection.failure
+                return failure
         finally:
             await stream.aclose()
-        return
     async with _connected(arguments, target, None) as peer:
         gateway = _gateway(arguments, peer)
         if arguments.unix is not None:
@@ -100,7 +103,8 @@ async def run(arguments: argparse.Namespace) -> None:
             # On stderr: stdout is for the protocol, and the parent process may wait for this line.
             sys.stderr.write(f"listening on {listener.address}\n")
             sys.stderr.flush()
-            await peer.client.connection.wait_ended()
+            ended: ConnectionLost = await peer.client.connection.wait_ended()
+            return ended
         finally:
             await listener.aclose()
 
@@ -135,12 +139,14 @@ def _connected(
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
-        asyncio.run(run(arguments))
+        failure: DragomanError | None = asyncio.run(run(arguments))
     except DragomanError as error:
-        sys.stderr.write(f"dragoman.gateway: {error}\n")
-        return 1
+        failure = error
     except KeyboardInterrupt:
         return 130
+    if failure is not None:
+        sys.stderr.write(f"dragoman.gateway: {failure}\n")
+        return 1
     return 0
 
 
