@@ -49,7 +49,7 @@ LOSSES: Final = (
         ("mcp_stdio", "mcp_http", "mcp_sse", "embedded"),
     ),
     Loss(
-        "listing, loading, resuming, forking, closing and deleting sessions, extra directories",
+        "listing, loading, resuming, forking, closing and deleting sessions, and additional directories",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
