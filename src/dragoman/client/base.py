@@ -206,7 +206,7 @@ class OpenSession(Protocol):
     def id(self) -> str: ...
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; the caller must close what is returned."""
+        """Forget the session at once. The caller must close the returned terminals, if any."""
 
 
 class BaseClient(abc.ABC, Generic[S]):
@@ -285,10 +285,8 @@ class EventFeed:
                 log.exception("the on_event callback of a connection failed")
 
     def emit_unknown(self, method: str, line: bytes | None, reason: str) -> None:
-        """Report a message that has no meaning here.
-
-        `method` is empty for a line that is not a message.
-        """
+        """Emit an `Unknown` event for a message that is not understood. `method` is empty for a
+        line that is not a message."""
         self.emit(model.Unknown(*self.no_session.base(method, line), reason))
 
     def emit_answer(self, call: Call, error: DragomanError | None) -> None:
@@ -360,7 +358,7 @@ class EventClient(BaseClient[E], EventFeed):
             self._on_noise(noise)
 
     def _shown(self, line: bytes | None) -> bytes | None:
-        """Return a line as shown in events."""
+        """Return a received line as events show it. A dialect may mask secrets in it."""
         return line
 
     def _answered(self, call: Call, error: CallError | None) -> None:
@@ -397,7 +395,8 @@ class EventConversation(Conversation):
         self.questions = OpenQuestions()
 
     def seen(self, event: model.Event) -> model.Event:
-        """Record an event and complete it."""
+        """Update the session's state from an event. Returns the event, with missing fields filled
+        in."""
         return event
 
     def will_tell(self, event: model.Event) -> bool:
@@ -409,7 +408,7 @@ class EventConversation(Conversation):
         """Deliver an event of this session, from a message of `size` bytes."""
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; the caller must close what is returned."""
+        """Forget the session at once. The caller must close the returned terminals, if any."""
         self.cancel_questions()
         return None
 
@@ -423,7 +422,7 @@ class EventConversation(Conversation):
 
 
 def fail_turn(session: Any, error: UsageError) -> None:
-    """End the running turn of a session because of its caller's mistake."""
+    """End the running turn of a session, if any, because of its caller's mistake."""
     if session is not None and session.turn is not None:
         session.turn.fail(error)
 
@@ -455,7 +454,7 @@ async def started(stream: Stream, make: Callable[[], C]) -> C:
 
 
 class ClientPeer(Peer):
-    """An agent behind the client of a dialect."""
+    """A peer that reaches its agent through the client of a dialect."""
 
     client: BaseClient[Any]
     feed: EventFeed

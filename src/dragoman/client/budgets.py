@@ -19,7 +19,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
     """Time limits in seconds; None means no limit."""
 
     initialize: float = 30.0
-    """The first response. Real agents need up to 12 s when the machine is busy."""
+    """The response to the handshake. Real agents need up to 12 s when the machine is busy."""
     session: float = 60.0
     """Opening a session, during which agents connect to their MCP servers."""
     request: float = 60.0
@@ -33,15 +33,15 @@ class Budgets(Struct, frozen=True, kw_only=True):
     cancel_grace: float = 10.0
     """From a cancellation to the end of the turn, before the turn is ended without the agent."""
     expired_grace: float = 1.0
-    """The same after `total` ran out. Together with the time to end the program it is below two
-    seconds, so that the requested time limit is kept."""
+    """Like `cancel_grace`, after `total` ran out. Together with the time to end the program it is
+    below two seconds, so that the requested time limit is exceeded only slightly."""
     silent_grace: float = 3.0
-    """The same after another budget ran out: an agent that retries silently, such as qwen, takes a
-    second or two to respond to a cancellation."""
+    """Like `cancel_grace`, after another budget ran out: an agent that retries silently, such as
+    qwen, takes a second or two to respond to a cancellation."""
     replay_quiet: float = 0.3
     """Quiet time after which a replay that continues after the response counts as over."""
     replay_total: float = 10.0
-    """Maximum wait for the end of such a replay."""
+    """Maximum wait for the end of a replay, from the response on."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -80,7 +80,8 @@ async def connect(
 
 
 class StreamSource(Struct, frozen=True):
-    """Opens streams to the agent, as many as needed."""
+    """How to open a stream to one agent. `open` may be called several times, once for each
+    handshake."""
 
     name: str
     open: Callable[[str], Awaitable[Stream]]
@@ -253,7 +254,7 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     launch: tuple[str, ...] = ()
     """The command line that starts the agent; empty if it is reached at an address."""
     folder: str = ""
-    """The directory it is started in."""
+    """The directory the agent is started in."""
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
     proving: bool = False

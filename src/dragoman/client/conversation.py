@@ -65,7 +65,7 @@ P = ParamSpec("P")
 
 log: Final = logging.getLogger("dragoman.client")
 _AGENT: Final = Role.AGENT
-"""Looking up a member of an enum takes as long as two calls."""
+"""Cached, because looking up a member of an enum takes as long as two calls."""
 
 OURS: Final = "dragoman"
 """The key in a session's metadata that dragoman itself uses, for its brokers."""
@@ -80,7 +80,7 @@ class SessionSummary(Struct, frozen=True):
     updated_at: str | None = None
     created_at: str | None = None
     status: str | None = None
-    """The agent's own word for its state, such as active, completed or error."""
+    """The agent's own word for the session's state, such as active, completed or error."""
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -258,7 +258,8 @@ class Peer(abc.ABC):
                 log.info("could not close session %s at the agent: %s", conversation.id, error)
 
     def require(self, able: bool | None, what: str) -> None:
-        """Raise `Unsupported` for what the agent cannot do. If that is unknown, it is tried."""
+        """Raise `Unsupported` if `able` is False. None means unknown: the agent is then asked
+        anyway."""
         if able is False:
             raise Unsupported(f"{self.info.name or 'the agent'} ({self.dialect}) cannot {what}")
 
@@ -385,7 +386,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self.put(event, size)
 
     def note(self, event: model.Event) -> None:
-        """Record the state of the turn from an event."""
+        """Update the turn's state from an event."""
         if isinstance(event, model.ToolChanged | model.FilesChanged):
             # The failure of a refused call is not work: the refusal remains the last thing that
             # happened.
@@ -476,7 +477,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        """Return a last event that does not come from a message of the agent."""
+        """Return a `TurnEnded` event that does not come from a message of the agent."""
 
     def failed(self, error: DragomanError) -> None:
         """End the turn with an error of the connection or of the agent."""

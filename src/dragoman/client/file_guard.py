@@ -172,9 +172,11 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 async def decided(
     permit: Permit, question: Question, fail: Callable[[UsageError], None] | None = None
 ) -> Decision:
-    """Call a permit or a guard.
+    """Call a permit or a guard and return its decision.
 
-    If it raises, nothing is allowed and `fail` gets the error; without `fail` the error is raised.
+    If it raises, the exception is raised here, and `fail` gets it as a `UsageError`, unless it is a
+    `DragomanError`. If it returns something other than a decision, `fail` gets the error and the
+    request is rejected; without `fail` the error is raised.
     """
     try:
         answer = permit(question)
@@ -195,7 +197,7 @@ async def decided(
 
 
 def require(question: Question, answer: Decision) -> None:
-    """Raise `NotPermitted` if the guard did not allow it."""
+    """Raise `NotPermitted` if the guard's answer does not allow the action in the question."""
     if not answer.allows:
         over = answer is Answer.CANCEL
         raise NotPermitted(question.title, "the turn is being cancelled" if over else "")

@@ -19,7 +19,8 @@ OWN_NAME: Final = "dragoman"
 
 
 def absolute(path: str | Path) -> Path:
-    """Return the absolute path of a directory, resolved from the current one."""
+    """Return the absolute path of a directory, with `~` expanded. A relative path starts at the
+    current directory."""
     return Path(path).expanduser().absolute()
 
 

@@ -49,7 +49,7 @@ Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
 
 
 def require_inquire(inquire: object) -> None:
-    """Raise `UsageError` if the value is not such a callback."""
+    """Raise `UsageError` if the value is neither None nor a callback that answers inquiries."""
     if inquire is not None and not callable(inquire):
         raise UsageError(
             f"inquire= takes a function that gets an Inquiry and returns a Reply, not {inquire!r}"

@@ -27,7 +27,8 @@ class _NotEntered:
 
 
 class Entering(_NotEntered, AbstractAsyncContextManager[T], Generic[T]):
-    """Can only be entered with ``async with``."""
+    """An async context manager that raises a helpful error unless it is entered with ``async
+    with``."""
 
     __slots__ = ("_block",)
 
@@ -52,7 +53,7 @@ class Entering(_NotEntered, AbstractAsyncContextManager[T], Generic[T]):
 
 
 class EnteringSync(_NotEntered, AbstractContextManager[T], Generic[T]):
-    """Can only be entered with ``with``."""
+    """A context manager that raises a helpful error unless it is entered with ``with``."""
 
     __slots__ = ("_block",)
 

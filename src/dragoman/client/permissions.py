@@ -31,7 +31,7 @@ class Answer(enum.Enum):
     __hash__ = object.__hash__
 
     allows: bool
-    """Whether it lets the tool run."""
+    """Whether this answer lets the tool run."""
 
     def __init__(self, value: str) -> None:
         # Not a property: it is read several times for every question.
@@ -46,7 +46,7 @@ class Chosen(Struct, frozen=True):
 
     @property
     def allows(self) -> bool:
-        """Whether it lets the tool run."""
+        """Whether this answer lets the tool run."""
         return self.answer.allows
 
 
@@ -91,7 +91,7 @@ _PRESETS: Final = {
 
 
 def require_permit(permit: object, option: str = "permit") -> None:
-    """Raise `UsageError` if the value is not such a callback."""
+    """Raise `UsageError` if the value is not callable, as a permission callback must be."""
     if callable(permit):
         return
     known = _PRESETS.get(permit) if isinstance(permit, str) else None
@@ -139,8 +139,8 @@ READING: Final = frozenset({"read", "search", "think"})
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
-    """Return the id of the first option that means `answer`, or None if there is none (then it is
-    cancelled)."""
+    """Return the id of the first option that means `answer`, or None if there is no such option.
+    The request is then answered as cancelled."""
     # `type` first: this runs for every question.
     if type(answer) is not Answer and isinstance(answer, Chosen):
         # It must be one of these options, with the kind it claims.
@@ -172,7 +172,7 @@ def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, De
 
 
 _ALLOW_ONCE: Final = Answer.ALLOW_ONCE
-"""Looking up a member of an enum takes as long as two calls."""
+"""Cached, because looking up a member of an enum takes as long as two calls."""
 
 
 def approve_all(question: Question) -> Answer:

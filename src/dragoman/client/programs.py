@@ -19,7 +19,8 @@ from dragoman.transports.process.environment import which
 
 
 def program_of(argv: Sequence[str]) -> Program | None:
-    """Return the cache identity of a program, or None if there is no such file."""
+    """Return the cache identity of a program, or None if there is no such file. If its first
+    argument is a file, such as the script of an interpreter, that file is the program."""
     # For an interpreter with a script, the script is the program.
     script = argv[1] if len(argv) > 1 and os.path.isfile(argv[1]) else None
     path = script or which(argv[0])
@@ -38,12 +39,10 @@ def program_at(address: str) -> Program:
 
 
 def launch_of(argv: Sequence[str], folder: str | os.PathLike[str] = "") -> str:
-    """Return a digest that distinguishes two launches of one program.
-
-    They may speak two dialects, or be two scripts of one interpreter, identified by their files
-    (relative to `folder`, where it is started). Arguments may contain secrets, so only their digest
-    is kept.
-    """
+    """Return a digest that distinguishes launches of one program, which may speak different
+    dialects. It covers the arguments, and the size and modification time of the first file among
+    them. Relative paths start at `folder`, where the program is started. Arguments may contain
+    secrets, so only the digest is kept."""
     words = list(argv[1:])
     for word in words:
         # For an interpreter with options, the first file is the program.

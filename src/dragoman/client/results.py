@@ -69,11 +69,12 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the turn counts as done."""
+        """Whether the outcome counts as success."""
         return self.outcome.good
 
     def require_ok(self) -> Self:
-        """Raise unless the turn counts as done: its error, or `TurnFailed` if it has none."""
+        """Return this result if it is `ok`. Otherwise raise its error, or `TurnFailed` if it has
+        none."""
         if self.ok:
             return self
         if self.error is not None:
@@ -96,7 +97,7 @@ BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
 _SAID: Final = BY_DENIAL | {
     *(Outcome.EMPTY, Outcome.REFUSED, Outcome.TRUNCATED, Outcome.FAILED, Outcome.UNKNOWN),
 }
-"""Outcomes that rest only on the agent's word. A crash or a timeout has its own reasons."""
+"""Outcomes that rest only on the agent's report, unlike a crash or a timeout."""
 
 
 def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: bool) -> Outcome:
@@ -188,7 +189,8 @@ def peer_end(error: DragomanError) -> PeerEnd | None:
 
 
 def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
-    """Return the peer's own error inside such an error, or None if it reported a failure."""
+    """Return the peer's own error from an error for which `peer_end` returned `end`, or None if the
+    peer reported a failure instead of an error."""
     if not end.by_error or end.outcome is Outcome.AUTH_REQUIRED or end.failure is None:
         return error if end.by_error else None
     assert isinstance(error, RemoteError)
@@ -243,7 +245,8 @@ def with_stderr(data: Any, tail: str) -> Any:
 
 
 def split_stderr(data: Any) -> tuple[str, Any]:
-    """Return the end of the stderr in such data, and the agent's own data."""
+    """Return the stderr output that `with_stderr` added to an error's data, and the rest of the
+    data. The text is empty if none was added."""
     ours = data.get(_OURS) if isinstance(data, dict) else None
     tail = ours.get(_TAIL) if isinstance(ours, dict) else None
     if not isinstance(tail, str) or not isinstance(ours, dict):
@@ -269,7 +272,8 @@ def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
 _REPEATED: Final = re.compile(
     r"^Error handling request \{\n.*?^\} \{\n.*?^\}(?:\n|\Z)", re.MULTILINE | re.DOTALL
 )
-"""What the TypeScript SDK of ACP prints for each error that it sends: the request and the error."""
+"""Matches what the TypeScript SDK of ACP prints for each error that it sends: the request and the
+error."""
 
 
 def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, Any]:
@@ -355,7 +359,7 @@ _STATUS_FIELDS: Final = (
     *("http_status_code", "code"),
 )
 _NAME_FIELDS: Final = ("status", "code", "type")
-"""Where providers put the name of an error, such as ``insufficient_quota``."""
+"""Fields in which providers put the name of an error, such as ``insufficient_quota``."""
 
 _STATUS_DEPTH: Final = 6
 _STATUS_ENTRIES: Final = 32
@@ -402,8 +406,8 @@ def _is_validation(data: Any) -> bool:
 
 
 def _status_in(data: Any, depth: int) -> ErrorKind | None:
-    """Return whether an HTTP status or an error name in the data means a refused login or an
-    exceeded limit; None if it means neither."""
+    """Return the error kind that an HTTP status or an error name in the data means: a refused login
+    or an exceeded limit. None if the data contains neither."""
     if depth == 0:
         return None
     if isinstance(data, list):

@@ -92,7 +92,7 @@ class BlockingPeer:
         return self._peer.auth_methods
 
     def session(self, **options: Any) -> EnteringSync[BlockingConversation]:
-        """Return a session; see `Peer.session` for the options."""
+        """Return a context manager that opens a session; see `Peer.session` for the options."""
         return EnteringSync(self._session(**options), _USE_SESSION)
 
     @contextmanager
@@ -101,7 +101,7 @@ class BlockingPeer:
             yield BlockingConversation(conversation, self._loop)
 
     def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
-        """Return the sessions that the agent remembers."""
+        """Return the sessions that the agent remembers; with `cwd`, those of one directory."""
 
         async def collect() -> list[SessionSummary]:
             return [summary async for summary in self._peer.list_sessions(cwd)]
@@ -140,7 +140,8 @@ class BlockingConversation:
         return self._conversation.replayed
 
     def prompt(self, prompt: str | Block | Sequence[Block]) -> EnteringSync[BlockingTurn]:
-        """Return a turn with this prompt; iterate over it for its events."""
+        """Return a turn with this prompt, which begins when its ``with`` block is entered. Iterate
+        over it for its events."""
         return EnteringSync(self._prompt(prompt), _USE_PROMPT)
 
     @contextmanager

@@ -84,7 +84,7 @@ only together with a command."""
 
 
 class ToolInput:
-    """The facts found in a tool call."""
+    """What a tool call would do, as far as its fields show it."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -95,22 +95,23 @@ class ToolInput:
         self.kinds: set[str] = set()
         """Kinds that the input shows, whatever the agent claims."""
         self.hidden = False
-        """Whether it runs a command that the agent did not show."""
+        """Whether the call runs a command that the agent did not show."""
         self.tainted = False
         """Whether the command has its own environment or input."""
         self.cwd: str | None = None
         self.unknown = False
-        """Whether there is input that is not understood."""
+        """Whether the call has input that is not understood."""
         self.written: list[str] = []
-        """Texts that it would write or replace, as given in its input."""
+        """Texts that the call would write or replace, as given in its input."""
         self.makes = False
-        """Whether it names a file that is created from another."""
+        """Whether the call names a file that it creates from another one, such as the target of a
+        copy."""
         self.searches = False
-        """Whether it has a search pattern."""
+        """Whether the call has a search pattern."""
 
     @property
     def runs(self) -> bool:
-        """Whether it involves a command."""
+        """Whether the call runs a command, shown or not."""
         return bool(self.lines) or self.argv is not None or self.hidden
 
     def shows_reading(self, kind: str) -> bool:
@@ -124,8 +125,8 @@ class ToolInput:
         return bool(self.paths) or self.searches or kind == "think"
 
     def is_shown_by(self, texts: Sequence[str]) -> bool:
-        """Return whether its command, its paths and these texts of changed files show all of its
-        input. Otherwise a question has to show the input as it was received."""
+        """Return whether the call's command, its paths and these texts of changed files show all of
+        its input. Otherwise a question has to show the input as it was received."""
         if self.unknown or self.makes or self.hidden or self.kinds - {"edit"}:
             return False
         if not self.kinds:
@@ -154,7 +155,7 @@ def told_of(call: Any) -> ToolInput:
 
 
 def part(value: Any, *names: str) -> Any:
-    """Return the value of the first of these names that a struct or dict has."""
+    """Return the value of the first of these names that a struct or dict has, or None."""
     for name in names:
         part = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
         if part is not None:

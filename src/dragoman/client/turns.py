@@ -63,7 +63,7 @@ class Prompted(Protocol):
 
 
 class TurnEndMark(Struct, Generic[Result], frozen=True):
-    """Queued after the last item."""
+    """Marks the end of a turn in its queue, after the last item, with its result or its error."""
 
     result: Result | None = None
     error: DragomanError | None = None
@@ -315,7 +315,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- inside
 
     def fail(self, why: DragomanError) -> None:
-        """End the turn with this error, for a reason on our side."""
+        """Cancel the turn for a reason on our side. It ends with the error `why`."""
         if self.state is TurnStage.RUNNING:
             # The agent already has the prompt.
             why.may_have_run = True
@@ -323,7 +323,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self.cancel()
 
     def expire(self, why: BudgetExceeded) -> None:
-        """End the turn because a time limit that covers more than this turn has passed."""
+        """Cancel the turn because a time limit that covers more than this turn has passed."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self._grace_time = self._budgets.grace_after(why.budget)

@@ -23,7 +23,7 @@ MAX_CALLS: Final = 512
 an agent that never ends one must not fill our memory."""
 
 UNSAID: Final = (None, "other")
-"""Kinds that carry no information."""
+"""Tool kinds that say nothing about what a call does."""
 
 _OVER: Final = frozenset({"completed", "failed"})
 
@@ -69,8 +69,9 @@ class KnownCall:
         )
 
     def _written_input(self) -> dict[str, Any] | None:
-        """Return the input of a call whose agent writes it as JSON into the content. Kimi does so
-        before it asks: until the tool runs, the path or command appears nowhere else."""
+        """Return the input of a call if the agent wrote it as JSON into the content, else None.
+        Kimi does so before it asks: until the tool runs, the path or command appears nowhere
+        else."""
         if self.begun or not isinstance(self.content, list | tuple) or len(self.content) != 1:
             return None
         block = getattr(self.content[0], "content", None)
@@ -119,7 +120,8 @@ class Calls:
         told.add(update)
 
     def question(self, asked: acp.RequestPermissionRequest, request_id: str = "") -> Question:
-        """Return the question of a permission request, completed from earlier updates."""
+        """Return the `Question` for a permission request. Missing details of the tool call are
+        filled in from earlier updates."""
         call = asked.tool_call
         told = self._told.get(call.tool_call_id)
         if told is not None:
@@ -138,7 +140,8 @@ class Calls:
 def question_of(
     asked: acp.RequestPermissionRequest, updates: Iterable[acp.SessionUpdate] = ()
 ) -> Question:
-    """Same as `Calls.question`, from a list of updates."""
+    """Return the `Question` for a permission request, completed from these updates like
+    `Calls.question`."""
     calls = Calls()
     for update in updates:
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):

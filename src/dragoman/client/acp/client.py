@@ -59,7 +59,8 @@ class AcpClient(BaseClient[Session]):
         launch: Sequence[str] = (),
     ) -> None:
         """A connection passed instead of a stream must already be started, with
-        `connection_settings`; the client takes it over."""
+        `connection_settings`; the client takes it over. `launch` is the command line that started
+        the agent, for login hints."""
         self.options = options or ClientOptions()
         super().__init__(self.options)
         self._launch = tuple(launch)
@@ -154,7 +155,8 @@ class AcpClient(BaseClient[Session]):
     # -- authentication
 
     async def authenticate(self, method_id: str) -> None:
-        """Let the agent log in by one of its own methods. No secret is sent."""
+        """Let the agent log in by one of its own methods. No secret is sent. Raises `UsageError` if
+        the method is unknown or runs in a terminal."""
         method = next((m for m in self.agent.auth_methods if m.id == method_id), None)
         if method is None:
             known = ", ".join(m.id for m in self.agent.auth_methods) or "none"
@@ -194,7 +196,7 @@ class AcpClient(BaseClient[Session]):
         model: str | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Session:
-        """Open a session in a directory."""
+        """Open a session in a directory, and set its mode and model if given."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
         request = acp.NewSessionRequest(**_placed(root, others, mcp_servers, meta))
         session = await self._open(acp.SESSION_NEW, request, root, others)
@@ -256,7 +258,8 @@ class AcpClient(BaseClient[Session]):
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
     async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
-        """Fork a session (unstable in the protocol)."""
+        """Open a copy of a session under a new id. Unstable in the protocol, so the client's
+        options need `unstable=True`."""
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
         self.require("sessionCapabilities.fork", "fork sessions")
@@ -270,7 +273,8 @@ class AcpClient(BaseClient[Session]):
         return await self._prepare(session, None, None)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
-        """Yield the agent's sessions, fetched page by page."""
+        """Yield the sessions that the agent lists, fetched page by page; with `cwd`, those of that
+        directory."""
         self.require("sessionCapabilities.list", "list sessions")
         folder = None if cwd is None else str(absolute(cwd))
         cursor = Cursor("sessions")
@@ -312,7 +316,7 @@ class AcpClient(BaseClient[Session]):
     # -- for the other modules of this package
 
     def watch_with(self, record: EventSource) -> None:
-        """Turn everything received from now on into events."""
+        """Pass everything received from now on to `record`, which turns it into events."""
         self.events = self.feed = record
         self._serving.watch = record
         self.connection.on_answer = record.answered
@@ -378,7 +382,8 @@ class AcpClient(BaseClient[Session]):
         *,
         timeout: float | None | UnsetType = UNSET,
     ) -> T:
-        """Like `ask`, and call `then` with the result while the response is being read."""
+        """Like `ask`, but return what `then` makes of the result. `then` is called while the
+        response is being read, before any later message."""
         return await call_in_order(
             self.connection,
             method.name,
@@ -395,11 +400,8 @@ class AcpClient(BaseClient[Session]):
             raise _malformed(method, error) from error
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """Return the error for the caller.
-
-        A missing login becomes `AuthRequired`, and an internal error of the agent gets its stderr
-        output.
-        """
+        """Return the error to raise for the caller. A missing login becomes `AuthRequired`, and an
+        internal error of the agent gets the end of the agent's stderr output."""
         if isinstance(error, RemoteError):
             stream, before = self.connection.stream, self._stderr_before
             error = add_stderr(error, lambda: stderr_since(stream, before))
@@ -412,7 +414,8 @@ class AcpClient(BaseClient[Session]):
         return error
 
     def prompting(self) -> None:
-        """Called before a prompt is sent: the agent's stderr output from now on belongs to it."""
+        """Called before a prompt is sent: stderr output from now on is attributed to that
+        prompt."""
         self._stderr_before = stderr_size(self.connection.stream)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:

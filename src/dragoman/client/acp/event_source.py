@@ -43,7 +43,8 @@ class EventSource(EventFeed):
         return f"q{next(self._requests)}"
 
     def tell(self, event: model.Event) -> None:
-        """Emit an event made from a response, so that the response is not emitted again."""
+        """Emit an event made from a response, and mark the response as covered so that `answered`
+        does not emit it again."""
         self._told = event.raw
         self.emit(event)
 
@@ -86,7 +87,8 @@ class EventSource(EventFeed):
         )
 
     def _speaks(self, agent: acp.InitializeResponse) -> None:
-        """Use the dialect of the agent behind a gateway, if it names one."""
+        """If a gateway names the dialect of the agent behind it, use that dialect as the source of
+        events."""
         info = agent.agent_info
         dialect = None if info is None else ours_in(info.meta).get(DIALECT)
         if isinstance(dialect, str) and dialect not in ("", translate.DIALECT):
@@ -96,10 +98,8 @@ class EventSource(EventFeed):
     # -- called by the client's handlers
 
     def heard(self, method: str, line: bytes, reason: str) -> None:
-        """Called for a message that has no meaning here.
-
-        `method` is empty if it is not a message.
-        """
+        """Emit an `Unknown` event for a message that is not understood. `method` is empty if the
+        line is not a message."""
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:

@@ -70,7 +70,7 @@ _decode_update: Final = decoder(acp.SessionNotification)
 _UNKNOWN: Final = "session/update: no such session is open here"
 _QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
 _CANCELLING: Final = TurnStage.CANCELLING
-"""Looking up a member of an enum takes as long as two calls."""
+"""Cached, because looking up a member of an enum takes as long as two calls."""
 
 
 class Extension(Protocol):
@@ -99,7 +99,8 @@ class InboundHandlers:
             self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
-        """Handles notifications from a gateway between us and the agent."""
+        """Handles notifications from a gateway between us and the agent. Returns whether it handled
+        one."""
         self.watch: EventSource | None = None
         """Turns incoming messages into events, except the updates and permission requests of open
         sessions."""
@@ -315,7 +316,8 @@ class InboundHandlers:
         return await session.questions.ask(turn, asking, cancelled)
 
     async def _guarded(self, session: Session, question: Question) -> None:
-        """Ask the guard before acting on the agent's behalf. Raises if it refuses."""
+        """Ask the guard before acting on the agent's behalf. Raises `NotPermitted` if it
+        refuses."""
         guard = self.guard
         assert guard is not None
         asking = decided(guard, question, lambda error: _fail(session, error))
@@ -442,8 +444,8 @@ class InboundHandlers:
         return acp.ReleaseTerminalResponse()
 
     async def _served(self, work: Awaitable[Any], session_id: str) -> Any:
-        """Return the result of a service, mapping its errors to protocol errors. Meanwhile the
-        agent waits for us, and its silence does not count."""
+        """Return the result of a service, mapping its errors to protocol errors. While the service
+        runs, the agent waits for us, and its silence does not count as a timeout."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.serving += 1

@@ -37,7 +37,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class KeyedStream(Stream):
-    """Wraps the stream to an agent, which is its `carrier`."""
+    """A stream that wraps `carrier`, the stream to the agent, and translates its messages if
+    needed."""
 
     def __init__(self, inner: Stream, max_line_size: int | None = None) -> None:
         self._inner = inner
@@ -91,7 +92,7 @@ class KeyedStream(Stream):
             self._receiver.data_received(_joined(passed))
 
     def _leave(self, lines: list[bytes]) -> None:
-        """Stop translating, and pass on everything from these lines on."""
+        """Stop translating. These lines and everything after them are passed on unchanged."""
         assert self._receiver is not None
         self._translation = None
         if data := _joined(lines) + (self._framer.end() or b""):

@@ -51,8 +51,8 @@ Prompt: TypeAlias = str | Block | acp.ContentBlock | Sequence[Block | acp.Conten
 """Text, or blocks in the types of events or of the protocol."""
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Timeout for closing a session at the agent. The request is sent in any case, and the caller
-already has what it wanted."""
+"""Timeout for the agent's response to closing a session. The session is forgotten here in any
+case."""
 
 KEPT_OUTSIDE: Final = 256
 """Maximum number of updates kept outside turns; older ones are dropped and counted."""
@@ -79,7 +79,7 @@ class Session(AcpSettings, Conversation):
     ) -> None:
         super().__init__(client, id, cwd, additional_directories)
         self.commands: Sequence[acp.AvailableCommand] = ()
-        """The slash commands."""
+        """The agent's slash commands, as last reported."""
         self.info: acp.SessionInfoUpdate | None = None
         """The title and time of the last change, as last reported."""
         self.usage: acp.UsageUpdate | None = None
@@ -96,9 +96,9 @@ class Session(AcpSettings, Conversation):
         """Called with every update on arrival, inside and outside turns."""
         # Not a deque: an empty one takes 700 bytes, and most stay empty.
         self.outside: list[acp.SessionUpdate] = []
-        """The last updates outside turns."""
+        """The newest updates received outside turns, at most `KEPT_OUTSIDE`."""
         self.outside_dropped = 0
-        """Number of dropped updates."""
+        """Number of updates dropped from `outside`."""
         self.replayed: list[Any] = []
         """The history that the agent replayed when the session was loaded: updates, or events
         if the session makes them."""
@@ -305,7 +305,7 @@ class Session(AcpSettings, Conversation):
 
     @property
     def replaying(self) -> bool:
-        """Whether updates outside turns are history at the moment."""
+        """Whether an update that arrives now, outside a turn, belongs to the replayed history."""
         if self._replaying and self._replay_left() <= 0:
             self._replaying = False
         return self._replaying
@@ -345,9 +345,9 @@ class Session(AcpSettings, Conversation):
     # -- open questions of the agent
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
-        """Record a permission request from the agent. Its tool call may be new: two real agents
-        do not announce it anywhere else. Returns the question's id, or an empty string without
-        events."""
+        """Record a permission request from the agent. Its tool call may be new: two real agents do
+        not announce it anywhere else. Returns the question's id, or an empty string if the session
+        makes no events."""
         if self.record is not None:
             return self._asked(self.record, request, line)
         call = request.tool_call
@@ -388,7 +388,7 @@ class Session(AcpSettings, Conversation):
     def answered(
         self, record: EventSource, question: Question, answer: Decision, option_id: str | None
     ) -> None:
-        """Make the event for the answer to a question."""
+        """Emit the event for the answer to a question, and deliver it to the running turn."""
         event = model.PermissionAnswered(
             *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
             question.request_id,
@@ -445,4 +445,5 @@ APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.ToolCall: _hear_call,
     acp.ToolCallProgress: _hear_call,
 }
-"""Apply an update to the session, for the kinds that have lasting state."""
+"""Functions that apply an update to the session, by type, for updates that change its lasting
+state."""

@@ -81,13 +81,14 @@ class AcpSettings(WorkspaceServices):
     # -- for the client
 
     def opened(self, modes: Any, models: Any, config_options: Any) -> None:
-        """Use the settings of the response that opened the session."""
+        """Take the settings from the response that opened the session."""
         self.modes = modes
         self.models = models
         self.config_options = config_options
 
     async def prepare(self, *, mode: str | None, model: str | None) -> None:
-        """Set the starting mode and model that the caller asked for."""
+        """Set the model and mode that the session starts with. Without `mode`, the `starting_mode`
+        of the client's options is used if the agent has it."""
         if model is not None:
             await self._set_model(model)
         if mode is None:
@@ -199,8 +200,8 @@ class AcpSettings(WorkspaceServices):
         return None
 
     def _starting_mode(self) -> str | None:
-        """Return the mode that every session starts in, if the agent has it and it is not
-        current."""
+        """Return the `starting_mode` of the client's options if the agent has it and it is not
+        current, else None."""
         wanted = self.client.options.starting_mode
         option = self._option("mode")
         if option is not None:

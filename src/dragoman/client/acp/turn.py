@@ -115,7 +115,7 @@ class Turn(ConversationTurn):
     # -- inside
 
     def _note(self, update: acp.SessionUpdate) -> None:
-        """Record the state of the turn from an update without text."""
+        """Update the turn's state from an update without text."""
         self._join()
         for event in translate.of_update(update, self._session.place, None):
             if not isinstance(event, model.MessageDelta):

@@ -50,7 +50,8 @@ class Approval:
         return [{"path": path} for path in dict.fromkeys(paths) if path is not None]
 
     def about(self, changes: tuple[FileChange, ...]) -> Approval:
-        """Add the changes that were announced earlier, if the request names none."""
+        """Return the approval with `changes`, which were announced earlier, if the request itself
+        names none."""
         return self if self.content else replace(self, content=changes)
 
     def question(self, request_id: str, title: str | None = None) -> Question:

@@ -211,7 +211,8 @@ class CodexClient(EventClient["CodexConversation"]):
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def models(self) -> list[shapes.Model]:
-        """Return the available models if the provider is OpenAI."""
+        """Return the models that the server lists, without hidden ones. It lists only models of
+        OpenAI."""
         found: list[shapes.Model] = []
         cursor = Cursor("models")
         while not cursor.over:
@@ -222,7 +223,7 @@ class CodexClient(EventClient["CodexConversation"]):
         return found
 
     async def account(self) -> shapes.GetAccountResponse:
-        """Return the login state. Never logs in."""
+        """Request and return the login state. Never logs in."""
         self._login = await self.ask("account/read", {}, shapes.GetAccountResponse)
         return self._login
 

@@ -54,7 +54,7 @@ def _title(label: str, option: Mapping[str, Any]) -> str:
 
 
 def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
-    """Return the answers by question; empty unless the form was accepted."""
+    """Return the answers by question id; empty unless the form was accepted."""
     if reply.action != "accept":
         return {}
     found: dict[str, Sequence[str]] = {}
@@ -65,7 +65,7 @@ def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
 
 
 def of_elicitation(wanted: shapes.ElicitationRequest) -> Inquiry | None:
-    """Return the request of an MCP server, or None if it is neither a form nor a URL."""
+    """Return an MCP server's request as an `Inquiry`, or None if it is neither a form nor a URL."""
     if wanted.mode == "url" and wanted.url is not None:
         return Inquiry(
             wanted.thread_id,

@@ -137,8 +137,8 @@ class CodexPeer(ClientPeer):
         return conversation
 
     async def _models(self) -> Sequence[shapes.Model]:
-        """Return the available models, requested once. A server that does not list them is still
-        usable."""
+        """Return the models that the server lists, requested until it has answered once. Empty if
+        the request fails or takes too long: the server is still usable."""
         if self._listed is None:
             try:
                 async with asyncio.timeout(LIST_TIMEOUT):
@@ -189,7 +189,7 @@ class CodexPeer(ClientPeer):
             cursor.advance(page.next_cursor)
 
     async def read_session(self, session_id: str) -> list[model.Event]:
-        """Return the history of a thread as a replay, without opening it."""
+        """Return the history of a thread as replayed events, without opening the thread."""
         params = {"threadId": session_id, "includeTurns": True}
         answer = await self.client.ask("thread/read", params, shapes.ThreadReadResponse)
         place = self.client.place(session_id)

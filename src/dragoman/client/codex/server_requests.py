@@ -67,7 +67,8 @@ class ServerRequests:
     async def _ask(
         self, thread_id: str, work: Coroutine[Any, Any, T], name: str, otherwise: T
     ) -> T:
-        """Wait for an answer. A request for a thread that is not ours gets `otherwise`."""
+        """Wait for the answer of `work`. Returns `otherwise` if the question is called off, or if
+        the thread is not open here."""
         conversation = self._client.conversations.get(thread_id)
         if conversation is None:
             work.close()

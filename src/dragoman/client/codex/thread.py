@@ -54,7 +54,7 @@ OPENAI: Final = "openai"
 
 
 class CodexConversation(EventConversation):
-    """A thread."""
+    """A session with Codex: one thread of the app-server."""
 
     client: CodexClient
     turn: CodexTurn | None
@@ -107,8 +107,8 @@ class CodexConversation(EventConversation):
                 self.client.emit(event)
 
     def _model_option(self) -> SessionOption:
-        """Return the available models. A provider other than OpenAI has models that the server does
-        not list, so any name is accepted there."""
+        """Return the option that chooses the model. A provider other than OpenAI has models that
+        the server does not list, so any name is accepted there."""
         known = [Choice(each.model, each.display_name) for each in self._listed]
         if all(choice.value != self.model for choice in known):
             known.insert(0, Choice(self.model, self.model))
@@ -189,7 +189,7 @@ class CodexConversation(EventConversation):
         return dict(self._wanted)
 
     def took(self, sent: dict[str, Any]) -> None:
-        """Record that a turn has started with these changes."""
+        """Record that a turn has started with these overrides (`overrides`)."""
         words = {word: mode for mode, word in translate.MODES.items()}
         mode, policy = self._in_force
         if "sandboxPolicy" in sent:
@@ -250,7 +250,8 @@ class CodexConversation(EventConversation):
     # -- for the client
 
     def seen(self, event: model.Event) -> model.Event:
-        """Record an event and complete it."""
+        """Update the thread's state from an event. Returns the event, with missing fields filled
+        in."""
         match event:
             case model.SettingsChanged(native="thread/settings/updated"):
                 self._check(event)
@@ -279,10 +280,8 @@ class CodexConversation(EventConversation):
             self.turn.happened(event, size)
 
     def title_of(self, item_id: str) -> str | None:
-        """Return the title with which a running tool call was announced.
-
-        File approvals do not name their call.
-        """
+        """Return the title with which a running tool call was announced, or None. File approvals do
+        not name their call."""
         return self._titles.get(item_id)
 
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
@@ -310,7 +309,8 @@ async def require_model(client: CodexClient, wanted: str) -> None:
 
 
 def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
-    """Fail closed if the server did not apply a setting that keeps a thread safe."""
+    """Raise `ProtocolMismatch` if the server did not apply the requested sandbox and approval
+    policy, which keep a thread safe."""
     found = translate.mode_of(answer.sandbox)
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(

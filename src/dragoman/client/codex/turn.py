@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from dragoman.client.codex.thread import CodexConversation
 
 INTERRUPT_TIMEOUT: Final = 10.0
-"""Timeout for an interrupt: a turn that has just ended never answers one."""
+"""Timeout for an interrupt: the server does not answer one for a turn that has just ended."""
 
 LOGIN_HINT: Final = "log in with `codex login`"
 
 
 class CodexTurn(ConversationTurn):
-    """A turn of a thread."""
+    """A turn of a Codex thread."""
 
     __slots__ = (
         "_active",

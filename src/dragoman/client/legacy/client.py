@@ -57,7 +57,8 @@ class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
 
 
 class DocumentClient(EventClient["DocumentConversation"]):
-    """One connection. Call `start` before use and `aclose` afterwards."""
+    """One connection to an agent that speaks a legacy dialect. Call `start` before use and `aclose`
+    afterwards."""
 
     def __init__(
         self,

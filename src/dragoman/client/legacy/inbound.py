@@ -141,7 +141,7 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
 
 
 async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
-    """Ask the guard before acting on the agent's behalf. Raises if it refuses."""
+    """Ask the guard before acting on the agent's behalf. Raises `NotPermitted` if it refuses."""
     match params:
         case shapes.ReadFile():
             question = file_guard.reading(params.session_id, params.path)

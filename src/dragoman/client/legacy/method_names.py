@@ -61,7 +61,7 @@ class MethodNames:
         self._cache.put(self._program, self._key(concept), method)
 
     def failed(self, concept: str) -> None:
-        """Record that the agent knows none of the names."""
+        """Record that the agent knows none of the method names of a concept."""
         self._cache.put(self._program, self._key(concept), NONE)
         if concept == "create":
             # The agent cannot be used in this dialect, so its dialect must be detected again.
@@ -69,7 +69,8 @@ class MethodNames:
 
 
 def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
-    """Return whether the message may be sent again under another name."""
+    """Return whether the error proves that nothing ran, so that the message may be sent again under
+    another method name."""
     return isinstance(error, RemoteError) and not_executed(error.code, error.message, method)
 
 

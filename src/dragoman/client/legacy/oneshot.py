@@ -55,7 +55,7 @@ class OneshotClient(Exchange):
         on_notification: OnNotification | None = None,
         timeout: float | None = None,
     ) -> oneshot.Answer:
-        """Send a prompt and wait for its result. It is never sent twice."""
+        """Send a prompt and wait for its result. The prompt is never sent twice."""
         return await self._call(
             oneshot.PROMPT, oneshot.Prompt(text), oneshot.Answer, on_notification, timeout
         )

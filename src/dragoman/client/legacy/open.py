@@ -68,7 +68,8 @@ DIALECTS: Final[dict[str, Callable[[DocumentOptions], ClientEnd]]] = {
     keyed.DIALECT: _keyed,
     chained.DIALECT: _chained,
 }
-"""Creates the client end of each dialect; `registry` adds to it."""
+"""Functions that create the client end of a dialect, by the dialect's name; `registry` adds to
+them."""
 
 
 async def use_peer(

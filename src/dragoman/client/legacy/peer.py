@@ -197,7 +197,8 @@ class DocumentPeer(ClientPeer):
         return conversation
 
     async def _learn_names(self) -> None:
-        """Learn the agent's method names with a call that changes nothing."""
+        """Find out which method names the agent knows, by listing sessions, which changes nothing.
+        Updates `capabilities`. Does nothing if the names are known."""
         client = self.client
         if client.end.capabilities.list is not None or client.chains.known("list") is not None:
             return
@@ -269,7 +270,7 @@ def _new_id(dialect: str) -> str:
 
 
 class DocumentConversation(EventConversation, WorkspaceServices):
-    """One session."""
+    """One session with an agent that speaks a legacy dialect."""
 
     client: DocumentClient
     turn: DocumentTurn | None

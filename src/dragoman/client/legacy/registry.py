@@ -77,8 +77,9 @@ def load_registered(name: str) -> bool:
 
 
 def _entry_of(name: object) -> Any:
-    """Return the entry point of a dialect. An entry point in the working directory is ignored
-    unless it is installed there: a project's code must not run just because someone works in it."""
+    """Return the entry point of a dialect, or None. An entry point in the working directory is
+    ignored unless it is installed there: a project's code must not run just because someone works
+    in it."""
     from importlib.metadata import entry_points
 
     here = os.path.realpath(os.getcwd())

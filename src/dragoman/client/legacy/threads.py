@@ -63,7 +63,8 @@ class ThreadsClient(Exchange):
         on_notification: OnNotification | None = None,
         timeout: float | None = None,
     ) -> threads.Result:
-        """Send a prompt and wait for its result, which may be an error. It is sent only once."""
+        """Send a prompt and wait for its result, which may be an error. The prompt is sent only
+        once."""
         return await self._call(
             threads.TURN,
             threads.Turn(thread_id, text),

@@ -133,7 +133,8 @@ class DocumentTurn(ConversationTurn):
         self._over_with(None, failure)
 
     def _refused(self, error: RemoteError) -> None:
-        """Called when the agent does not know this name, which proves that nothing ran."""
+        """Called when the agent does not know the prompt's method name, which proves that nothing
+        ran. Tries the next name; without one the turn fails."""
         if not self._left:
             self._client.chains.failed("prompt")
             self.failed(none_known(self._messages, error))

@@ -144,7 +144,7 @@ class Files:
 
 
 def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> Iterator[bytes]:
-    """Yield a file from its start, up to the limit for finding lines."""
+    """Yield the chunks of a file from its start. Raises `TooLarge` after `MAX_SCAN_SIZE` bytes."""
     scanned_size = 0
     while True:
         check(stop)

@@ -50,7 +50,7 @@ Missing = Literal["fail", "make", "imagine"]
 touching anything, to name the path only."""
 
 Entry = tuple[tuple[str, ...], tuple[str, ...]]
-"""The names of a root as a path may spell it, and its real names."""
+"""A root as two lists of path components: as callers may spell it, and its real path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def split(text: str) -> tuple[list[str], bool]:
 
 
 def failed(text: str, error: OSError) -> FileFailed | PathRefused:
-    """Convert an error of the operating system."""
+    """Return the error to raise for an `OSError` at this path."""
     if error.errno == errno.ENAMETOOLONG:
         return PathRefused(text, "a name in it is too long")
     return FileFailed(text, error.strerror or str(error), error.errno)

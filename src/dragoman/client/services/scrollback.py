@@ -33,7 +33,8 @@ class Scrollback:
         self._trim()
 
     def end(self) -> None:
-        """The output is complete: an incomplete character at the end is invalid."""
+        """Mark the output as complete. An incomplete character at its end is replaced as
+        invalid."""
         self._kept += self._decoder.decode(b"", final=True).encode()
         self._trim()
 

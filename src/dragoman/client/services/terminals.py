@@ -49,7 +49,8 @@ REST_SIZE: Final = 1024 * 1024
 """Number of bytes still read from a pipe before it is abandoned: the maximum pipe size on Linux."""
 
 TIMES: Final = ShutdownTimes(terminate_timeout=1.0)
-"""Seconds that a command has to clean up after SIGTERM, while the peer waits."""
+"""Shutdown times of a command. It gets only one second to clean up after SIGTERM, because the peer
+waits meanwhile."""
 
 _SHELL_SIGNS: Final = re.compile(r"[\s|&;<>()$`\"'*?\[\]{}#~=%!^\\]")
 """Characters that mark a command as a shell line rather than the name of a program."""
