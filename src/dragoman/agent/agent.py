@@ -100,7 +100,7 @@ class Agent:
         self.versions = tuple(versions)
         """The protocol versions that a `tagged` client may request."""
         self.choices = Choices(modes, options)
-        """The modes and config options of its sessions."""
+        """The modes and config options of the agent's sessions."""
         self.auth_methods = tuple(auth_methods)
         self.secret_methods: tuple[acp.AuthMethod, ...] = ()
         """Login methods with a secret, which only a `keyed` client can send."""
@@ -272,7 +272,7 @@ class Agent:
         await self.serve(await open_stdio())
 
     async def serve(self, stream: Stream) -> ConnectionLost:
-        """Serve one client on a stream until it ends. Returns the reason why it ended."""
+        """Serve one client on a stream until the stream ends. Returns why it ended."""
         try:
             self._require_prompt()
             connection = Connection(stream, End.AGENT, Server(self), settings=self._settings)

@@ -40,7 +40,8 @@ _decoders: Final[dict[type, Any]] = {}
 
 
 def block(content: object, method: str) -> acp.ContentBlock:
-    """Return the content of a message chunk that is not plain text. Raises `TypeError`."""
+    """Return the content of a message chunk as a block; text becomes a text block. Raises
+    `TypeError` for anything else."""
     if isinstance(content, str):
         return acp.TextContent(text=str(content))
     if isinstance(content, _BLOCKS):
@@ -65,7 +66,8 @@ def update(value: object) -> None:
 
 
 def plan(entries: object) -> list[acp.PlanEntry]:
-    """Convert the entries of a plan. Raises `TypeError`."""
+    """Return the entries of a plan; text becomes a pending entry. Raises `TypeError` for anything
+    else."""
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
         raise TypeError(f"turn.plan() takes a list of entries, not {_named(entries)}")
     made: list[acp.PlanEntry] = []
@@ -145,7 +147,7 @@ def text(value: object, what: str) -> None:
 
 
 def tokens(input: object, output: object) -> tuple[int, int]:
-    """Raise `TypeError` or `ValueError` for an invalid number of tokens."""
+    """Return the two numbers of tokens. Raises `TypeError` or `ValueError` if one is invalid."""
     for value in (input, output):
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"the tokens of a turn must be whole numbers, not {_named(value)}")
@@ -202,7 +204,8 @@ def listed(values: object, what: str) -> None:
 
 
 def end(answer: Any) -> acp.PromptResponse:
-    """Return the response to a prompt from the handler's return value. Raises `UsageError`."""
+    """Return the response to a prompt from the handler's return value. Raises `UsageError` if the
+    value is not a response, a stop reason or None."""
     if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
         return answer
     if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):

@@ -55,7 +55,7 @@ class RefusingOption(acp.PermissionOption, frozen=True, kw_only=True):
 
 
 class ClientSide:
-    """The client of one session: sends requests to it."""
+    """Sends an agent's requests to the client of one session."""
 
     __slots__ = ("_capabilities", "_connection", "_home", "_session_id", "_speech", "_calls")
 
@@ -173,7 +173,8 @@ class ClientSide:
         env: Mapping[str, str] | None = None,
         output_byte_limit: int | None = None,
     ) -> Terminal:
-        """Run a command through the client. It must be released: use it with ``async with``."""
+        """Run a command through the client and return its terminal, which must be released: use it
+        with ``async with``."""
         self._require("terminal", "run commands for its agent")
         checks.text(command, "the command of a terminal")
         checks.listed(args, "the arguments of a command")
@@ -281,7 +282,7 @@ class Terminal:
 
     @awaited("terminal.output(…)")
     async def output(self) -> acp.TerminalOutputResponse:
-        """Return its output so far."""
+        """Return the command's output so far."""
         return await self._client._ask(
             acp.TERMINAL_OUTPUT,
             acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),
@@ -305,7 +306,7 @@ class Terminal:
 
     @awaited("terminal.release(…)")
     async def release(self) -> None:
-        """End the command if it is running, and release the terminal. Once only."""
+        """End the command if it is running, and release the terminal. Further calls do nothing."""
         if not self._released:
             self._released = True
             await self._client._ask(

@@ -66,8 +66,8 @@ class Pending(Struct, Generic[T], eq=False):
     _code: CodeType
     """The code that made the call."""
     _offset: int
-    """The instruction in it. Its line is only looked up for a report: in a long function, that
-    takes as long as the rest of this."""
+    """The instruction in `_code`. Its line number is looked up only for a report: in a long
+    function, that takes as long as the rest of this."""
 
     def place(self) -> str:
         """Return the call and its source location."""
@@ -103,7 +103,7 @@ class Pending(Struct, Generic[T], eq=False):
         self._inner.close()
 
     def _misused(self) -> str:
-        """Raise the error for using the call without `await`."""
+        """Close the call and return the message of the error for using it without `await`."""
         self.close()
         return f"{self._what} must be awaited: write `await {self._what}`"
 
@@ -137,7 +137,7 @@ class Pending(Struct, Generic[T], eq=False):
 
 
 def must_await(work: Coroutine[Any, Any, T], calls: AwaitedCalls, what: str) -> Pending[T]:
-    """Return the work of a method as a `Pending` of its caller."""
+    """Return the work of a method as a `Pending`, with the place in its caller's code."""
     caller = sys._getframe(2)
     waiting = calls.waiting
     pending = Pending(work, waiting, what, caller.f_code, caller.f_lasti)

@@ -65,7 +65,7 @@ Serve: TypeAlias = Callable[[Any], Any]
 """Answers a request, given its params, or returns a coroutine that does."""
 
 Served: TypeAlias = dict[str, tuple[Callable[[Raw], Any], Serve]]
-"""The decoder for the params of a method, and its handler."""
+"""Methods by name, each with the decoder for its params and its handler."""
 
 
 class Server:
@@ -216,7 +216,7 @@ class Server:
         self._client = self._client or client
 
     def can(self, method: Method[Any, Any]) -> bool:
-        """Return whether the agent has a handler for this."""
+        """Return whether the agent serves this method."""
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:

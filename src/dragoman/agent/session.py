@@ -120,7 +120,7 @@ class Session:
         self.options[option_id] = value
 
     def mode_state(self) -> acp.SessionModeState | None:
-        """Return the modes as the client sees them."""
+        """Return the modes as the client sees them, or None if there are none."""
         return self.choices.mode_state(self.mode)
 
     def config_options(self) -> list[acp.SessionConfigOption]:

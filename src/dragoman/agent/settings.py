@@ -24,7 +24,7 @@ MODE_OPTION: Final = "mode"
 
 
 class SessionSettings:
-    """The choices of every session of an agent."""
+    """The modes and config options that the sessions of an agent offer to their clients."""
 
     __slots__ = ("_mode_ids", "modes", "options")
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Return whether it is an `async` function, or an object with an `async` `__call__`."""
+    """Return whether a handler is an `async` function, or an object with an `async` `__call__`."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
@@ -252,7 +252,8 @@ def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any
 def run_with_turn(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Coroutine[Any, Any, Any]:
-    """Call a handler that gets a turn: the blocking one if it is a plain function."""
+    """Call a handler that gets a turn. A plain function gets a `BlockingTurn` and runs in a
+    thread."""
     assert handler is not None
     if is_async(handler):
         return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))

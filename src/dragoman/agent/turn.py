@@ -58,7 +58,7 @@ class Turn:
         """Number of updates created; awaiting an update sends it."""
         self._sent = 0
         self._elsewhere = False
-        """Whether another thread took part. Then these counts are meaningless."""
+        """Whether another thread created updates. The counts of updates are then meaningless."""
         self._calls = AwaitedCalls()
         """The calls of the handler on this turn that are not awaited yet."""
         self.session = session
@@ -306,10 +306,9 @@ class Turn:
                 self._work.cancel()
 
     def unsent(self, *, counted: bool = True) -> str | None:
-        """Return the error for a handler that has ended without awaiting its calls.
-
-        Message chunks are `counted`, which is correct only if a single thread creates them.
-        """
+        """Return the error message for a handler that has ended without awaiting its calls, or None
+        if it awaited all. Message chunks are `counted`, which is correct only if a single thread
+        creates them."""
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:

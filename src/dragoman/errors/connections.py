@@ -96,7 +96,7 @@ class SpawnError(DragomanError):
 
 
 class ProgramNotFound(SpawnError):
-    """The program was not found on PATH."""
+    """The program was not found, on PATH or at the path given."""
 
     error_class = "program_not_found"
 
@@ -181,7 +181,7 @@ class ConnectionLost(DragomanError):
 
 
 class ConnectionClosed(ConnectionLost):
-    """This side closed it."""
+    """This side closed the connection."""
 
     error_class = "closed"
 

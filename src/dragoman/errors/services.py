@@ -188,7 +188,7 @@ class ArgumentInvalid(ServiceError):
 
 
 class NotPermitted(ServiceError):
-    """The permission policy or the user did not allow it."""
+    """The permission policy or the user did not allow the action."""
 
     error_class = "not_permitted"
 
@@ -230,7 +230,7 @@ class NotText(ServiceError):
 
 
 class TooLarge(ServiceError):
-    """More than the service reads or writes at once."""
+    """The text is larger than the service reads or writes at once."""
 
     error_class = "too_large"
 

@@ -97,7 +97,8 @@ def nearest(word: str, known: Iterable[str], *, close: float = CLOSE) -> list[st
 
 
 def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str:
-    """Return the available names for an unknown one: all of them, or the closest few."""
+    """Return the part of a message that lists the available names instead of an unknown one: all of
+    them, or the number and the first few if there are many, and a suggestion if one is similar."""
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
         return f"it {verb} none"
@@ -146,7 +147,8 @@ class Unsupported(UsageError):
     def __init__(self, message: str = "", *, setting: str = "") -> None:
         super().__init__(message)
         self.setting = setting
-        """``model`` or ``mode`` if the other side has no such one."""
+        """``model`` or ``mode`` if the error is that the other side has no such model or mode; else
+        empty."""
 
 
 def no_such(
@@ -344,7 +346,7 @@ class ConfigInvalid(UsageError):
 
     error_class = "config_invalid"
     hint = ""
-    """What to do, if it is not to correct the origin."""
+    """What to do, if correcting the origin would not help."""
     key: str
     problem: str
 

@@ -167,7 +167,7 @@ class SessionOpened(Base, frozen=True, gc=False, tag=True):
 
 
 class SessionChanged(Base, frozen=True, gc=False, tag=True):
-    """Something about the session changed."""
+    """The session's title, status or time of the last change was updated."""
 
     title: str | None | UnsetType = UNSET
     updated_at: str | None | UnsetType = UNSET
@@ -400,7 +400,7 @@ class Answered(Base, frozen=True, gc=False, tag=True):
 
 
 class Unknown(Base, frozen=True, gc=False, tag=True):
-    """A message without an event type. It is in `raw`."""
+    """A message without an event type. The message is in `raw`."""
 
     reason: str = ""
 

@@ -140,7 +140,7 @@ class SessionOption(Struct, frozen=True, gc=False):
     choices: tuple[Choice, ...] = ()
     category: str | None = None
     open_ended: bool = False
-    """Whether it accepts values that are not among the choices."""
+    """Whether the option accepts values that are not among the choices."""
 
 
 class SlashCommand(Struct, frozen=True, gc=False):
@@ -170,7 +170,7 @@ class Limit(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Usage. None means not reported, never zero."""
+    """Tokens, context size, cost and limits that were used. None means not reported, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -250,4 +250,5 @@ class Capabilities(Struct, frozen=True, gc=False):
     cancel: bool | None = False
     permissions: bool | None = False
     prompt_acknowledged: bool = False
-    """Whether the response to a prompt only says that it was accepted, and the turn ends later."""
+    """Whether the response to a prompt only says that the prompt was accepted, and the turn ends
+    later."""

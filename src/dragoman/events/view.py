@@ -32,12 +32,9 @@ most this many characters beyond it, and twice as many while it joins them."""
 
 
 class Growing:
-    """A text that grows in chunks.
-
-    They are joined when it is read, and in batches: adding to a string would copy it for every
-    chunk, and an answer has thousands of them. With a `limit` only its beginning is kept; `size`
-    counts everything.
-    """
+    """A text that grows in chunks. The chunks are joined in batches, and when the text is read:
+    adding to a string would copy it for every chunk, and an answer has thousands of them. With a
+    `limit` only the beginning of the text is kept; `size` counts everything."""
 
     __slots__ = ("_due", "_kept", "_pieces", "limit", "size")
 
@@ -70,7 +67,7 @@ class Growing:
 
     @property
     def truncated(self) -> bool:
-        """Whether part of it was not kept."""
+        """Whether part of the text was not kept."""
         return self.limit is not None and self.size > self.limit
 
     def _join(self) -> None:
@@ -133,7 +130,7 @@ class Tool(Struct):
 
     @property
     def text(self) -> str:
-        """Its output."""
+        """The tool's output so far."""
         return str(self.printed)
 
 
@@ -170,13 +167,13 @@ class View(Struct, eq=False):
     modes: tuple[SessionOption, ...] = ()
     commands: tuple[SlashCommand, ...] = ()
     usage: dict[str, Usage] = field(default_factory=dict)
-    """By scope: context, turn, session, call, account."""
+    """The last reported usage by scope: context, turn, session, call, account."""
     changes: tuple[FileChange, ...] = ()
     """Changes in the whole turn, if the dialect reports them that way."""
     turns: list[FinishedTurn] = field(default_factory=list)
     running: bool = False
     waiting: set[str] = field(default_factory=set)
-    """Open questions to us."""
+    """The request ids of the peer's open questions to us."""
     notices: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     open: bool = False

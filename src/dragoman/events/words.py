@@ -121,7 +121,7 @@ class TurnPhase(enum.StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """It waits for an answer from us."""
+    """The turn waits for an answer from us."""
     IDLE = "idle"
 
 
@@ -178,7 +178,7 @@ class ErrorKind(enum.StrEnum):
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later. An internal error of an agent may have any
-        cause, so it does not count."""
+        cause, so it does not count as retryable."""
         return self in _RETRYABLE
 
 
@@ -306,7 +306,7 @@ class Loss(Struct, frozen=True, gc=False):
 
     what: str
     parts: tuple[Part, ...] = ()
-    """What is missing in its events."""
+    """What is missing in the dialect's events."""
     cannot: tuple[str, ...] = ()
     """What a client can never do: names of `Capabilities`."""
 

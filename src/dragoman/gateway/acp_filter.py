@@ -104,7 +104,7 @@ def question(params: Raw) -> Any:
 
 
 def _rejected(params: Raw) -> acp.RequestPermissionResponse:
-    """Return the response that allows nothing."""
+    """Return the response that rejects a permission request, or cancels it if no option rejects."""
     try:
         options = _decode_permission(params).options
     except msgspec.ValidationError:
@@ -117,7 +117,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.SESSION_REQUEST_PERMISSION.name: _rejected,
     acp.ELICITATION_CREATE.name: lambda params: acp.ElicitationDeclined(),
 }
-"""How requests to the user are answered if the client cannot be asked."""
+"""Functions that answer a request to the user if the client cannot be asked, by method."""
 
 
 class Unannounced:
@@ -204,7 +204,7 @@ class UpdateFilter:
     # -- options
 
     def choices(self) -> list[acp.SessionConfigOption]:
-        """Return the choices to show to the client."""
+        """Return the config options to show to the client."""
         return choices_of(self._session, self._client)
 
     def opened(self, raw: Raw) -> Any:
@@ -218,7 +218,7 @@ class UpdateFilter:
         return answer
 
     def chosen(self, raw: Raw) -> Any:
-        """Return the response to a choice, filtered for the client."""
+        """Return the response to a change of a config option, filtered for the client."""
         if self._session.models is None and self._booleans:
             return raw
         try:

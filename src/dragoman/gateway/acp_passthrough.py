@@ -201,7 +201,7 @@ class PassthroughSession:
         return handler
 
     def serves(self, request: Request) -> bool:
-        """Return whether the client advertised that it can answer such a request."""
+        """Return whether the client advertised that it can answer this request."""
         method = request.method
         assert self._capabilities is not None
         if method == _ELICIT:
@@ -223,7 +223,8 @@ class PassthroughSession:
     # -- requests of the client
 
     def _about(self, request: Request) -> Any:
-        """Forward any other request; the peer knows its meaning."""
+        """Forward a request that has no handler of its own. Raises if it names a session that the
+        client has not opened."""
         session_id = session_of(request.params)
         if session_id is not None and session_id not in self._passages:
             raise _no_such_session()
@@ -509,7 +510,8 @@ def _keyed_prompt() -> RemoteError:
 
 
 def _folders(params: Raw) -> list[Path]:
-    """Return the directories of a session that is being opened, the working directory first."""
+    """Return the directories of a session that is being opened, the working directory first. If the
+    params are invalid, this is `/`."""
     try:
         wanted = acp.decode(params, acp.NewSessionRequest)
     except msgspec.ValidationError:

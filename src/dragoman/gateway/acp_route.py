@@ -119,7 +119,8 @@ class PassthroughRoute(Route):
     # -- messages of the client
 
     def cancel(self) -> None:
-        """Cancel the turn for the client."""
+        """Cancel the running turn at the peer, and answer its permission requests as cancelled. If
+        the peer does not end the turn in time, it is ended without the peer."""
         upstream = self._through.upstream.connection
         if upstream.failure is None:
             upstream.post(_CANCEL, acp.CancelNotification(session_id=self.session.id))
@@ -154,7 +155,8 @@ class PassthroughRoute(Route):
             self._grace = None
 
     async def aclose(self) -> None:
-        """Called when the client has disconnected or closed this session."""
+        """Cancel the turn and close the session at the peer. Called when the client has
+        disconnected or closed the session."""
         if self.prompt is not None:
             self.cancel()
         self.ended()

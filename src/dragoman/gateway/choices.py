@@ -23,7 +23,8 @@ MODEL_OPTION: Final = "model"
 
 
 class Choices(SessionSettings):
-    """The current choices of one session. Without a session the peer decides every value."""
+    """The modes and config options of one session, as the peer last reported them. Every value is
+    allowed here: the peer accepts or rejects it."""
 
     __slots__ = ("_conversation", "_view")
 
@@ -77,21 +78,21 @@ class Choices(SessionSettings):
         return [acp.SessionMode(id=mode.id, name=mode.name) for mode in self._view.modes]
 
     def _native(self) -> Session | None:
-        """Return the session of an agent that speaks ACP itself: its own values need no
-        translation."""
+        """Return the session if the agent speaks ACP itself, so that its own values need no
+        translation; else None."""
         return self._conversation if isinstance(self._conversation, Session) else None
 
 
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
-    """Return the model that a client requests in the `_meta` of its `session/new`. ACP has no field
-    for it, and some dialects take a model only there."""
+    """Return the model that a client requests in the `_meta` of its `session/new`, or None. ACP has
+    no field for it, and some dialects take a model only there."""
     model = ours_in(meta).get(MODEL_OPTION)
     return model if isinstance(model, str) and model else None
 
 
 def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata, from the same `_meta`, for a session of an agent that does not speak
-    ACP."""
+    """Return the metadata that a client sends in the `_meta` of its `session/new`, for an agent
+    that does not speak ACP."""
     told = ours_in(meta).get(METADATA)
     return dict(told) if isinstance(told, Mapping) else {}
 

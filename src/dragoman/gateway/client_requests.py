@@ -52,7 +52,7 @@ class Services:
     # -- questions to the user
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Ask the client's user."""
+        """Ask the user of the client that has the session. Declines if no client has it."""
         client = None if inquiry.session_id is None else self._client_of(inquiry.session_id)
         if client is None or inquiry.session_id is None:
             return DECLINED
@@ -117,10 +117,9 @@ async def ask_user(
     *,
     caught_up: Callable[[], Awaitable[None]],
 ) -> tuple[Reply, str | None]:
-    """Ask the user of a client. Also returns the id of the page that the user opens.
-
-    `caught_up` waits until the client has the events before the question.
-    """
+    """Ask the user of a client. Returns the reply, and the id of the page if the user agreed to
+    open one, else None. Declines if the client cannot show the question or does not answer.
+    `caught_up` waits until the client has the events before the question."""
     wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
     request = request_of(inquiry, session_id) if side.can(wanted) else None
     if request is None:

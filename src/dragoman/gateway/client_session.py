@@ -323,7 +323,7 @@ class ClientSession:
     # -- events
 
     def happened(self, event: model.Event) -> None:
-        """Handle an event of one of our sessions, immediately and in order."""
+        """Handle an event of one of the client's sessions, immediately and in order."""
         gateway_session = self._sessions[event.session or ""]
         if isinstance(event, model.SettingsChanged):
             apply(gateway_session.view, event)
@@ -415,7 +415,7 @@ class ClientSession:
             connection.post(acp.ELICITATION_COMPLETE.name, done)
 
     async def decide(self, question: Question) -> Decision:
-        """Ask the client's user to decide."""
+        """Ask the client's user to decide about a permission request."""
         gateway_session = self._sessions[question.session_id]
         offered = {option.option_id: option for option in question.options}
         if self._is_next(gateway_session, question):

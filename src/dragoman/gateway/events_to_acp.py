@@ -234,10 +234,8 @@ class AcpTranslator:
         return self._progress(event.tool_id, tool)
 
     def _changes_of_turn(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
-        """Show changes without a known tool call as a separate call.
-
-        Usually they are the sum of what tool calls have already shown.
-        """
+        """Show changes without a known tool call as a separate call. Nothing is shown if tool calls
+        have already shown changes, because these are usually their sum."""
         tool_id = f"changes-{event.turn}"
         others = (tool.changes for id, tool in self._tools.items() if id != tool_id)
         changes = [change for change in event.changes if change.path]

@@ -22,12 +22,9 @@ _SECRETS: Final = ("password", "token")
 
 
 def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
-    """Return the login methods that the peer completes by itself or, with `secret`, those that take
-    a secret.
-
-    With `shown`, the first list also has the methods that take a secret. Such a method has its kind
-    in `_meta`.
-    """
+    """Return the peer's login methods for ACP clients or, with `secret`, those for keyed clients,
+    which can send a secret. With `shown`, the former include methods that take a secret, with their
+    kind in `_meta`."""
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED
@@ -44,7 +41,8 @@ def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthM
 
 
 async def authenticate(peer: Peer, method_id: str) -> None:
-    """Log in, with the secrets that a `keyed` client sent."""
+    """Log in by a method, with the secrets that a keyed client sent with its id, if any. Raises
+    `Unsupported` if there are secrets and the agent takes none."""
     secrets = {name: text for name in _SECRETS if (text := getattr(method_id, name, None))}
     if not secrets:
         await peer.authenticate(str(method_id))

@@ -63,8 +63,9 @@ def response(
 ) -> acp.PromptResponse:
     """Return the response to a prompt. Raises `RemoteError` for a turn that failed.
 
-    `refusal` converts an error that is not the peer's own; by default the function below. A stop
-    reason of ACP is kept, and a response of a peer that speaks ACP is kept whole.
+    `refusal` converts an error that is not the peer's own; by default the function of that name in
+    this module. A stop reason of ACP is kept, and a response of a peer that speaks ACP is kept
+    whole.
     """
     native = _native(ended)
     if native is not None:
@@ -189,7 +190,8 @@ def refusal(error: DragomanError) -> RemoteError:
 
 
 def error_data(error: DragomanError) -> dict[str, Any]:
-    """Return what the client needs to know about an error of ours."""
+    """Return the data of an error response: what the client needs to know about an error that
+    dragoman raised."""
     return {
         "errorClass": error.error_class,
         "blame": error.blame,

@@ -74,9 +74,10 @@ class GatewaySession:
         """Number of events outside of a turn for which there was no room."""
         self._telling = False
         self.asked: dict[str, asyncio.Event] = {}
-        """Set when the client has every event before a permission request."""
+        """By request id: set when the client has every event before the permission request."""
         self.told: set[str] = set()
-        """Requests that were sent before their events were taken: nothing had to be sent first."""
+        """Ids of permission requests that were sent before their events were taken, because no
+        earlier event had to be sent first."""
         self.running: ConversationTurn | None = None
         self.taken = 0
         """Number of turn events that were sent or are being sent."""

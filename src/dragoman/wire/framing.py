@@ -171,7 +171,8 @@ class Framer:
                 self.copied += len(line) - 1
 
     def _too_long(self, lines: list[bytes]) -> bool:
-        """Cut the list before the first line over the limit, if there is one."""
+        """Cut the list before the first line over the limit. Returns whether there was such a
+        line."""
         for index, line in enumerate(lines):
             if len(line) > self._limit:
                 del lines[index:]

@@ -40,7 +40,7 @@ class Request(Struct, frozen=True, gc=False):
     method: str
     params: Raw
     line: bytes
-    """The line it came in, unmodified."""
+    """The received line, unmodified."""
 
 
 class Notification(Struct, frozen=True, gc=False):
@@ -138,7 +138,8 @@ def decode(line: bytes) -> Message:
 
 
 def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | Malformed:
-    """Decode an envelope without a method."""
+    """Return the response in an envelope without a method, or `Malformed` if it is not a valid
+    response."""
     id = None if envelope.id is UNSET else envelope.id
     # Some programs send `"error": null` with a result, as an older version of JSON-RPC requires.
     if envelope.error is not UNSET and envelope.error != _NULL:

@@ -159,7 +159,7 @@ class DocumentSpeech:
     def prompt(
         self, session_id: str, blocks: Sequence[Block]
     ) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn now. The returned awaitable ends with the turn."""
+        """Begin a turn now. The returned coroutine returns the response when the turn ends."""
         wire = [translate.to_block(block) for block in blocks]
         return self.server.perform(
             acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
@@ -193,7 +193,8 @@ async def outcome_of(
 
 
 def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
-    """Return the tokens that a turn used, if the agent reported them."""
+    """Return the input and output tokens that a turn used; None for those that the agent did not
+    report."""
     source = Source("", "")
     usage = translate.of_answer(
         response, EventEnvelope(source, itertools.count(), None), None
