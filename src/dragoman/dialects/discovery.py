@@ -140,7 +140,7 @@ class MemoryCache:
 
 
 def family(argv: Sequence[str]) -> str:
-    """Return the family that a command line starts: Codex's app-server, or ACP."""
+    """Return the dialect to try first for a command line: that of Codex's app-server, or ACP."""
     name = PurePath(argv[0]).name.lower().removesuffix(".exe").removesuffix(".cmd") if argv else ""
     if "app-server" in argv[1:] or name == "codex-app-server":
         return CODEX

@@ -21,7 +21,7 @@ from dragoman.events.words import ChangeStage, Outcome, Part, Role, ToolStatus
 
 
 def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
-    """Return the events without these parts."""
+    """Return the events as a dialect that cannot express these parts would report them."""
     kept = list(events)
     lost = frozenset(parts)
     # In the order of the enumeration, because rules depend on each other: a title is replaced by

@@ -116,7 +116,7 @@ class SpawnGrandchild:
 
 @dataclass(frozen=True, slots=True)
 class GoSilent:
-    """Stop reading and writing; not even the end of the input ends it."""
+    """Stop reading and writing; the peer keeps running even when its input ends."""
 
 
 @dataclass(frozen=True, slots=True)

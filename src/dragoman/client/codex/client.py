@@ -228,7 +228,7 @@ class CodexClient(EventClient["CodexConversation"]):
         return self._login
 
     async def limits(self) -> tuple[Limit, ...]:
-        """Return the remaining limits of the account. Only an OpenAI login has such limits."""
+        """Return how much of the account's limits is used. Only an OpenAI login has such limits."""
         told = await self.ask("account/rateLimits/read", {}, shapes.GetAccountRateLimitsResponse)
         found = (told.rate_limits_by_limit_id or {}).values() or [told.rate_limits]
         return tuple(limit for each in found for limit in translate.limits_of(each))

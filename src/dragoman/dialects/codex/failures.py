@@ -41,7 +41,8 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
 
 
 def failure_of(error: Any) -> parts.Failure:
-    """Convert a turn's error in any form. Its info is a word, or an object with one key."""
+    """Convert a turn's error, in any form, to a `Failure`. The error's info is a word, or an object
+    with one key."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     # The message may be the whole body of the model provider's response.
     message = plain_message(str(fields.get("message", "")))
@@ -66,7 +67,7 @@ def outcome_of(failure: parts.Failure) -> Outcome:
 
 
 def details_of(error: Any) -> str | None:
-    """Return the details that an error has besides its message."""
+    """Return the details that an error has besides its message, or None."""
     details = error.get("additionalDetails") if isinstance(error, dict) else None
     return details if isinstance(details, str) else None
 

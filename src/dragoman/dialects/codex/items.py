@@ -25,7 +25,8 @@ _decode = typed_decoder(shapes.Item)
 
 
 def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
-    """Translate an item of a thread's history. An unexpected one is `Unknown`."""
+    """Translate an item of a thread's history. One that cannot be decoded becomes an `Unknown`
+    event."""
     try:
         item = _decode(raw)
     except UNDECODABLE as error:
@@ -77,7 +78,7 @@ def _message(
 
 
 def user_blocks(content: Any) -> tuple[parts.Block, ...]:
-    """Return what the user said, from the server's echo."""
+    """Return the blocks of a prompt, from the server's echo of it."""
     blocks: list[parts.Block] = []
     for piece in content if isinstance(content, list) else ():
         if not isinstance(piece, dict):
@@ -206,7 +207,7 @@ _OPS: Final = {"add": FileOp.ADD, "delete": FileOp.DELETE, "update": FileOp.MODI
 
 
 def changes_of(changes: Sequence[shapes.FileUpdateChange]) -> tuple[parts.FileChange, ...]:
-    """Return the files that a change touches."""
+    """Convert the file changes of an item to the common vocabulary."""
     return tuple(_change(change) for change in changes)
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field
 
 
 class Shape(Struct, rename="camel", gc=False):
-    """The base: wire names in camelCase, unknown fields ignored."""
+    """Base class of the app-server's messages: wire names in camelCase, unknown fields ignored."""
 
 
 # -- handshake and account

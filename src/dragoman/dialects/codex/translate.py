@@ -29,15 +29,16 @@ MODES: Final = {
     "workspace-write": "workspaceWrite",
     "danger-full-access": "dangerFullAccess",
 }
-"""The sandboxes, which are dragoman's modes: the word in a request, and the one in a response."""
+"""The sandboxes, which are dragoman's modes: the server's word in a request, and its word in a
+response."""
 
 POLICIES: Final = ("untrusted", "on-request", "never")
-"""When the server asks for approval."""
+"""The approval policies, which say when the server asks for approval."""
 
 POLICY_OPTION: Final = "approval_policy"
 
 _AGENT: Final = Role.AGENT
-"""Looking up a member of an enum takes as long as two calls."""
+"""Cached, because looking up a member of an enum takes as long as two calls."""
 
 
 def named(user_agent: str) -> parts.PeerInfo:
@@ -48,7 +49,8 @@ def named(user_agent: str) -> parts.PeerInfo:
 
 
 def peer_info(result: Raw) -> parts.PeerInfo:
-    """Return the name and version of the server, from its response to the handshake."""
+    """Return the name and version of the server from its response to the handshake; empty if the
+    response is invalid."""
     try:
         return named(decode_typed(result, shapes.InitializeResponse).user_agent)
     except UNDECODABLE:
@@ -56,7 +58,7 @@ def peer_info(result: Raw) -> parts.PeerInfo:
 
 
 def mode_of(sandbox: Any) -> str | None:
-    """Return the mode for a sandbox in a response, or None if it is not one of ours."""
+    """Return the mode for a sandbox in a response, or None if it is not one of `MODES`."""
     kind = sandbox.get("type") if isinstance(sandbox, dict) else None
     return next((mode for mode, word in MODES.items() if word == kind), None)
 
@@ -71,7 +73,8 @@ def policy_option(policy: Any) -> parts.SessionOption:
 def of_notification(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
-    """Translate a notification. An unknown or unexpected one is `Unknown`."""
+    """Translate a notification. One that is unknown or cannot be decoded becomes an `Unknown`
+    event."""
     known = _NOTIFICATIONS.get(method)
     if known is None:
         return _unknown(method, params, place, raw, "an unknown notification")
@@ -370,7 +373,7 @@ def _limits(
 
 
 def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
-    """Return the remaining limits of an account: one entry for each period."""
+    """Return how much of an account's limits is used: one entry for each period."""
     name = told.limit_name or told.limit_id or "codex"
     reached = told.rate_limit_reached_type is not None
     return tuple(
@@ -388,11 +391,8 @@ def _compacted(m: shapes.TurnScoped, place: EventEnvelope, raw: bytes | None, na
 
 
 def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
-    """Translate the start of a thread.
-
-    One that dragoman started was already reported by the response to that request; any other is
-    new.
-    """
+    """Translate the start of a thread to a changed status. A thread that dragoman started was
+    already reported with the response to that request; any other is new."""
     base = _at(place, m.thread.id, None).base(native, raw)
     return (model.SessionChanged(*base, status="started"),)
 

@@ -42,7 +42,8 @@ from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]
 PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
-"""The envelope for the events of a session; None means the session with a running turn, if any."""
+"""Returns the envelope for the events of a session, given its id; None means the session with a
+running turn, if any."""
 
 Proof: TypeAlias = tuple[str, Sequence[Message], Callable[[Raw], object]]
 """The purpose of a request, the request under each of its names, and the reader of its response."""
@@ -131,7 +132,8 @@ class SessionOptions(Struct, frozen=True):
 def meanings(
     table: Mapping[str, tuple[Any, Meaning]],
 ) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
-    """Prepare a table of notifications, each with its shape and its translation, for use."""
+    """Return a table of notifications by method, each with its shape replaced by a decoder for
+    it."""
     return {method: (typed_decoder(shape), meaning) for method, (shape, meaning) in table.items()}
 
 
@@ -151,7 +153,8 @@ class ClientEnd:
     version: str | None = None
     cancel: Cancel = "end"
     opens_with: frozenset[str] = frozenset()
-    """The options of a new session that it can express: mode, model, mcp_servers, metadata."""
+    """The options of a new session that the dialect can express: mode, model, mcp_servers,
+    metadata."""
     loads_from_list: bool = False
     """Whether an earlier session is found by listing and needs no opening."""
     blocks: tuple[type, ...] = (Text,)
@@ -164,11 +167,11 @@ class ClientEnd:
     """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
 
     def hello(self) -> Message | None:
-        """Return the handshake, if the dialect has one."""
+        """Return the handshake request, or None if the dialect has none."""
         return None
 
     def hellos(self) -> Sequence[Message]:
-        """Return the handshake in each of its forms; the next is tried after a refusal."""
+        """Return the handshake request in each of its forms; the next is tried after a refusal."""
         hello = self.hello()
         return () if hello is None else (hello,)
 
@@ -214,7 +217,8 @@ class ClientEnd:
         return ()
 
     def listed(self, result: Raw) -> tuple[Sequence[Listed], str | None]:
-        """Return a page of sessions, and the cursor of the next one."""
+        """Return the sessions on a page of a list, and the cursor of the next page, or None if it
+        is the last."""
         return (), None
 
     def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
@@ -225,7 +229,8 @@ class ClientEnd:
         raise NotImplementedError
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
-        """Translate a notification. Never raises."""
+        """Translate a notification. Never raises: one that is unknown or cannot be decoded becomes
+        an `Unknown` event."""
         try:
             decode, meaning = self.notifications[method]
             message = decode(params)
@@ -255,10 +260,8 @@ def text_of(blocks: Sequence[object]) -> str:
 
 
 def unsaid(said: str, whole: str | None) -> str:
-    """Return what a complete answer at the end adds to the chunks before it.
-
-    Without any chunks, the end of the turn itself has the text.
-    """
+    """Return the part of `whole`, a complete answer at the end of a turn, that the chunks before it
+    (`said`) do not have. Empty if there were no chunks: the end of the turn then has the text."""
     if not said or not whole or said.endswith(whole):
         return ""
     return whole.removeprefix(said)
@@ -365,7 +368,7 @@ def failed(
 
 @contextmanager
 def replaying(place: EventEnvelope) -> Iterator[None]:
-    """Mark the events of a history as replayed."""
+    """Context manager: events made with this envelope inside the block are marked as replayed."""
     replay, place.replay = place.replay, True
     try:
         yield
@@ -382,7 +385,7 @@ class AgentEnd:
     roles: ClassVar[frozenset[Role]] = frozenset({Role.AGENT})
     """The roles whose messages the dialect can express."""
     keeps_text: ClassVar[bool] = True
-    """Whether to keep `text`: for an end that lives for one turn."""
+    """Whether to keep `text`. Only for an end that is used for a single turn."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
@@ -390,7 +393,7 @@ class AgentEnd:
 
     @property
     def text(self) -> str:
-        """What the agent has said so far."""
+        """The agent's text so far."""
         return "".join(self._said)
 
     def tell(self, event: Event) -> list[Message]:
@@ -426,14 +429,15 @@ class AgentEnd:
         return []
 
     def begins(self, tool_id: str) -> bool:
-        """Return whether a tool call is seen for the first time."""
+        """Return whether a tool call is seen for the first time, and remember it."""
         known = tool_id in self._started
         self._started.add(tool_id)
         return not known
 
 
 def tool_name(event: ToolChanged, known: str = "") -> str:
-    """Return the single name that a dialect has for a tool call."""
+    """Return a name for a tool call, for a dialect that has only one: its name, its title, `known`
+    or its id."""
     return str(event.name or event.title or known or event.tool_id)
 
 

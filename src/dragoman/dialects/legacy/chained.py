@@ -182,7 +182,7 @@ class ErrorNote(About, frozen=True, kw_only=True):
 
 
 def family_of(method: str) -> int | None:
-    """Return the naming style of a method."""
+    """Return the family (naming style) of a method, or None if it is not in a name chain."""
     for chain in (LIST, CREATE, PROMPT):
         if method in chain:
             return chain.index(method)
@@ -248,7 +248,8 @@ def _error(m: ErrorNote, place: EventEnvelope, native: str, line: bytes) -> list
 
 
 def _in_turn(meaning: Callable[[Any, EventEnvelope, str, bytes], list[Event]]) -> base.Meaning:
-    """Translate within the turn that the message names, unless that turn is over."""
+    """Wrap a translation: it runs in the turn that the message names. If that turn is over, the
+    message becomes an `Unknown` event."""
 
     def told(
         end: ClientEnd, message: Any, place: EventEnvelope, method: str, line: bytes
@@ -282,7 +283,7 @@ _NOTIFICATIONS: Final[
 
 
 class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
+    """The client's side of the chained dialect, on one connection."""
 
     name = DIALECT
     loads_from_list = True
@@ -428,7 +429,8 @@ class AgentEnd(base.AgentEnd):
         return messages if self._streams else []
 
     def name(self, names: Sequence[str]) -> str:
-        """Return the notification's name in the client's family, if the family has one."""
+        """Return the notification's name in the client's family, or the last name if the family has
+        none."""
         return names[min(self._family, len(names) - 1)]
 
     def message(self, event: model.MessageDelta) -> Message:

@@ -114,7 +114,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 
 
 class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
+    """The client's side of the oneshot dialect, on one connection."""
 
     name = DIALECT
     half_duplex = True
@@ -193,7 +193,7 @@ class ClientEnd(base.ClientEnd):
 
 
 def require_version(answer: Initialized, ours: str) -> None:
-    """Raise unless the agent speaks our version."""
+    """Raise `ProtocolMismatch` unless the agent speaks our version."""
     told = [answer.protocol_version]
     # The specification compares a field that its own example lacks; both are accepted.
     if "protocolVersion" in answer.server_capabilities:
@@ -214,7 +214,7 @@ _FINISH: Final = {"end_turn": "stop", "max_tokens": "length", "max_turn_requests
 
 
 def finish_reason(stop: str) -> str:
-    """Map the agent's own stop reason."""
+    """Return the dialect's finish reason for the agent's own stop reason; unknown ones are kept."""
     return _FINISH.get(stop, stop)
 
 
@@ -259,7 +259,7 @@ class AgentEnd(base.AgentEnd):
 
 
 def _diff(change: parts.FileChange) -> str:
-    """Return a unified diff of a change given as whole texts."""
+    """Return the unified diff of a change: its own, or one made from its whole texts."""
     if change.diff is not None:
         return change.diff
     old, new = change.old_text or "", change.new_text or ""

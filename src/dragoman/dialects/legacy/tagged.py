@@ -182,7 +182,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 
 
 class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
+    """The client's side of the tagged dialect, on one connection."""
 
     name = DIALECT
     capabilities = parts.Capabilities(cancel=True)

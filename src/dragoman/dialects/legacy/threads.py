@@ -161,7 +161,7 @@ ERRORS: Final[dict[str, ErrorKind]] = {
 
 
 class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
+    """The client's side of the threads dialect, on one connection."""
 
     name = DIALECT
     half_duplex = True

@@ -97,7 +97,7 @@ class Agent:
         return 0
 
     def _rest(self) -> float | None:
-        """Return the seconds until a turn continues."""
+        """Return the seconds until the next paused turn continues, or None if no turn is paused."""
         times = [each.wakes_at for each in self._running if each.wakes_at is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
@@ -268,7 +268,8 @@ class Agent:
         return session
 
     def _recall(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a session remembered by this or another process."""
+        """Open the requested session as this or another process stored it, and return it. Raises
+        `Refused` if there is none."""
         id, cwd = str(given.get("sessionId")), str(given.get("cwd"))
         if self._fault == "accepts-unknown-sessions":
             return self._sessions.setdefault(id, {"id": id, "cwd": cwd, "said": ["once"]})

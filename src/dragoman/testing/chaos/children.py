@@ -65,7 +65,8 @@ class McpServer:
         os.close(sink)
 
     def ask(self, line: bytes) -> bytes:
-        """Send a request and read until the end of a line."""
+        """Send a request and return the output up to the end of a line, or to the end of the
+        output."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._input, line + b"\n")
         answer = b""
@@ -77,7 +78,7 @@ class McpServer:
         return answer
 
     def end(self) -> None:
-        """Close its input and wait for its exit."""
+        """Close the pipes to the server and wait for its exit."""
         os.close(self._input)
         os.close(self.output)
         os.waitpid(self.pid, 0)

@@ -127,7 +127,8 @@ async def check_stream(
 
 
 def choose(only: Collection[str]) -> list[AgentCheck]:
-    """Return the checks with these names or requirements; all if none are given."""
+    """Return the checks with these names or requirements; all if none are given. Raises
+    `UsageError` for an unknown one."""
     known = {check.check.name for check in ALL} | requirements().keys()
     if unknown := sorted(set(only) - known):
         raise UsageError(f"unknown check or requirement: {', '.join(unknown)}")

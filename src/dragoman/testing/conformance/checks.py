@@ -55,7 +55,8 @@ class Check:
     def finding(
         self, verdict: Verdict, *, reason: str = "", evidence: str = "", seconds: float = 0.0
     ) -> Finding:
-        """Return the finding. A failure of something optional becomes a warning."""
+        """Return a finding of this check. A failure becomes a warning if nothing the check covers
+        is mandatory."""
         if verdict is Verdict.FAILED and self.level not in DEMANDED:
             verdict = Verdict.WARNED
         return Finding(
@@ -80,7 +81,7 @@ class AgentCheck:
     check: Check
     run: Run
     turns: bool
-    """Whether it makes the agent call its model."""
+    """Whether the check makes the agent call its model."""
 
 
 def agent_check(
@@ -153,7 +154,8 @@ class Lab:
         return conversation
 
     async def ready(self) -> Conversation:
-        """Return the shared process, after the handshake. Restarts it if it has died."""
+        """Return the shared process, after the handshake. Restarts it if it has died. Raises `Skip`
+        if an earlier handshake failed."""
         if self._broken is not None:
             raise Skip(self._broken)
         if self._shared is None or self._shared.failure is not None:
@@ -228,7 +230,7 @@ class Lab:
         return fields
 
     async def session(self) -> tuple[Conversation, str]:
-        """Return the shared process with a session in it."""
+        """Return the shared process and the id of a session in it."""
         conversation = await self.ready()
         if self._session is None:
             opened = await self.new_session(conversation)

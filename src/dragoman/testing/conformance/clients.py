@@ -84,7 +84,7 @@ class ClientProbe:
 
     async def report(self) -> Report:
         """Return the findings after the client has disconnected, or those so far if it does not
-        disconnect in time."""
+        disconnect in time. Raises `UsageError` if the client never started the probe."""
         done = self._path.with_suffix(".done")
         try:
             async with asyncio.timeout(REPORT_TIMEOUT):

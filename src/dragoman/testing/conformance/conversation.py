@@ -46,11 +46,11 @@ class Violation(Exception):
 
 
 class Silence(Violation):
-    """It did not respond in time."""
+    """The program under test did not respond in time."""
 
 
 class Gone(Violation):
-    """It ended the conversation, or exited."""
+    """The program under test ended the conversation, or exited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Conversation:
         )
 
     def answers(self, id: int | str) -> list[Answer]:
-        """Return the responses to a request so far; more than one is a violation."""
+        """Return the responses to a request so far. More than one violates the protocol."""
         return list(self._answers.get(_key(id), ()))
 
     async def fence(self, what: str) -> Answer:
@@ -189,7 +189,7 @@ class Conversation:
     async def until(
         self, ready: Callable[[], T | None], what: str, *, timeout: float | None = None
     ) -> T:
-        """Wait until `ready` returns something, and return it."""
+        """Wait until `ready` returns something other than None, and return it."""
         limit = self.timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):

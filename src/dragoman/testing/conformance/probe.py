@@ -390,7 +390,8 @@ class Probe:
 
 
 def _decided(answer: Answer, offered: list[str]) -> str | None:
-    """Return the chosen option, or None for cancelled."""
+    """Return the id of the chosen option, or None for cancelled. Raises `Violation` if the response
+    is invalid."""
     outcome = answer.fields().get("outcome")
     expect(isinstance(outcome, dict), "the response has no outcome", answer.message)
     assert isinstance(outcome, dict)

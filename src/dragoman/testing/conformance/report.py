@@ -37,14 +37,14 @@ class Finding:
 
     check: str
     ids: tuple[str, ...]
-    """The ids of the requirements that it covers."""
+    """The ids of the requirements that the check covers."""
     level: str
-    """The strictest level among them."""
+    """The strictest level among those requirements."""
     verdict: Verdict
     says: str
     """What the check expects, in a sentence."""
     reason: str = ""
-    """What was wrong, or why it was skipped."""
+    """What was wrong, or why the check was skipped."""
     evidence: str = ""
     """The offending message, shortened."""
     seconds: float = 0.0

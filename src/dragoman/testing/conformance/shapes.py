@@ -61,8 +61,8 @@ def capabilities(value: object) -> str:
 
 
 def mistyped(value: object, *, booleans: Sequence[str], markers: Sequence[str]) -> str:
-    """Return the first of these members with a wrong type, each given by its path, or an empty
-    string if none has."""
+    """Return what is wrong with the first of these members, given by their paths, that has a wrong
+    type, or an empty string if none has."""
     for paths, kind, name in ((booleans, bool, "a boolean"), (markers, dict, "an object")):
         for path in paths:
             found = _at(value, path)

@@ -143,7 +143,8 @@ async def resuming_does_not_replay(lab: Lab) -> None:
 
 
 async def _new(lab: Lab) -> tuple[Conversation, str]:
-    """Return a session for one check in the shared process."""
+    """Open a session for one check in the shared process. Returns the process and the session's
+    id."""
     conversation = await lab.ready()
     return conversation, str((await lab.new_session(conversation))["sessionId"])
 
@@ -185,7 +186,7 @@ def _stop_reason(answer: Answer) -> str:
 
 
 async def _turned(lab: Lab) -> tuple[str, str]:
-    """Return a session with a completed turn."""
+    """Return the id of a session with a completed turn, and the prompt of that turn."""
     if lab.turned is None:
         conversation, session = await _new(lab)
         _stop_reason(await _prompt(lab, conversation, session, _text(lab.prompt)))

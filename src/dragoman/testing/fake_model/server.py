@@ -48,7 +48,7 @@ class Recorded:
     headers: dict[str, str]
     """The headers by lower-case name."""
     body: Any
-    """Decoded from JSON; an empty object without a body."""
+    """The body decoded from JSON; an empty object without a body."""
     asked: Asked | None = None
     """The parsed question, if it was a request to the model."""
 
@@ -226,7 +226,8 @@ class FakeModel:
     async def _wait(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, time: float
     ) -> None:
-        """Wait for the release or for `time`. Raises if the client disconnects."""
+        """Wait for the release, or for at most `time` seconds. Raises `ConnectionResetError` if the
+        client disconnects."""
         loop = asyncio.get_running_loop()
         over_at = loop.time() + time
         while not self._released.is_set() and (left := over_at - loop.time()) > 0:

@@ -29,13 +29,13 @@ class Tool:
     name: str
     schema: dict[str, Any] = field(default_factory=dict)
     freeform: bool = False
-    """Whether it takes a string instead of arguments."""
+    """Whether the tool takes a string instead of arguments."""
     namespace: str = ""
-    """Its group, if the format has groups."""
+    """The tool's group, if the format has groups."""
 
     @property
     def called(self) -> str:
-        """The name a prompt uses for it."""
+        """The name that a prompt uses for the tool."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 
@@ -47,7 +47,7 @@ class Asked:
     text: str
     """The last text of the user."""
     results: tuple[str, ...] = ()
-    """The tool results after it."""
+    """The tool results after the last text of the user."""
     tools: tuple[Tool, ...] = ()
     stream: bool = False
     schema: dict[str, Any] | None = None

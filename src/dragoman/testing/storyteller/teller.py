@@ -85,11 +85,12 @@ class Teller:
         return f"session-{self.sessions}"
 
     def past(self, id: str) -> Past | None:
-        """Return a session from before this process."""
+        """Return the session with this id from before this process started, or None."""
         return next((past for past in self.story.past if past.id == id), None)
 
     def usage(self) -> Params:
-        """Return the tokens of the turn, in snake case, if the story has them."""
+        """Return a `usage` member with the tokens of the turn, in snake case; empty if the story
+        has none."""
         if self.count is None:
             return {}
         used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
@@ -141,7 +142,8 @@ class Teller:
         """Handle a notification of the client."""
 
     def meanwhile(self, message: Params) -> bool:
-        """Return whether a message that arrived during a story was handled at once."""
+        """Handle a message that arrived during a story if it is a notification. Returns whether it
+        was handled."""
         if "method" in message and "id" not in message:
             self.heard(message["method"], message.get("params") or {})
             return True
@@ -162,7 +164,7 @@ class Teller:
     # -- choices
 
     def begin_with(self) -> None:
-        """Start a new session with the first value of every choice."""
+        """Set the mode and every option to its first value, for a new session."""
         choices = self.story.choices
         self.mode = choices.modes[0] if choices.modes else None
         self.values = {id: values[0] for id, values in choices.values.items()}

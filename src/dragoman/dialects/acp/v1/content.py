@@ -203,7 +203,7 @@ class PermissionOptionKind(StrEnum):
 
 
 class PermissionOption(Wire, frozen=True, kw_only=True):
-    """One possible answer."""
+    """One possible answer to a permission request."""
 
     option_id: str
     name: str
@@ -242,16 +242,16 @@ RequestPermissionOutcome: TypeAlias = (
 
 
 class RequestPermissionResponse(Wire, frozen=True, kw_only=True):
-    """The answer."""
+    """The response to `session/request_permission`."""
 
     outcome: RequestPermissionOutcome
 
 
 def selected(option_id: str) -> RequestPermissionResponse:
-    """Return the answer that chooses an option."""
+    """Return the response to a permission request that chooses an option."""
     return RequestPermissionResponse(outcome=SelectedPermissionOutcome(option_id=option_id))
 
 
 def cancelled() -> RequestPermissionResponse:
-    """Return the answer when the turn was cancelled."""
+    """Return the response to a permission request of a cancelled turn."""
     return RequestPermissionResponse(outcome=CancelledPermissionOutcome())

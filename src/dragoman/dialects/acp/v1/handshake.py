@@ -204,8 +204,8 @@ class InitializeRequest(Wire, frozen=True, kw_only=True):
 
 
 def version_note(client: InitializeRequest) -> str | None:
-    """Return the log message for a client that requested a newer version than ours. We respond
-    with ours, as the protocol requires, and a client that only speaks its own version then
+    """Return the log message for a client that requested a newer version than ours, else None. We
+    respond with ours, as the protocol requires, and a client that only speaks its own version then
     disconnects."""
     if client.protocol_version <= PROTOCOL_VERSION:
         return None

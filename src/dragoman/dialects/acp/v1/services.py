@@ -27,7 +27,7 @@ class ReadTextFileRequest(Wire, frozen=True, kw_only=True):
 
 
 class ReadTextFileResponse(Wire, frozen=True, kw_only=True):
-    """The text."""
+    """The text of the file."""
 
     content: str
 
@@ -152,7 +152,7 @@ class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class NumberPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="number"):
-    """A number."""
+    """A number property."""
 
     title: str | None = None
     description: str | None = None
@@ -162,7 +162,7 @@ class NumberPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class IntegerPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="integer"):
-    """A whole number."""
+    """An integer property."""
 
     title: str | None = None
     description: str | None = None
@@ -172,7 +172,7 @@ class IntegerPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", t
 
 
 class BooleanPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
-    """Yes or no."""
+    """A boolean property."""
 
     title: str | None = None
     description: str | None = None
@@ -220,7 +220,7 @@ else:
 
 
 class MultiSelectPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="array"):
-    """A multiple choice."""
+    """A multiple-choice property."""
 
     items: MultiSelectItems
     title: str | None = None

@@ -401,7 +401,8 @@ def listed_meta(created_at: str | None, status: str | None) -> dict[str, Any] | 
 
 
 def listed_in(meta: Any) -> tuple[str | None, str | None]:
-    """Return the start time and the state of a listed session, from its `_meta`."""
+    """Return the creation time and the status of a listed session, from its `_meta`; None if
+    absent."""
     ours = ours_in(meta)
     created_at, status = ours.get("createdAt"), ours.get("status")
     return (

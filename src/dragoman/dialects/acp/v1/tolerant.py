@@ -72,7 +72,7 @@ def apply(table: Table, value: Any) -> Any:
 
 @functools.cache
 def compile_table(hint: Any) -> Table:
-    """Compile the table that reads values of this type."""
+    """Compile the table for `apply` that reads values of this type."""
     if hint is Any:
         return dict.fromkeys(JSON_NAMES, _same)
     if hint is float:

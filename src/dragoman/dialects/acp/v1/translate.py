@@ -327,7 +327,7 @@ _UPDATES: Final[dict[type, Callable[[Any, EventEnvelope, bytes | None], Iterable
 def of_update(
     update: updates.SessionUpdate, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
-    """Translate an update."""
+    """Translate a session update to events."""
     return _UPDATES[type(update)](update, place, raw)
 
 
@@ -382,7 +382,7 @@ def settings(
     options: Sequence[session.SessionConfigOption] | None,
     models: Any = None,
 ) -> dict[str, Any]:
-    """Return the fields of `SettingsChanged` that a session's choices fill."""
+    """Return the fields of a `SettingsChanged` event for a session's modes, models and options."""
     fields: dict[str, Any] = {}
     if modes is not None:
         fields["mode"] = modes.current_mode_id
@@ -468,7 +468,7 @@ def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
 
 def _call_usage(meta: dict[str, Any]) -> parts.Usage | None:
     """Return the token counts of Qwen Code, which sends them in an empty chunk after each model
-    call."""
+    call; None if there are none."""
     usage = _tokens(meta.get("usage"))
     return None if usage == parts.Usage() else usage
 
@@ -491,7 +491,7 @@ def _tokens(told: Any) -> parts.Usage | None:
 
 
 def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the token counts of Gemini CLI, which has its own field for them."""
+    """Return the token counts of Gemini CLI, which has its own field for them, or None."""
     quota = (meta or {}).get("quota")
     counts = quota.get("token_count") if isinstance(quota, dict) else None
     if not isinstance(counts, dict):

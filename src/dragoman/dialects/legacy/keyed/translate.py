@@ -72,7 +72,7 @@ OPTIONS: Final = (
 
 
 class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
+    """The client's side of the keyed dialect, on one connection."""
 
     name = DIALECT
     capabilities = parts.Capabilities(cancel=True, permissions=True)
@@ -321,7 +321,7 @@ def stop_reason(stop: str) -> str:
 
 
 def permission_kind(kind: str | None) -> str:
-    """Map a tool kind to one for which permission can be requested."""
+    """Return the kind if permission can be requested for it in this dialect, else ``other``."""
     return kind if kind in _ASKABLE else "other"
 
 

@@ -38,7 +38,8 @@ def _new(
     direction: Direction = "client_to_agent",
     kind: Kind = "request",
 ) -> Method[Any, Any]:
-    """Return a method that exists only here. The agent advertises the gates of all of them."""
+    """Return a method that the stable protocol does not have. Its gate, if any, is a capability of
+    the agent."""
     opened_by = None if gate is None else Gate("agent", (gate,))
     return Method(name, direction, kind, params, result, opened_by, "unstable")
 
@@ -128,4 +129,5 @@ UNSTABLE_METHODS: Final[tuple[Method[Any, Any], ...]] = (
         kind="notification",
     ),
 )
-"""The agent serves or sends every method above."""
+"""The unstable methods, and the stable ones with wider types. The agent serves or sends each of
+them."""
