@@ -73,7 +73,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.outcome.good
 
     def require_ok(self) -> Self:
-        """Return this result if it is `ok`. Otherwise raise its error, or `TurnFailed` if it has
+        """Return this result if it is `ok`, or else raise its error, or `TurnFailed` if it has
         none."""
         if self.ok:
             return self

@@ -258,7 +258,7 @@ class AcpClient(BaseClient[Session]):
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
     async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
-        """Open a copy of a session under a new id. Unstable in the protocol, so the client's
+        """Open a copy of a session under a new id; unstable in the protocol, so the client's
         options need `unstable=True`."""
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
