@@ -118,7 +118,7 @@ async def ask_user(
     caught_up: Callable[[], Awaitable[None]],
 ) -> tuple[Reply, str | None]:
     """Ask the user of a client. Returns the reply, and the id of the page if the user agreed to
-    open one, else None. Declines if the client cannot show the question or does not answer.
+    open one, else None. Declines if the client cannot show the question or the request fails.
     `caught_up` waits until the client has the events before the question."""
     wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
     request = request_of(inquiry, session_id) if side.can(wanted) else None

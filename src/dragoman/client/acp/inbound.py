@@ -445,7 +445,7 @@ class InboundHandlers:
 
     async def _served(self, work: Awaitable[Any], session_id: str) -> Any:
         """Return the result of a service, mapping its errors to protocol errors. While the service
-        runs, the agent waits for us, and its silence does not count as a timeout."""
+        runs, the agent waits for us, and the watchdog ignores its silence."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.serving += 1

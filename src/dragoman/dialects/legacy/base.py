@@ -241,7 +241,8 @@ class ClientEnd:
         return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
-        """Record that the peer has this method."""
+        """Called when the peer has answered this method: a dialect with several names may prefer it
+        later."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
         """Return the events that must precede a turn's last event, however it ends."""

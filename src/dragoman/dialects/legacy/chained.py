@@ -365,7 +365,7 @@ class ClientEnd(base.ClientEnd):
         return [model.TurnState(*place.base(PROMPT[0], bytes(result)), running)]
 
     def is_over(self, turn: str, place: EventEnvelope) -> bool:
-        """Return whether a turn of a session has ended before."""
+        """Return whether a turn of this envelope's session is remembered as ended."""
         return turn in self._over.get(place.session, ())
 
     def _reuse(self, place: EventEnvelope) -> None:

@@ -301,7 +301,8 @@ _STOPS: Final = {"end_turn": "endTurn", "cancelled": "cancelled"}
 
 
 def stop_reason(stop: str) -> str:
-    """Map the agent's own stop reason. One that the dialect lacks counts as a failure."""
+    """Return the dialect's stop reason for the agent's own. One that means neither success nor
+    cancellation becomes ``error``."""
     if stop in _STOPS:
         return _STOPS[stop]
     return "endTurn" if words.outcome_of(stop) is Outcome.OK else "error"

@@ -314,7 +314,8 @@ _ASKABLE: Final = frozenset({"edit", "execute", "delete"})
 
 
 def stop_reason(stop: str) -> str:
-    """Map the agent's own stop reason. One that the dialect lacks counts as a failure."""
+    """Return the dialect's stop reason for the agent's own. One that the dialect lacks counts as a
+    failure, unless it means that a limit was reached."""
     if stop in _STOPS:
         return stop
     return "max_tokens" if words.outcome_of(stop) is Outcome.TRUNCATED else "tool_error"
