@@ -64,7 +64,7 @@ async def connect(
 
     The program is started in the workspace, with a small base environment and what the options add
     to it. Without a `guard`, file reads are allowed, and `permit` is asked before a file is written
-    or a command is run, unless it has just allowed that.
+    or a command is run, unless it has already allowed the same action at the agent's request.
     """
     options = options or ConnectOptions()
     require_options(options)

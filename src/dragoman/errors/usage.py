@@ -97,8 +97,9 @@ def nearest(word: str, known: Iterable[str], *, close: float = CLOSE) -> list[st
 
 
 def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str:
-    """Return the part of a message that lists the available names instead of an unknown one: all of
-    them, or the number and the first few if there are many, and a suggestion if one is similar."""
+    """Return the part of a message that names alternatives to an unknown name: similar names, if
+    any, and all known names. If there are many, their number and, without similar names, a few of
+    them."""
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
         return f"it {verb} none"

@@ -170,7 +170,7 @@ class Limit(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens, context size, cost and limits that were used. None means not reported, never zero."""
+    """Token counts, context usage, cost and quota usage. None means not reported, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -211,8 +211,8 @@ class CodexClient(EventClient["CodexConversation"]):
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def models(self) -> list[shapes.Model]:
-        """Return the models that the server lists, without hidden ones. It lists only models of
-        OpenAI."""
+        """Return the models that the server lists, without hidden ones. A server lists only
+        OpenAI's models."""
         found: list[shapes.Model] = []
         cursor = Cursor("models")
         while not cursor.over:

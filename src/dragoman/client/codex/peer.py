@@ -137,8 +137,8 @@ class CodexPeer(ClientPeer):
         return conversation
 
     async def _models(self) -> Sequence[shapes.Model]:
-        """Return the models that the server lists, requested until it has answered once. Empty if
-        the request fails or takes too long: the server is still usable."""
+        """Return the models that the server lists, from a cache after the first time. Empty if the
+        request fails or takes longer than `LIST_TIMEOUT`: the server is still usable."""
         if self._listed is None:
             try:
                 async with asyncio.timeout(LIST_TIMEOUT):

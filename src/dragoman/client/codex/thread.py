@@ -189,7 +189,7 @@ class CodexConversation(EventConversation):
         return dict(self._wanted)
 
     def took(self, sent: dict[str, Any]) -> None:
-        """Record that a turn has started with these overrides (`overrides`)."""
+        """Record that a turn has started with these settings, which came from `overrides`."""
         words = {word: mode for mode, word in translate.MODES.items()}
         mode, policy = self._in_force
         if "sandboxPolicy" in sent:

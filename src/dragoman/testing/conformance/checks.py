@@ -55,8 +55,8 @@ class Check:
     def finding(
         self, verdict: Verdict, *, reason: str = "", evidence: str = "", seconds: float = 0.0
     ) -> Finding:
-        """Return a finding of this check. A failure becomes a warning if nothing the check covers
-        is mandatory."""
+        """Return a finding of this check. A failure becomes a warning if the check's level is not
+        mandatory."""
         if verdict is Verdict.FAILED and self.level not in DEMANDED:
             verdict = Verdict.WARNED
         return Finding(
