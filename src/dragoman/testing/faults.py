@@ -78,8 +78,7 @@ class Silent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfClosed:
-    """After `at` bytes from the other side, it ends its direction; our writes are still
-    accepted."""
+    """The other side's direction ends after `at` bytes; our writes are still accepted."""
 
     at: int = 0
 

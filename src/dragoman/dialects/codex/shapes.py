@@ -321,7 +321,7 @@ class CommandApproval(TurnScoped):
     cwd: str | None = None
     reason: str | None = None
     available_decisions: list[Any] | None = None
-    """Not in the schema, although the server sends it."""
+    """The decisions that the server accepts. Not in the schema, although the server sends it."""
 
 
 class FileChangeApproval(TurnScoped):

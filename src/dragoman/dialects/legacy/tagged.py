@@ -23,7 +23,8 @@ from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
-"""The specification only says that a version is a string; it gives no value."""
+"""The version of the dialect. The specification only says that it is a string, and gives no
+value."""
 
 VERSIONS: Final = (VERSION, "1.0")
 """The versions to greet an agent with, in this order: an agent that validates the version may
@@ -62,7 +63,8 @@ LOSSES: Final = (
 INITIALIZE: Final = "initialize"
 NEW: Final = "session/new"
 LOAD: Final = "session/load"
-"""Not in the specification, which has only the capability `loadSession`."""
+"""The method that loads a session. It is not in the specification, which has only the capability
+`loadSession`."""
 PROMPT: Final = "session/prompt"
 CANCEL: Final = "session/cancel"
 UPDATE: Final = "session/update"

@@ -22,7 +22,7 @@ from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"
 SERVICE: Final = "gdd_peer_delegation"
-"""The client's default name."""
+"""The client's default service name, from the specification."""
 
 LOSSES: Final = (
     base.NO_MESSAGE_IDS,
@@ -53,14 +53,14 @@ PROGRESS: Final = "turn_progress"
 
 
 class Service(Struct, frozen=True):
-    """`threadStart` and the handshake: the client's name."""
+    """The params of `threadStart` and of the handshake: the client's name."""
 
     service_name: str = SERVICE
     raw_events: bool = field(default=False, name="experimentalRawEvents")
 
 
 class Thread(Struct, frozen=True, rename="camel"):
-    """`threadResume`, and the response to every opening."""
+    """The params of `threadResume`, and the response to every request that opens a thread."""
 
     thread_id: str
 
@@ -124,12 +124,12 @@ class Notification(Struct, frozen=True, rename="camel"):
 
     @property
     def piece(self) -> str:
-        """A chunk of the answer."""
+        """The chunk of the answer in this notification; empty if there is none."""
         return _first(self.text, self.delta, self.content)
 
     @property
     def notice(self) -> str:
-        """A notice for the user."""
+        """The notice for the user in this notification; empty if there is none."""
         return _first(self.message, self.title)
 
 

@@ -37,10 +37,8 @@ class Pipe:
             self._write(line)
 
     def read(self, timeout: float | None) -> list[Any] | None:
-        """Return the messages received, empty after the timeout, and None at the end of the input.
-
-        Anything but a JSON object is dropped, as most agents do.
-        """
+        """Return the messages received: an empty list after the timeout, None at the end of the
+        input. Anything but a JSON object is dropped, as by most agents."""
         ready, _, _ = select.select([self._source], [], [], timeout)
         if not ready:
             return []

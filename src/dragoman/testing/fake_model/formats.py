@@ -20,7 +20,7 @@ class Piece:
 
     data: bytes
     text: bool = False
-    """Whether it is a chunk of text. Only those are delayed or held."""
+    """Whether the piece is a chunk of text. Only such pieces are delayed or held."""
 
 
 class Format(Protocol):

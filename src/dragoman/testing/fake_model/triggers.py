@@ -66,7 +66,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model does."""
+    """How the model answers a request."""
 
     chunks: tuple[str, ...] = ()
     thoughts: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Reply:
     interval: float = 0.0
     """Seconds between two chunks."""
     hold: bool = False
-    """Whether to wait after the first chunk."""
+    """Whether to hold the answer after the first chunk until it is released."""
     cut: bool = False
     """Whether to break the connection after the first chunk."""
     hang: bool = False

@@ -239,7 +239,8 @@ def block(value: Any) -> parts.Block:
 
 
 def to_block(value: parts.Block) -> shapes.ContentBlock:
-    """Convert a block of the common vocabulary to this dialect."""
+    """Convert a block of the common vocabulary to this dialect. Raises `Unsupported` if it has no
+    such block."""
     if isinstance(value, parts.OtherBlock):
         raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
     make, fields = _TO_WIRE[type(value)]
