@@ -90,7 +90,7 @@ def _takes_texts(key: str) -> bool:
 
 
 def check_config(paths: Paths) -> None:
-    """Raise `ConfigInvalid` if the file is not valid."""
+    """Raise `ConfigInvalid` if the user's ``config.toml`` is not valid."""
     text = _text(paths.config_file)
     check_settings(
         parse(text.encode(), origin=str(paths.config_file)), origin=str(paths.config_file)
@@ -154,10 +154,11 @@ def remove_host(paths: Paths, name: str) -> bool:
 def edit_config(
     paths: Paths, change: Callable[[tomlkit.TOMLDocument], None], *, needs: str = ""
 ) -> tuple[str, str]:
-    """Change the file, and return its text before and after.
+    """Change the user's ``config.toml``, and return its text before and after.
 
-    The line `needs` is put at the top if its key is missing: after the heading of a table it would
-    belong to that table. The result is validated before it is written.
+    `change` edits the parsed document. The line `needs` is added at the top if its key is missing:
+    after a table header it would belong to that table. The result is validated before it is
+    written.
     """
     file = paths.config_file
     with locked(file):

@@ -73,7 +73,7 @@ class FileTransaction:
         return current
 
     def made(self) -> list[Change]:
-        """Return all changes, file by file."""
+        """Return one change for each file whose content has changed."""
         now = [Change(path, before, read_file(path)) for path, before in self._before.items()]
         return [change for change in now if change.before != change.after]
 

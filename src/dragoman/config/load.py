@@ -92,7 +92,8 @@ class Config(Struct, frozen=True, kw_only=True):
     untrusted: tuple[IgnoredSetting, ...] = ()
     """Settings that were ignored, and why."""
     problems: tuple[ConfigInvalid, ...] = ()
-    """Problems with settings that were left out, unless `strict`."""
+    """Problems with invalid settings, which were left out. With `strict`, such a problem is raised
+    instead."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:
@@ -101,8 +102,8 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def chosen_ttl(self) -> float | None:
-        """How long an idle broker stays, if the user has set it; then a running broker is
-        updated."""
+        """How many seconds an idle broker keeps running, if the user has set it; otherwise None. A
+        value that the user has set also applies to a broker that is already running."""
         return None if self.origin("ttl") == DEFAULT else self.settings.ttl
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
@@ -165,7 +166,7 @@ def load_own(file: Path, environ: Mapping[str, str] | None = None) -> Settings:
 
 
 class MergedValues:
-    """Values so far, by dotted key."""
+    """The settings merged so far and the origin of each, by dotted key."""
 
     def __init__(self, strict: bool) -> None:
         self.values: dict[str, Any] = flatten(msgspec.to_builtins(Settings()))
@@ -174,7 +175,7 @@ class MergedValues:
         self._strict = strict
 
     def copy(self) -> MergedValues:
-        """Return the values so far."""
+        """Return a copy of the values and origins merged so far."""
         copied = MergedValues(self._strict)
         copied.values, copied.origins = dict(self.values), dict(self.origins)
         return copied
@@ -261,7 +262,8 @@ def _project_layer(
 
 
 def _scalar_keys() -> dict[str, tuple[str, type]]:
-    """Return the variables that are settings, each with its dotted key and its type."""
+    """Return the environment variables that are settings, each with its dotted key and the type
+    that contains the key."""
     found: dict[str, tuple[str, type]] = {}
     for name in Settings.__struct_fields__:
         if name not in TABLES:

@@ -32,7 +32,7 @@ USER_ONLY: Final = "only your own config.toml can name machines"
 
 
 class Project(Struct, frozen=True):
-    """One project file, read once."""
+    """A project's ``dragoman.toml`` as it was read, and whether the user trusts it."""
 
     file: Path
     data: bytes
@@ -60,7 +60,8 @@ class IgnoredSetting(Struct, frozen=True):
 
 
 def find_project_file(cwd: Path) -> Path | None:
-    """Return the nearest file from a directory up to the root of its repository.
+    """Return the nearest ``dragoman.toml`` from a directory up to the root of its repository, or
+    None.
 
     Without a repository only the directory itself is searched: directories above it may belong to
     anyone.
@@ -122,7 +123,7 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
 
 
 def parse(data: bytes, *, origin: str) -> dict[str, Any]:
-    """Parse TOML to a table."""
+    """Parse TOML into a table. Raises `ConfigInvalid`, which names the file `origin`."""
     if DEEP_KEY.search(data) is not None:
         raise ConfigInvalid(origin, "it contains a key with more than 50 parts")
     try:
@@ -139,8 +140,8 @@ def parse(data: bytes, *, origin: str) -> dict[str, Any]:
 
 
 def adapter_file(value: str, folder: Path) -> Path | None:
-    """Return the file that an adapter's value names, if it names one; ``module:attribute`` does
-    not."""
+    """Return the path of the file that an `adapter` key names, relative to `folder`. None if it
+    names a module, as ``module:attribute``."""
     name = value.rpartition(":")[0] if value.count(":") and not value.endswith(".py") else value
     if name.endswith(".py"):
         return folder / Path(name).expanduser()

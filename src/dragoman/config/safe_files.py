@@ -196,7 +196,8 @@ class _Fresh(NamedTuple):
 
     path: Path
     is_alike: bool
-    """Whether it may replace the other file, which has the same owner and no second hard link."""
+    """Whether it can be renamed over the old file without changing the owner or breaking a hard
+    link."""
 
 
 @contextlib.contextmanager
@@ -208,10 +209,10 @@ def _fresh(
     mode: int | None = None,
     sync: bool = True,
 ) -> Iterator[_Fresh]:
-    """Context manager: a temporary file next to another one, with its content and, if given, the
-    owner and mode of `like`.
+    """Context manager: create a temporary file next to `target` with this content and, if `like` is
+    given, with its owner and mode.
 
-    It is removed at the end if it still exists.
+    The temporary file is removed at the end if it still exists.
     """
     # Not derived from the file's name, which may already have the maximum length.
     path = target.with_name(f".dragoman-{os.urandom(8).hex()}.tmp")
@@ -249,7 +250,8 @@ def _take_owner(fd: int, like: os.stat_result) -> bool:
 
 
 def _put_in_place(fresh: _Fresh, target: Path) -> None:
-    """Rename a new file over another one, or else copy its content into it."""
+    """Replace a file by renaming the new one over it. If that would change the owner or break a
+    hard link, copy the content into the existing file."""
     if fresh.is_alike:
         os.replace(fresh.path, target)
         return
@@ -266,9 +268,11 @@ def _put_in_place(fresh: _Fresh, target: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold the exclusive lock for changing a file. The lock is a file next to it and stays there.
+    """Hold the exclusive lock for changing a file. Raises `FileFailed` if the lock is not free
+    within `timeout` seconds.
 
-    The lock belongs to the open file, so the death of its holder releases it.
+    The lock is a separate file next to the other one and is not removed. It belongs to the open
+    file descriptor, so it is released if its holder dies.
     """
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")

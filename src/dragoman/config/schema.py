@@ -26,7 +26,7 @@ DEFAULT: Final = "default"
 """The origin of a setting that was not set."""
 
 ON_HOST: Final = "@"
-"""Between the name of a peer and of the host that it is on, as in ``codex@box``."""
+"""Separates the name of a peer from the name of its host, as in ``codex@box``."""
 
 Adaptive: TypeAlias = Literal["off", "shadow", "on"]
 Fallback: TypeAlias = Literal["all", "peers", "none"]
@@ -211,9 +211,9 @@ STRICTER: Final[dict[Permissions, frozenset[Permissions]]] = {
     "approve-reads": frozenset({"deny-all"}),
     "deny-all": frozenset(),
 }
-"""Presets that are stricter than each preset in every respect. Neither of `ask` and
-`approve-reads` is stricter: each allows something without asking, or by asking, that the other
-does not."""
+"""For each preset, the presets that are stricter in every respect. Neither of `ask` and
+`approve-reads` is stricter than the other: each allows something, without a question or after one,
+that the other does not."""
 
 
 PLAIN_TABLES: Final = ("timeouts", "policy", "limits", "local_model")
@@ -248,7 +248,7 @@ def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as nested settings."""
+    """Return settings with dotted keys as nested tables."""
     table: dict[str, Any] = {}
     for key, value in flat.items():
         head, *rest = key.split(".")

@@ -22,8 +22,8 @@ shorter ones are numbers, switches or ordinary words."""
 
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of the variables that contain credentials, judged by their names or their
-    form."""
+    """Return the values of the variables that contain credentials: those in `names`, and those with
+    secret-looking names. Values shorter than `SHORTEST` are left out."""
     known = set(names)
     found = {
         value
@@ -39,9 +39,9 @@ def handed_values(
     """Return the values that may be secrets among the variables that a user passes to an agent by
     these names or patterns.
 
-    Any variable may contain one. A value that is a path on this machine, or several with the usual
-    separator, is not a secret: a history without directory names would be useless. Nor is any value
-    if everything is passed, because then no variable was named.
+    Any variable may contain a secret. A value that is an existing path, or a list of such paths
+    with the usual separator, is not one: a history without directory names would be useless. The
+    pattern ``*`` is ignored, because it names no particular variable.
     """
     patterns = [name for name in names if name != "*"]
     found = {
@@ -66,7 +66,9 @@ def redactor(
     handed: Iterable[str] = (),
     workspace: str | os.PathLike[str] = ".",
 ) -> Redactor:
-    """Return a redactor for the values of these variables, and of all with secret-looking names."""
+    """Return a redactor for the values of the `credentials` variables and of all variables with
+    secret-looking names. `handed` are the names of the variables that the user passes to an agent;
+    their values are redacted too if they may be secrets (see `handed_values`)."""
     # Not at the top: a command that goes through a broker only needs the values.
     from dragoman.redaction.redactor import Redactor
 

@@ -27,7 +27,7 @@ TRUST_FORMAT: Final = 1
 
 
 class TrustedFile(Struct, frozen=True, kw_only=True):
-    """One trusted file, with the adapters that it named then."""
+    """The digest of a trusted file, and of the adapters that it named when it was trusted."""
 
     digest: str
     adapters: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,8 @@ class Trust:
     def record(self) -> TrustRecord:
         """Return the recorded trust.
 
-        Raises for a damaged record; the checks below then trust nothing.
+        Raises `ConfigInvalid` if the record is damaged. `trusts` and `trusts_adapter` then return
+        False.
         """
         data = read_file(self._file)
         if data is None:

@@ -23,7 +23,8 @@ FALLBACKS: Final = ("none", "peers", "all")
 def restricting(
     values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the part of a project's settings that only restricts what the user has set."""
+    """Yield the settings of a project that only restrict what the user has set. The others are
+    added to `ignored`."""
     limits = _limits(values, file, ignored)
     if limits:
         yield LIMITS, limits
@@ -72,7 +73,8 @@ def _is_limit(key: str) -> bool:
 
 def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]) -> list[Any]:
     """Return the rules of a project as limits, which can only restrict. A rule could override the
-    user's settings: even ``ask`` allows more than ``deny``."""
+    user's settings: even ``ask`` allows more than ``deny``. Rules that allow are added to
+    `ignored`."""
     rules = values.get(RULES, [])
     for number, rule in enumerate(rules):
         if rule["action"] == "allow":

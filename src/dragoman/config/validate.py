@@ -50,7 +50,8 @@ attack."""
 
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
-    """Convert `data` to a `kind`. `base` is its key in the file."""
+    """Convert `data` to the type `kind`. `base` is the key of `data` in the file `origin`. Raises
+    `ConfigInvalid`."""
     try:
         return convert_typed(data, kind)
     except msgspec.ValidationError as error:
@@ -120,7 +121,8 @@ def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:
-    """Reject keys and words that the type does not have."""
+    """Raise `ConfigInvalid` for a key that the type does not have, or a word that it does not
+    allow."""
     from msgspec import inspect
 
     _keys(data, inspect.type_info(kind), origin, base)

@@ -115,12 +115,13 @@ class Approver(Struct):
 
     @property
     def denials(self) -> list[Ruling]:
-        """The refusals."""
+        """The rulings that refused a request."""
         return [ruling for ruling in self.rulings if not ruling.allowed]
 
     @property
     def grants(self) -> list[Ruling]:
-        """The requests that an answer allowed, now or earlier."""
+        """The rulings that allowed a request because of an answer, given now or earlier in the
+        session. Requests that the policy allowed are not included."""
         return [each for each in self.rulings if each.allowed and each.by != "policy"]
 
     @property
@@ -134,7 +135,8 @@ class Approver(Struct):
         return await self._decide(question, act, verdict)
 
     def alone(self, question: Question) -> Answer:
-        """Return the answer if there is no one to ask."""
+        """Answer a question without asking anyone. It is refused if neither the policy nor an
+        earlier answer decides."""
         act, verdict = self._judged(question)
         return self._known(question, act, verdict) or self._rule(
             question, act, verdict, allowed=False
@@ -156,7 +158,7 @@ class Approver(Struct):
         return answer
 
     def guard_alone(self, question: Question) -> Answer:
-        """Like `guard`, if there is no one to ask."""
+        """Like `guard`, but without asking anyone."""
         act, verdict = self._judged(question)
         if not self._allowed.covers(act) or verdict.final:
             return self._known(question, act, verdict) or self._rule(
@@ -172,7 +174,7 @@ class Approver(Struct):
         return not self._is_decided(verdict) and self._remembered(act, verdict) is None
 
     def remembers(self, question: Question) -> bool:
-        """Return whether an earlier answer for the whole session decides it."""
+        """Return whether an earlier answer for the whole session decides the question."""
         act, verdict = self._judged(question)
         return not self._is_decided(verdict) and self._remembered(act, verdict) is not None
 
@@ -183,7 +185,7 @@ class Approver(Struct):
             asked.settle(answer)
 
     def keeps_always(self, question: Question) -> bool:
-        """Return whether permission for it can be granted for the whole session."""
+        """Return whether the permission in question can be granted for the whole session."""
         act, verdict = self._judged(question)
         return _key(act) is not None and not _each_time(act, verdict)
 
@@ -198,7 +200,7 @@ class Approver(Struct):
             self.always[key] = allows
 
     def was_allowed(self, question: Question) -> None:
-        """Record that permission was granted elsewhere."""
+        """Record that another surface has granted the permission in question."""
         self._allowed.add(self._act(question))
 
     def _judged(self, question: Question) -> tuple[Act, Verdict]:
@@ -250,7 +252,8 @@ class Approver(Struct):
         return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
 
     def _known(self, question: Question, act: Act, verdict: Verdict) -> Answer | None:
-        """Return the answer, if it needs no question."""
+        """Return and record the answer that the policy or an earlier answer determines, or None if
+        the caller has to be asked."""
         if self._is_decided(verdict):
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
         remembered = self._remembered(act, verdict)
@@ -263,7 +266,8 @@ class Approver(Struct):
         return verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset)
 
     def _remembered(self, act: Act, verdict: Verdict) -> bool | None:
-        """Return what an earlier "always" of this session says, if it applies here."""
+        """Return what an earlier "always" of this session says, or None if there is none or it does
+        not apply."""
         key = _key(act)
         remembered = self.always.get(key) if key is not None else None
         return None if remembered and _each_time(act, verdict) else remembered
@@ -401,8 +405,8 @@ def _each_time(act: Act, verdict: Verdict) -> bool:
 
 
 def _without_always(question: Question) -> Question:
-    """Return the question without options that would not be kept, unless nothing else allows the
-    act."""
+    """Return the question without its options to allow always, unless it has no option to allow
+    once."""
     kept = tuple(each for each in question.options if str(each.kind) != Answer.ALLOW_ALWAYS.value)
     once = any(str(each.kind) == Answer.ALLOW_ONCE.value for each in kept)
     return replace(question, options=kept) if once else question

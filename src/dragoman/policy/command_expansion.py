@@ -28,7 +28,7 @@ SHELLS: Final = frozenset(
 OTHER_SHELLS: Final = frozenset(
     "cmd powershell pwsh csh tcsh fish nu xonsh elvish rc es ion sash".split()
 )
-"""Shells with another language."""
+"""Shells whose language is not that of POSIX shells."""
 
 RUNNERS: Final = frozenset(
     """
@@ -72,7 +72,7 @@ SUBRUNNERS: Final = {
 """Programs that take another command after one of these words."""
 
 LINE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string")
-"""Options of those programs that take a whole command line in one word."""
+"""Options of `RUNNERS` that take a whole command line in one word."""
 
 FEEDERS: Final = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})
 """Programs that add their own arguments to the command they run."""
@@ -131,7 +131,8 @@ def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
 
 
 def is_runner(word: str) -> bool:
-    """Return whether a pattern that names this program accepts that it runs other programs."""
+    """Return whether the purpose of this program is to run other programs or code. A pattern that
+    names such a program accepts that."""
     return name_of(word) in RUNNERS or is_interpreter(word)
 
 
@@ -142,9 +143,10 @@ def is_interpreter(word: str) -> bool:
 
 
 def runs_behind(words: Sequence[str]) -> int | None:
-    """Return the index of the word after which another command begins, or None.
+    """Return the index of the word after which another command begins, such as ``exec`` in ``npm
+    exec``, or None.
 
-    For programs whose main purpose is something else.
+    Covers only `SUBRUNNERS`: programs whose main purpose is something else.
     """
     behind = SUBRUNNERS.get(name_of(words[0]), frozenset())
     return next((at for at, word in enumerate(words) if at and word in behind), None)
@@ -229,7 +231,8 @@ def _suffixes(name: str, rest: Sequence[str]) -> Iterator[ShellCommand]:
 
 
 def only_reads(commands: Sequence[ShellCommand]) -> bool:
-    """Return whether none of these commands can do more than read and print."""
+    """Return whether none of these commands can do more than read and print. False if there are no
+    commands."""
     return bool(commands) and all(_reads(command) for command in commands)
 
 
@@ -281,7 +284,8 @@ def running(
 
 
 def _written(argv: Sequence[str]) -> list[str]:
-    """Return the files that a shell inside the words would write to."""
+    """Return the files that the shell lines among these words write to. Empty if the program is not
+    a shell."""
     if name_of(argv[0]) not in SHELLS:
         return []
     return [

@@ -44,8 +44,8 @@ def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
 
 
 def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
-    """Return the word that keeps a command from being covered by a pattern that otherwise
-    matches."""
+    """Return the risky word because of which a pattern that otherwise matches does not cover the
+    command, or None."""
     if command.tainted:
         return None
     for words in map(pattern_words, patterns):

@@ -79,7 +79,7 @@ class ActFacts:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Its kinds, both claimed by the agent and visible in the request."""
+        """The kinds of the act, both claimed by the agent and visible in the request."""
         claimed = tool_kind(self.act.kind).value
         kinds = {claimed, *self.act.evident}
         if self.act.runs and not (claimed in READING and self.reads):
@@ -103,7 +103,7 @@ class ActFacts:
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
-        """The protected files it may write."""
+        """The protected files that the act may write."""
         if not self.kinds & MAY_CHANGE:
             return ()
         found = [(path, path_patterns.places_of(path, self.folders)) for path in self.act.paths]
@@ -119,8 +119,8 @@ class ActFacts:
 
     @cached_property
     def elsewhere(self) -> str:
-        """Why a command may run a different program than its words say, in the directory where it
-        runs."""
+        """Why a command may run a different program than its words say, because of the directory
+        where it runs; empty if it may not."""
         told = [command.words[0] for command in self.running.told]
         relative = [word for word in told if "/" in word and not word.startswith("/")]
         uses_git = any(name_of(word) == "git" for word in told)
@@ -168,7 +168,8 @@ def changes_protected(act: Act) -> bool:
 
 
 def judge(policy: Policy, act: Act) -> Verdict:
-    """Return the verdict of the policy and of every parent policy that limits it."""
+    """Return the strictest verdict among those of the policy and of every parent policy that limits
+    it."""
     facts = ActFacts(act)
     found = _one(policy, facts)
     for ceiling in policy.ceilings:
@@ -195,7 +196,8 @@ def _one(policy: Policy, facts: ActFacts) -> Verdict:
 
 
 def _protected(policy: Policy, facts: ActFacts) -> Verdict | None:
-    """Ask about a protected file, unless a rule names it."""
+    """Return a verdict to ask if the act may write a protected file, unless a matching rule names
+    the file. Otherwise None."""
     for path in facts.protected:
         if any(
             rule.action == "allow"

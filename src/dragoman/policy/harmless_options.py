@@ -249,7 +249,8 @@ class Table(NamedTuple):
 
 @cache
 def table(key: str) -> Table | None:
-    """Return the table of a program, or of a program and a subcommand."""
+    """Return the harmless options of a program or subcommand, or None if they are not known. `key`
+    is a name such as ``git`` or ``git log``."""
     if key not in TABLES:
         return None
     words = TABLES[key].split()

@@ -72,7 +72,8 @@ def root_of(workspace: str) -> str:
 
 
 def absolute(pattern: str, root: str) -> str:
-    """Return a glob made absolute."""
+    """Return a glob as an absolute one: relative to `root`, or to the home directory after ``~/``.
+    A slash at the end stands for everything in the directory."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):
@@ -143,8 +144,8 @@ def real_patterns(pattern: str) -> set[str]:
 
 
 def _spellings(place: str) -> set[str]:
-    """Return the forms in which any file system may see a path: case-insensitive, without trailing
-    dots and spaces."""
+    """Return the forms in which any file system may see a path: without case, without trailing dots
+    and spaces, and without anything after a colon."""
     folded = plain(place)
     cut = "/".join(part.rstrip(". ") for part in folded.split("/"))
     streams = "/".join(part.partition(":")[0] for part in cut.split("/"))

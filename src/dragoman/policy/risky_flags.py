@@ -23,7 +23,7 @@ class RiskyFlags(NamedTuple):
     letters: str = ""
     """One-letter options, which may be combined in one word."""
     writes: tuple[str, ...] = ()
-    """More options: those that write a file and run nothing."""
+    """Long options that write a file and run no program."""
     write_letters: str = ""
     valued: str = ""
     """Other letters that take the rest of the word as their value."""
@@ -125,7 +125,7 @@ GIT_PLANTS: Final = frozenset(
     maintenance send-email merge-index submodule--helper for-each-repo
     """.split()
 )
-"""Subcommands of git that run other programs or prepare for that."""
+"""Subcommands of git that run other programs, or configure programs to be run later."""
 GIT_ASKS: Final = frozenset({"--get", "--get-all", "--list", "-l", "get", "list"})
 """Options of `git config` that only read."""
 GIT_EXTRAS: Final = (
@@ -137,7 +137,8 @@ GIT_EXTRAS: Final = (
 GIT_SIGNATURES: Final = ("%G", "%(signature")
 """Parts of a format that run the program that checks signatures."""
 GIT_TRANSPORT: Final = re.compile(r"(--\w[\w-]*=)?[\w+.-]+::")
-"""A URL that names a program to reach it, for subcommands that take URLs."""
+"""Matches an address such as ``helper::address``, for which git runs a helper program. Checked for
+subcommands that take addresses."""
 GIT_ADDRESSES: Final = frozenset(
     "archive clone fetch fetch-pack ls-remote pull push remote send-pack submodule".split()
 )
@@ -154,7 +155,8 @@ GIT_READS: Final = frozenset(
     ls-remote pull range-diff reflog rev-list shortlog show whatchanged
     """.split()
 )
-"""Subcommands with such options, where a star may expand to one."""
+"""Subcommands with risky options, for which a word that may be an option counts as risky: a star
+may expand to one."""
 GIT_FLAGS: Final = frozenset(
     """
     --cached --name-only --name-status --numstat --oneline --patch --shortstat --staged --stat -p -w
@@ -175,7 +177,8 @@ FD_RUNS: Final = (("--exec", "--exec-batch"), "xX", "dtEeSjcCo")
 SECOND_IS_WRITTEN: Final = {"uniq": "fsw", "xxd": "cglosnR"}
 """Programs that write their second file argument, with their options that take a value."""
 PLAIN_CONVERSION: Final = re.compile(r"%[-0-9.]*[bcqs%]")
-"""Formats that `printf` writes literally. Some shells evaluate numbers that they print."""
+"""Matches the conversions of `printf` that are safe for any argument. Some shells evaluate the
+arguments of numeric conversions as expressions."""
 CALCULATING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"})
 """Operators of `test` whose operands some shells evaluate, including variables."""
 VARIABLE: Final = re.compile(r"[A-Za-z_]")

@@ -62,8 +62,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def restricts(self) -> bool:
-        """Whether it restricts. If in doubt, a restricting rule matches, and an allowing one does
-        not."""
+        """Whether the rule restricts. If in doubt, a restricting rule matches, and an allowing one
+        does not."""
         return self.action != "allow"
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ PRESETS: Final[dict[str, Policy]] = {
     "approve-reads": preset("approve-reads"),
     "deny-all": preset("deny-all"),
 }
-"""The named policies."""
+"""The policies of the presets that decide without questions, by name."""
 
 
 def narrowed(parent: Policy, child: Policy) -> Policy:
@@ -208,7 +208,7 @@ def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyN
 
 
 def allows_everything(policy: Policy) -> bool:
-    """Return whether it never denies or asks."""
+    """Return whether a policy never denies or asks."""
     plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
     return plain and all(map(allows_everything, policy.ceilings))
 

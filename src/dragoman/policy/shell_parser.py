@@ -94,7 +94,8 @@ class _NotReadable(Exception):
 
 
 def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> ShellLine:
-    """Parse a line into its commands. A line for cmd.exe or PowerShell is never parsed."""
+    """Parse a line into its commands. A line that cannot be parsed becomes `ANYTHING`, with the
+    reason in `problem`. On Windows no line is parsed."""
     try:
         if not posix:
             raise _NotReadable("command lines are not parsed on this system")

@@ -32,7 +32,7 @@ KINDS: Final = frozenset(
         *("index", "toolCallId", "itemId", "callId", "terminal_id", "terminalId"),
     }
 )
-"""Fields that distinguish runs."""
+"""Fields whose values determine to which run a chunk belongs."""
 
 MAX_HELD: Final = 4096
 """Maximum number of messages held back."""
@@ -41,9 +41,9 @@ MAX_HELD_SIZE: Final = 1024 * 1024
 """Maximum number of bytes of lines held back, not counting the last one."""
 
 STEP: Final = 64
-"""Number of characters that a text grows before it is searched again, if more than this many are
-held back. A long text grows by a quarter, so that the cost of an endless word stays
-proportional."""
+"""Number of new characters after which a text is searched again, if more than this many are held
+back. If a long text is held back, it has to grow by a quarter, so that an endless word does not
+make the cost quadratic."""
 
 MAX_DEPTH: Final = 6
 """Maximum depth of nested objects to search for a chunk of text."""
@@ -73,8 +73,8 @@ class _Held(Generic[T]):
 
 
 class MessageRedactor(Generic[T]):
-    """Redacts messages. Each is passed in with a tag and returned with it, in order. A line that is
-    not JSON, or is nested too deeply, comes out as `NotJson`."""
+    """Redacts messages. Each message is passed in with a tag and comes out with the same tag, in
+    the same order. A line that is not JSON, or is nested too deeply, comes out as `NotJson`."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
@@ -89,7 +89,8 @@ class MessageRedactor(Generic[T]):
         return bool(self._held)
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
-        """Add a message of a stream. Yields the messages that are complete now, as JSON values."""
+        """Add a message of a stream. Yields the messages that need not be held back any longer: the
+        tag, and the redacted JSON value."""
         text = ""
         try:
             message = decode(line)
@@ -141,7 +142,8 @@ class MessageRedactor(Generic[T]):
             yield held.tag, held.message
 
     def _search(self, run: tuple[object, ...], *, final: bool) -> None:
-        """Redact the chunks of a run whose ends are certain."""
+        """Redact the chunks at the beginning of a run that later text cannot turn into a part of a
+        secret, or all of them if `final`."""
         pieces = self._open[run]
         text = "".join(piece.text for piece in pieces)
         if not final and len(text) < self._due.get(run, 0):
@@ -173,7 +175,8 @@ class MessageRedactor(Generic[T]):
 
 
 def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str:
-    """Return a part of a text, redacted. The mark is put where a secret begins."""
+    """Return a part of a text, redacted. `REDACTED` is inserted only in the part in which a secret
+    begins."""
     pieces: list[str] = []
     place = start
     for first, last in spans:

@@ -40,7 +40,7 @@ _NAMES: Final = (
 _ENDINGS: Final = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key)"
 )
-"""Matches the end of a secret's name in a text; `max_tokens=5` is not one."""
+"""Matches the end of a secret's name in a text, but not that of a name such as `max_tokens`."""
 
 _VALUE: Final = r"""(?P<secret>(?<=")[^"\\\r\n]{1,4096}|(?<=')[^'\\\r\n]{1,4096}|[^\s"'\\&]+)"""
 """Matches the value after such a name, after an opening quote if there is one."""
@@ -65,8 +65,8 @@ _TEXTS: Final = (
 
 _PAIR_NAME: Final = rf'(?i)"name\\*"\s*:\s*\\*"[^"\\]{{0,64}}?{_NAMES}'
 _PAIR_VALUE: Final = r'(?s)"value\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)'
-"""Matches a name that announces a secret in JSON inside a text, and the value that may follow
-it."""
+"""Matches the `value` in a JSON object inside a text, if `_PAIR_NAME` has matched the `name` of a
+secret."""
 
 # The quick check, on a text in lower case: a few searches for a word, each many times as fast as a
 # pattern, and a pattern only where the word was found. It may report a secret where there is none,
@@ -100,7 +100,7 @@ def has_word(text: str) -> bool:
 
 
 def may_hold(text: str) -> bool:
-    """Return whether a text may contain a secret after its name."""
+    """Return whether a text may contain a secret that a name announces."""
     low = text.lower()
     for rarest, words in _WORDS:
         if rarest in low:

@@ -144,8 +144,8 @@ class Redactor:
         yield from names.spans(text)
 
     def before(self, text: str, place: int) -> int:
-        """Return the start of the text that is needed to recognise a secret that reaches up to a
-        position."""
+        """Return the position from which the text has to be searched to recognise a secret that
+        extends to `place`."""
         return max(0, place - size_before(text, place, self.reach, LONGEST))
 
     def open_from(self, text: str, spans: Iterable[tuple[int, int]]) -> int:
@@ -192,7 +192,9 @@ class Redactor:
             start = stop
 
     def _boundary(self, text: str, start: int, place: int) -> int:
-        """Return the next position at which no secret of the text from `start` on is split."""
+        """Return the next position, from `place` on, at which the text can be cut without splitting
+        a secret. The chunk begins at `start`. A chunk longer than `LONGEST` may be cut inside a
+        word."""
         while place < len(text):
             behind = place + size_behind(text, place, self.reach, LONGEST)
             found = _SPACE.search(text, place, behind)
@@ -237,7 +239,7 @@ class ReportRedactor:
 
 
 def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with each span replaced by the mark."""
+    """Return the text with each span replaced by `REDACTED`."""
     pieces: list[str] = []
     done = 0
     for start, stop in spans:
@@ -248,7 +250,8 @@ def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def last_word(text: str) -> int:
-    """Return the start of the last word of a text."""
+    """Return the position of the last word of a text, or the text's length if it ends with
+    whitespace."""
     if not text or text[-1].isspace():
         return len(text)
     return len(text) - len(text.rsplit(None, 1)[-1])

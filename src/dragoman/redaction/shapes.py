@@ -101,7 +101,8 @@ _APART: Final = "(?<![A-Za-z0-9])"
 """Not after a letter or a digit. An underscore or a letter of another script may come before."""
 
 _MIXED: Final = r"(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Z])(?=[\w-]{0,60}[a-z])"
-"""A condition that a word or a hexadecimal number does not meet."""
+"""Requires a digit, an upper-case and a lower-case letter. Ordinary words and hexadecimal numbers
+do not have all three."""
 
 _SPECIAL: Final = (
     # Short prefixes are also the ends of words (`task-`, `network-`, `pnpm_`). At a word boundary
@@ -161,12 +162,13 @@ _SPECIAL: Final = (
 )
 
 _BEGINNINGS: Final = {"eyJ": r"eyJ[\w-]{8}"}
-"""Shapes of which a part already shows that a secret may have begun, while the text may
-continue."""
+"""Patterns for the beginnings of secrets, by literal: while a text may still grow, such a beginning
+is enough to suspect a secret."""
 
 
 class Shape(NamedTuple):
-    """One kind of secret: a literal that it always contains, and the patterns of the whole."""
+    """One kind of secret: a literal that it always contains, the pattern of the whole secret, and
+    the pattern of a beginning that is enough to suspect one."""
 
     literal: str
     pattern: str
@@ -190,8 +192,8 @@ _RARER: Final = " etaoinsr0123456789hdlucmfwypvbgk.,-:/_jqxzETAOINSHRDLUCMFWYPVB
 
 
 def by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the words by their rarest character: a text without that character need not be
-    searched for the word, and a search for one character takes a fraction of the time."""
+    """Group words by their rarest character. A text without that character need not be searched for
+    the words, and a search for one character takes a fraction of the time."""
     found: dict[str, dict[str, None]] = {}
     for word in words:
         found.setdefault(max(word, key=_RARER.index), {})[word] = None
@@ -243,7 +245,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def literals_in(text: str) -> Iterator[str]:
-    """Yield the literals of shapes in a text that have enough characters after them."""
+    """Yield the literals of shapes that a text contains. Some literals are omitted if too few
+    characters follow them."""
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text):
             for literal in literals:
@@ -257,7 +260,7 @@ def literals_in(text: str) -> Iterator[str]:
 
 
 def has_literal(text: str) -> bool:
-    """Return whether a text contains anything that a shape begins with."""
+    """Return whether a text contains a literal of any shape."""
     return next(literals_in(text), None) is not None
 
 

@@ -43,7 +43,7 @@ def is_encoded(text: str) -> bool:
 
 
 def decoded(text: str) -> str:
-    """Return only the view, without the mapping back."""
+    """Return the decoded text, without the mapping to the original."""
     return compiled(_ENCODED).sub(_plain, text)
 
 
@@ -83,7 +83,7 @@ def _plain(found: re.Match[str]) -> str:
 
 
 class DecodedText:
-    """The view of a text, with the mapping back."""
+    """A decoded text, with a mapping of its positions to the original."""
 
     def __init__(self, text: str) -> None:
         pieces: list[str] = []
@@ -109,7 +109,7 @@ class DecodedText:
         self.text = "".join(pieces)
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the span of the text that produced a span of the view."""
+        """Return the span of the original text that a span of the decoded text comes from."""
         first = self._place(start)[0]
         return first, self._place(stop - 1)[1]
 

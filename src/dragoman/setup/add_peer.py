@@ -44,7 +44,7 @@ from dragoman.verify.time_limits import LadderLimits
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The files that a change wrote, and notes for the user."""
+    """The file changes that were made, and notes for the user."""
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
@@ -75,7 +75,8 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
 
 
 def in_dialect(way: LaunchSpec, dialect: str | None) -> LaunchSpec:
-    """Return the launch spec with the dialect that the user named, if there is one."""
+    """Return the launch spec with the dialect that the user named. It is unchanged if `dialect` is
+    None or `auto`."""
     if dialect is None or dialect in (AUTO, way.protocol):
         return way
     return replace(way, protocol=dialect, details={})
@@ -90,8 +91,9 @@ def _refuse_existing(draft: PeerDraft, place: RunContext) -> None:
 def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
     """Return the command line in a form that works from any directory.
 
-    A program on the PATH stays a name, so that an update is followed. Paths of files become
-    absolute, because a peer is started wherever its user works.
+    A program without a path stays a bare name, which is looked up on the PATH at each start, so
+    that updates take effect. Relative paths of existing files become absolute, because a peer is
+    started in the directory where its user works. Raises `UsageError` if `command` is empty.
     """
     if not command:
         raise UsageError("the command that starts the peer is missing: put it after --")
@@ -170,15 +172,16 @@ async def verify_known(
 
 
 def note_verified(card: Card, way: LaunchSpec, place: RunContext) -> None:
-    """Unpark a peer whose turn worked when it was verified."""
+    """Unpark the peer of this card if a turn worked during its verification."""
     if card.facts.echo:
         own = place.config.settings.for_peer(card.peer)
         note_success(card.peer, way.descriptor, paths=place.paths, env=own.env)
 
 
 def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
-    """Write the descriptor of a verified peer, and roll it back if it breaks another descriptor or
-    the target of an agent file."""
+    """Write the descriptor of a verified peer and, if the draft wants one, its Python adapter. Both
+    are rolled back if they break another descriptor or the target of an agent file. Raises
+    `UsageError` if the card says that the peer cannot be used."""
     if not card.usable:
         raise UsageError(f"{draft.name} failed its verification and cannot be added")
     descriptor, adapter = _files(draft, place)
@@ -227,19 +230,19 @@ def _notes(draft: PeerDraft, place: RunContext) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What will be removed with a peer that the user added."""
+    """A planned removal of a peer: its files, cards and settings."""
 
     name: str
     files: tuple[Path, ...]
-    """Its descriptor, and its Python adapter next to it."""
+    """The peer's descriptor and, if it is in the same directory, its Python adapter."""
     cards: tuple[Path, ...]
     settings: tuple[str, ...]
-    """The keys of the user's settings that name it."""
+    """The keys in the user's settings that name the peer."""
 
 
 def plan_removal(name: str, place: RunContext) -> Removal:
-    """Return what belongs to a peer that the user added. Raises `UsageError` for a peer that is not
-    described by a file of the user."""
+    """Return what has to be removed with a peer. Raises `UsageError` for a peer that is not
+    described by a file in the user's peers directory, and `UnknownPeer` for an unknown name."""
     folder = place.paths.peers_folder
     file = folder / f"{name}.toml"
     described = NAME.fullmatch(name) is not None and os.path.lexists(file)
@@ -265,7 +268,8 @@ def plan_removal(name: str, place: RunContext) -> Removal:
 
 
 def remove_peer(removal: Removal, place: RunContext) -> Done:
-    """Remove a peer that the user added, and restore it if an agent file still needs it."""
+    """Remove the files, cards and settings of a peer. If an agent file still needs the peer, its
+    files and settings are restored and an error is raised."""
     before = place.troubles()
     with locked(place.paths.peers_folder), FileTransaction() as changes:
         changes.watch(place.paths.config_file)
@@ -305,8 +309,8 @@ def enable(names: Sequence[str], place: RunContext) -> Done:
 
 
 def _require_on_host(peer: str, host: str, place: RunContext) -> None:
-    """Raise an error unless a peer on a host can be enabled. The last check says what is there; an
-    agent that only the host knows is not in the catalogue here."""
+    """Raise an error if the host is unknown or has no such peer. The peers of a host are known from
+    its last check; before the first check, the local catalogue decides."""
     host_named(host, place.config.settings.hosts)
     check = last_check(place.paths, host)
     if check is None:

@@ -39,7 +39,7 @@ class PeerDraft:
     python: bool = False
     """Whether to write a Python adapter for it."""
     dialect: str | None = None
-    """Its dialect, if the user has named it; otherwise it is detected."""
+    """The dialect that the user named; None if it has to be detected."""
 
     @property
     def address(self) -> str | None:
@@ -49,12 +49,12 @@ class PeerDraft:
 
     @property
     def adapter(self) -> str:
-        """The name of its adapter's file."""
+        """The file name of the peer's Python adapter."""
         return f"{self.name.replace('-', '_')}_adapter.py"
 
 
 def first_table(draft: PeerDraft) -> dict[str, Any]:
-    """Return the descriptor before verification."""
+    """Return the descriptor as a table with what is known before the verification."""
     launch: dict[str, Any] = (
         {"command": list(draft.command)} if draft.address is None else {"address": draft.address}
     )
@@ -68,8 +68,8 @@ def first_table(draft: PeerDraft) -> dict[str, Any]:
 
 
 def table(draft: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
-    """Return the descriptor from the options, the measurements and a known peer with the same
-    program."""
+    """Return the complete descriptor as a table, composed from the options, the measurements and,
+    if the program belongs to a known peer, that peer's descriptor."""
     facts = card.facts
     made = first_table(draft)
     made["title"] = draft.title or facts.agent_name or draft.name

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
-"""The Node.js version that agents from npm need: with an older one npm installs old releases."""
+"""Oldest supported major version of Node.js. With an older one, npm installs outdated releases of
+agents."""
 
 STORES_TIMEOUT: Final = 600.0
 """Timeout in seconds to check the databases. They are read completely, and may be gigabytes in
@@ -79,19 +80,20 @@ class Diagnosis:
     state: CheckState
     text: str
     cure: str = ""
-    """The command or step that fixes it."""
+    """The command or step that fixes the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A process whose owner is gone."""
+    """A process that dragoman started and that has outlived its owner."""
 
     pid: int
     command: str
 
 
 def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) -> list[Leftover]:
-    """Return the running processes with a mark whose owner's warden is gone."""
+    """Return the running processes that dragoman started and whose warden is gone. Always empty on
+    systems other than Linux."""
     if platform != "linux":
         return []
     lines = {pid: _read(proc / str(pid) / "cmdline") for pid in _processes(proc)}
@@ -242,7 +244,8 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
 
 
 def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
-    """Warn if the system's runtime directory is not used; no other command reports that."""
+    """Yield a warning if the runtime directory that the environment names cannot be used. No other
+    command reports that."""
     given = place.environ.get(RUNTIME)
     if not given or place.paths.runtime != place.paths.state / "run":
         return
@@ -289,7 +292,7 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _refusal(path: Path, kind: type[Database]) -> StoreError | None:
-    """Return why a file cannot be opened."""
+    """Return the error that opening a database raises, or None."""
     try:
         kind.open(path, read_only=True).close()
     except StoreError as error:

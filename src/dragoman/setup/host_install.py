@@ -24,11 +24,11 @@ from typing import Any, BinaryIO
 REPORT = "dragoman-report: "
 CHUNK_SIZE = 1024 * 1024
 READ_TIMEOUT = 120.0
-"""Seconds in which more of the wheels has to arrive: if the link dies, sshd may not notice for
-hours."""
+"""Timeout in seconds to read one chunk of the wheels. If the connection breaks, sshd may not notice
+for hours."""
 
 TRY_TIMEOUT = 120.0
-"""Seconds for the first start, which compiles every module."""
+"""Timeout in seconds for the first start, which compiles every module."""
 
 
 class InstallError(Exception):
@@ -70,7 +70,8 @@ def data_home() -> str:
 
 
 def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
-    """Write the wheels, and check the digest of each."""
+    """Read the wheels from `source`, write them into the new directory `folder`, and check the
+    digest of each. Raises `InstallError`."""
     os.mkdir(folder)
     for file in files:
         name = file["name"]
@@ -148,8 +149,9 @@ def unpack(wheel: str, site: str) -> None:
 
 
 def write_program(folder: str) -> str:
-    """Write the command and return its path. It contains the directory of this version, even if it
-    is started through the `current` link."""
+    """Write the `dragoman` command and return its path. The command contains the path of this
+    version's directory, so it runs this version even if it was started through the `current`
+    link."""
     path = os.path.join(folder, "bin", "dragoman")
     python = os.path.join(folder, "bin", "python").replace("'", "'\\''")
     with open(path, "w", encoding="utf-8") as file:
@@ -159,7 +161,8 @@ def write_program(folder: str) -> str:
 
 
 def try_out(program: str, version: str) -> None:
-    """Start the new program once before `current` points to it."""
+    """Run the new version before `current` points to it. Raises `InstallError` if it does not
+    work."""
     python = os.path.join(os.path.dirname(program), "python")
     modules = "import dragoman.cli.app, dragoman.broker.__main__, dragoman.policy.shell_parser"
     for argv in ([program, "--version"], [python, "-P", "-c", modules]):
@@ -187,7 +190,7 @@ def try_out(program: str, version: str) -> None:
 
 
 def switch(root: str, fresh: str) -> str | None:
-    """Point `current` atomically to the new directory. Returns the previous one."""
+    """Point `current` atomically to the new directory. Returns the previous target, or None."""
     current = os.path.join(root, "current")
     before = os.path.realpath(current) if os.path.islink(current) else None
     link = f"{fresh}.link"

@@ -72,7 +72,8 @@ def python() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what a wheel has to match: system, architecture, C library."""
+    """Return the properties of this machine that a wheel has to match: system, architecture, C
+    library."""
     libc, version = "", ""
     if sys.platform == "linux":
         libc, version = c_library()
@@ -148,8 +149,8 @@ def find_dragoman(candidates: list[str | None], hello: str = "") -> dict[str, An
 
 
 def protocol(path: str, hello: str) -> int | None:
-    """Return the number of the protocol that this dragoman speaks with other machines, or None if
-    it does not answer such a machine: it is too old."""
+    """Return the version of the protocol that this dragoman uses between machines, or None if it
+    does not support that protocol because it is too old."""
     # With this variable, it creates no directory for sockets.
     env = {**os.environ, "DRAGOMAN_RUNTIME_DIR": os.devnull}
     for line in answer([path, "broker", "stdio"], text=f"{hello}\n", env=env)[1].splitlines():
@@ -161,7 +162,8 @@ def protocol(path: str, hello: str) -> int | None:
 
 
 def peers(path: str) -> dict[str, Any]:
-    """Return the agents that this dragoman lists, or None if it cannot list them."""
+    """Return the agents that this dragoman lists, under the key ``peers``. The value is None if it
+    cannot list them."""
     code, said, _ = answer([path, "peers", "list", "--format", "json"])
     if code != 0:
         return {"peers": None}
@@ -190,7 +192,8 @@ def free_size(folder: str) -> int | None:
 
 
 def log_out() -> dict[str, Any]:
-    """Return whether the system kills a user's processes at logout. None means unknown."""
+    """Return whether the system uses systemd, kills a user's processes at logout, and lets the
+    user's processes linger. None means unknown."""
     if not os.path.isdir("/run/systemd/system"):
         return {"systemd": False, "kills": False, "linger": None}
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""

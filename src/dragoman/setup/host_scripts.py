@@ -91,8 +91,8 @@ async def run_script(
 
 
 def _own_python(host: Host) -> tuple[str, ...]:
-    """Return the Python of the remote dragoman, which is beside it. It may be the only one that is
-    new enough."""
+    """Return the path of the Python beside the dragoman on the host, which may be the only Python
+    there that is new enough. Empty if the path of that dragoman is not known."""
     program = PurePosixPath(host.program)
     return (str(program.with_name("python")),) if program.is_absolute() else ()
 

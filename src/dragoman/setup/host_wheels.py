@@ -62,7 +62,7 @@ class Target:
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Target:
-        """Return the target in a report of `setup.host_probe`."""
+        """Create the target from a report of `setup.host_probe`."""
         python, place = report["python"], report["platform"]
         numbers = re.findall(r"\d+", str(place.get("libc_version", "")))
         major, minor = (int(each) for each in [*numbers, "0", "0"][:2])
@@ -154,7 +154,8 @@ class Target:
 async def collect(target: Target, *, wheels: Path | None, scratch: Path) -> list[Path]:
     """Return the wheels for a machine, dragoman's own first. New files are created in `scratch`.
 
-    With a directory in `wheels`, nothing is downloaded.
+    `wheels` is a directory of wheels that the user has downloaded; if it is given, nothing is
+    downloaded. Raises `UsageError` if a wheel is missing.
     """
     chosen = [own_wheel(scratch)]
     missing: list[str] = []
@@ -218,8 +219,9 @@ def normal(name: str) -> str:
 
 
 def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
-    """Return the best wheel in a directory: of the version installed here, or the newest one.
-    Raises `UsageError` if it is damaged."""
+    """Return the wheel of a distribution that fits the target best, or None if there is none in the
+    directory. The version installed here is preferred, then the newest one. Raises `UsageError` if
+    the wheel is damaged."""
     if folder is None:
         return None
     here = _installed_version(name)
@@ -249,8 +251,8 @@ def _wheels_of(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _damage(wheel: Path) -> str:
-    """Return what is wrong with a file, which may be the beginning of a download; empty if it can
-    be unpacked."""
+    """Return what is wrong with a wheel, for example that its download is incomplete, or an empty
+    string if it can be unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             bad = archive.testzip()
@@ -307,7 +309,7 @@ def _from_installed(name: str, target: Target, scratch: Path) -> Path | None:
 
 
 def own_wheel(folder: Path) -> Path:
-    """Build the wheel of this dragoman from its installed files."""
+    """Build the wheel of this dragoman from its installed files, and return its path."""
     package = Path(dragoman.__file__).parent
     files = {
         f"dragoman/{path.relative_to(package).as_posix()}": path.read_bytes()
@@ -369,8 +371,8 @@ def _by_hand(target: Target, names: Sequence[str]) -> str:
 
 
 async def _download(target: Target, names: Sequence[str], scratch: Path) -> list[Path]:
-    """Download wheels with pip: of the versions installed here or, if there are none for that
-    machine, of any version that the requirements allow."""
+    """Download wheels with pip: the versions installed here or, if there are no such wheels for the
+    target, any versions that the requirements allow. Raises `UsageError` if that fails."""
     folder = scratch / "downloaded"
     make_private(folder)
     done = ProgramOutput(None, b"", "")
@@ -407,7 +409,8 @@ async def _download(target: Target, names: Sequence[str], scratch: Path) -> list
 
 
 def _required(names: Sequence[str]) -> list[str]:
-    """Return these packages with the version limits of all packages together, for pip."""
+    """Return a requirement for pip for each package, with the version limits that dragoman and all
+    its dependencies set for it."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for requirer in ("dragoman", *(name for name, _ in _needed())):
         for line in _requires(requirer):

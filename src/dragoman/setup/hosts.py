@@ -44,7 +44,8 @@ CHUNK_SIZE: Final = 256 * 1024
 
 
 async def check(host: Host, paths: Paths, *, python: str | None = None) -> HostCheck:
-    """Check a machine. Raises `HostUnavailable` if it cannot be reached or has no Python."""
+    """Check a machine and store the result. Raises `HostUnavailable` if the machine cannot be
+    reached or has no suitable Python."""
     report = await run_script(host, host_probe, _wanted(host), timeout=CHECK_TIMEOUT, python=python)
     found = judge(host, report)
     store_check(paths, found)
@@ -74,7 +75,7 @@ def _descriptors() -> list[Descriptor]:
 
 
 def judge(host: Host, report: Mapping[str, Any]) -> HostCheck:
-    """Turn the report of the script into findings."""
+    """Evaluate a report of `host_probe`. Raises `HostUnavailable` if the report is malformed."""
     try:
         target = Target.from_report(report)
         version = ".".join(map(str, report["python"]["version"]))
@@ -128,8 +129,8 @@ def _findings(
 
 
 def _dragoman(host: Host, there: Mapping[str, Any] | None, on_path: str | None) -> Finding:
-    """Return whether the dragoman that commands would use works. `on_path` is the one that the
-    remote shell finds."""
+    """Return the finding about dragoman on the host: whether it runs, and whether commands would
+    use it. `on_path` is the path that the remote shell finds."""
     bootstrap = f"install version {__version__} with `dragoman hosts bootstrap {host.name}`"
     if there is None:
         return Finding("dragoman", "missing", "not installed", bootstrap)
@@ -170,7 +171,7 @@ def _disk(report: Mapping[str, Any]) -> Finding:
 
 
 def _log_out(said: Mapping[str, Any]) -> Finding:
-    """Return whether work continues when the connection ends."""
+    """Return the finding about logout: whether work continues when the connection ends."""
     kills, linger = said.get("kills"), said.get("linger")
     if kills is False:
         return Finding("log-out", "ok", "processes keep running")

@@ -46,7 +46,8 @@ HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write"
 
 @dataclass(frozen=True, slots=True)
 class InstalledAgents:
-    """The agents on this machine, without scout, which is part of dragoman."""
+    """The known agents, divided into installed and missing ones. Without scout, which is part of
+    dragoman."""
 
     installed: tuple[PeerStatus, ...]
     missing: tuple[PeerStatus, ...]
@@ -93,7 +94,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Return the commands that install an agent."""
+    """Return the commands that install the suggested agents, without those that are installed."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 
@@ -262,9 +263,10 @@ def _harm(role: str) -> int:
 
 
 def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
-    """Return the first failed attempt of an enabled peer, if no enabled peer did the work.
+    """Return the attempt to report if no enabled peer did the work: the first attempt of an enabled
+    peer, or the first of all. None if an enabled peer did the work, or none is enabled.
 
-    An answer from scout does not count, because this tests the enabled peers.
+    An answer from scout does not count, because the first prompt tests the enabled peers.
     """
     if done.answered in enabled or not enabled:
         return None

@@ -63,7 +63,8 @@ class Inventory:
 
 
 def take_inventory(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Inventory:
-    """Find everything. Changes nothing."""
+    """Find everything that dragoman has installed. Changes nothing. With `keep_config`, the
+    directory of the settings is marked as kept."""
     return Inventory(
         brokers=tuple(list_brokers(paths)),
         entries=tuple(_entries(around)),

@@ -90,7 +90,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A program whose settings are code: what to paste into it."""
+    """A program whose settings are code, and the text that the user pastes into them."""
 
     name: str
     title: str

@@ -82,7 +82,8 @@ def _holds_only(text: str, node: Node, member: Member) -> bool:
 
 
 def _cut(text: str, node: Node, member: Member) -> _Edit:
-    """Cut a member out of an object, as if it had been inserted by `_insert`."""
+    """Return the edit that removes a member from an object, together with the comma and whitespace
+    that `_insert` would add."""
     at = node.members.index(member)
     own_comma = _UP_TO_COMMA.match(text, member.node.end)
     if at + 1 < len(node.members):
@@ -139,7 +140,7 @@ def _need_object(node: Node, path: Sequence[str]) -> None:
 
 
 def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) -> list[_Edit]:
-    """Insert members at the end of an object."""
+    """Return the edits that insert members at the end of an object."""
     if node.members:
         first, last = node.members[0], node.members[-1].node.end
         lines = "\n" in text[node.start : first.start]
@@ -211,7 +212,8 @@ def _indent_of_line(text: str, at: int) -> str:
 
 
 def _render(value: Any, style: _Style, base: str, *, wide: bool) -> str:
-    """Format a value: members on separate lines, lists of words on one line."""
+    """Format a value. If `wide`, each member of an object is on its own line. Lists are always on
+    one line."""
     if isinstance(value, Mapping) and value and wide:
         inner = base + style.unit
         lines = [

@@ -145,7 +145,8 @@ class _Reader:
         return Node(start, at + 1, items, (), comma)
 
     def _comma(self, at: int) -> tuple[int, bool]:
-        """Skip to the next token after a value. Also returns whether there was a comma."""
+        """Skip to the next token after a value and an optional comma. Returns its position, and
+        whether there was a comma."""
         at = self.skip(at)
         if self.text[at : at + 1] == ",":
             return self.skip(at + 1), True

@@ -16,9 +16,9 @@ NAME: Final = "dragoman"
 
 
 def this_program(argv0: str | None = None, *, interpreter: str | None = None) -> tuple[str, ...]:
-    """Return the command of this process, with a full path.
+    """Return the command line that starts this installation of dragoman, with a full path.
 
-    A symbolic link is not resolved: its target changes with every upgrade.
+    A symbolic link is not resolved, because its target changes with every upgrade.
     """
     called = Path(os.path.abspath(sys.argv[0] if argv0 is None else argv0))
     python = sys.executable if interpreter is None else interpreter

@@ -21,10 +21,10 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def put(text: str, path: tuple[str, str], update: Update) -> str:
-    """Return the text with the table at `path`, a section and a name in it.
+    """Return the text with the table at `path`, which is a section and a name in it.
 
-    Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if there is another
-    value.
+    Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if the section or the
+    entry is not a table or cannot be changed safely.
     """
     section, name = path
     data = tomllib.loads(text)
