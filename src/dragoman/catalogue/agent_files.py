@@ -27,7 +27,7 @@ OPT_OUT: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class DelegationTarget:
-    """The peer and role that a value names."""
+    """The peer and role that the field of an agent file names."""
 
     peer: str
     role: str
@@ -79,7 +79,7 @@ class AgentFileEdit:
 
 
 def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
-    """Parse a value; None for `none`. Raises `DelegationInvalid`.
+    """Parse the value of the field. Returns None for `none`; raises `DelegationInvalid`.
 
     Names of peers and roles may both contain hyphens. The peer is the one with the longest name
     that the value starts with. If a peer with a shorter name also claims the rest as a role, the
@@ -313,8 +313,8 @@ def _edit(
 
 
 def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
-    """Raise if there is a new problem. Existing problems do not block an edit: otherwise two broken
-    files could never be fixed."""
+    """Raise `UsageError` if there is a new problem. Existing problems do not block an edit:
+    otherwise two broken files could never be fixed."""
     known = {(problem.path, problem.text) for problem in before}
     fresh = [problem for problem in after if (problem.path, problem.text) not in known]
     if fresh:

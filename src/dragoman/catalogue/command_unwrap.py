@@ -186,8 +186,8 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
 
 
 def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
-    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong. Built-in
-    peers were tested."""
+    """Raise `WrongLaunch` if the descriptor of a peer has a launch that is known to be wrong.
+    Built-in peers are not checked, because they were tested."""
     peer = spec.descriptor
     if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:
         return
@@ -252,7 +252,7 @@ def _names(program: str) -> set[str]:
 
 
 def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """Return the peer that exactly this command line starts."""
+    """Return the peer that has exactly this command line as a launch, or None."""
     for peer in catalogue:
         if any(launch.command and launch.command == argv for launch in peer.launch):
             return peer
@@ -260,7 +260,7 @@ def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
 
 
 def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """Return the peer that a program belongs to.
+    """Return the peer that a program belongs to, or None.
 
     Two peers may share a program, so matching a whole launch is preferred.
     """

@@ -253,7 +253,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 MINUTE: Final = 60.0
 
 LOAD_MARGIN: Final = 0.5
-"""Seconds after the minute: the peer reads its own clock, and starts after us."""
+"""Seconds to wait after the end of the minute, because the peer reads the clock later than dragoman
+does."""
 
 
 def load_delay(began_at: float, now: float) -> float:

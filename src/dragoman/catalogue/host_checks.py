@@ -71,14 +71,14 @@ def _file(paths: Paths, host: str) -> Path:
 
 
 def store_check(paths: Paths, found: HostCheck) -> None:
-    """Store a check."""
+    """Store the result of a check. It replaces the last one of the same host."""
     path = _file(paths, found.host)
     make_private(path.parent)
     write_whole(path, msgspec.json.encode(found))
 
 
 def last_check(paths: Paths, host: str) -> HostCheck | None:
-    """Return the last check, or None if there is none that can be read."""
+    """Return the last check of a host, or None if there is none that can be read."""
     try:
         return decode_typed(_file(paths, host).read_bytes(), HostCheck)
     except (OSError, *UNDECODABLE):

@@ -260,7 +260,7 @@ def load_catalogue(
     strict: bool = False,
     entry_points: Callable[[], Iterable[Any]] | None = None,
 ) -> Catalogue:
-    """Load everything that is known under these settings.
+    """Load all peers: built-in ones, and those of the user, the project and installed packages.
 
     With `strict`, the first problem is raised. Otherwise problems are in `Catalogue.problems`.
     """
@@ -317,7 +317,8 @@ def _place(origin: str) -> str:
 def _found(
     config: Config, entry_points: Callable[[], Iterable[Any]]
 ) -> Iterator[Callable[[], KnownPeer]]:
-    """Yield the user's peers before those of packages, which must not shadow them."""
+    """Yield a function that loads each peer of the user, the project and installed packages.
+    Packages come last, because they must not shadow the other peers."""
     for peer in config.peers:
         yield functools.partial(_written, peer)
     for entry in entry_points():
@@ -325,7 +326,8 @@ def _found(
 
 
 def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
-    """Return the peers of an untrusted project, and what to do about it."""
+    """Return an error for each peer of an untrusted project, by the peer's name. It says how to
+    trust the project."""
     found = {}
     for ignored in config.untrusted:
         table, _, name = ignored.key.partition(".")

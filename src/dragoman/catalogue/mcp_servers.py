@@ -32,7 +32,7 @@ class McpLaunch:
 
     @property
     def notice(self) -> str:
-        """A notice for the user; empty if the peer uses all of them."""
+        """A notice for the user about the ignored servers; empty if the peer uses all servers."""
         if not self.ignored:
             return ""
         return f"{self.way.name} does not use the MCP servers {', '.join(self.ignored)}: {self.why}"

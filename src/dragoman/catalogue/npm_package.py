@@ -20,8 +20,8 @@ MAX_PACKAGE_SIZE: Final = 1024 * 1024
 
 
 def find_package(program: Path, name: str | None = None) -> dict[str, Any] | None:
-    """Return the ``package.json`` above a program's real file: that of the package `name`, or the
-    nearest."""
+    """Return the ``package.json`` of the package that a program's real file belongs to, or None.
+    With `name`, also None if it is a different package."""
     folder = Path(os.path.realpath(program)).parent
     for _ in range(MAX_STEPS):
         package = _read(folder / "package.json")
@@ -35,13 +35,13 @@ def find_package(program: Path, name: str | None = None) -> dict[str, Any] | Non
 
 
 def package_name(program: Path) -> str | None:
-    """Return the name of the package that a program belongs to."""
+    """Return the name of the package that a program belongs to, or None."""
     package = find_package(program)
     return None if package is None else str(package["name"])
 
 
 def package_version(program: Path, name: str) -> str | None:
-    """Return the version of the package `name`, if the program belongs to it."""
+    """Return the version of the package `name`, or None if the program does not belong to it."""
     package = find_package(program, name)
     version = None if package is None else package.get("version")
     return version if isinstance(version, str) and version else None

@@ -33,7 +33,8 @@ ADDRESSES: Final = ("unix:", "ws://", "wss://")
 def describe(
     table: Mapping[str, Any], *, origin: str, folder: Path | None = None, key: str = ""
 ) -> Descriptor:
-    """Convert a table to a descriptor. Relative paths in it are resolved against `folder`."""
+    """Convert a table to a descriptor. With `folder`, program paths in launch commands are resolved
+    against it. Raises `ConfigInvalid`."""
     refuse_secrets(dict(table), origin=origin, base=key)
     descriptor = convert(dict(table), Descriptor, origin=origin, base=key)
     check(descriptor, origin=origin, key=key)
@@ -41,7 +42,7 @@ def describe(
 
 
 def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
-    """Raise `ConfigInvalid` for what types cannot express."""
+    """Raise `ConfigInvalid` for mistakes that the types alone cannot exclude."""
 
     def refuse(place: str, problem: str) -> None:
         raise ConfigInvalid(origin, problem, key=f"{key}.{place}" if key else place)
@@ -165,7 +166,8 @@ def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
 
 
 def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:
-    """Return the descriptor with absolute paths."""
+    """Return the descriptor with the program path of each launch command resolved against `folder`.
+    Bare program names are not changed."""
 
     def program(command: tuple[str, ...]) -> tuple[str, ...]:
         if not command or command[0] == PYTHON:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class ScoutCommand(NamedTuple):
-    """One row."""
+    """A slash command of scout: its name, the hint for its input, a description and an example."""
 
     name: str
     hint: str

@@ -25,7 +25,7 @@ MAX_LOOKED_AT: Final = 400
 
 
 class DefinitionMark(NamedTuple):
-    """What a line defines."""
+    """The definition in a line: its rank, kind and name."""
 
     rank: int
     kind: str

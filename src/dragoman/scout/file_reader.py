@@ -47,7 +47,7 @@ class FilePart(NamedTuple):
 
 
 class FileReader:
-    """Reads inside one workspace."""
+    """Reads files inside one workspace."""
 
     def __init__(self, root: str) -> None:
         self._workspace = Workspace([root])
@@ -86,7 +86,7 @@ class FileReader:
         return FilePart(self.file(path), start, shown, len(lines))
 
     def all_lines(self, path: str, stop: threading.Event, limit: int = 20_000) -> list[str]:
-        """Return the lines of a file, up to what is useful for ranking it."""
+        """Return the lines of a file, at most `limit`: more are not needed to rank it."""
         return [_shown(line) for line in self._raw_lines(path, stop)[:limit]]
 
     def _raw_lines(self, path: str, stop: threading.Event) -> list[bytes]:

@@ -32,7 +32,7 @@ class _Line(NamedTuple):
 
 
 class IgnoreFile:
-    """The rules of one file, for the names below its directory."""
+    """The rules of one .gitignore file, for the paths below its directory."""
 
     __slots__ = ("_any_name", "_any_path", "_lines")
 

@@ -76,8 +76,8 @@ def survey(root: str, under: str, stop: threading.Event) -> Survey:
 
 
 def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
-    """Return the files with a name, with or without its ending, and with its last directories if it
-    has some."""
+    """Return the files whose path ends with `name`, ignoring case. If there are none, return those
+    whose path without its ending does."""
     wanted = f"/{name.lower().removeprefix('./')}"
     found = [(f"/{path.lower()}", path) for path in Walk(root).files(stop)]
     exact = [path for lower, path in found if lower.endswith(wanted)]

@@ -75,7 +75,7 @@ class Weights:
         return sum(self.terms[term] for term in terms)
 
     def covered(self, terms: Iterable[str]) -> float:
-        """Return the share of these terms in the question."""
+        """Return the share of the question's total weight that these terms have."""
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
@@ -213,7 +213,8 @@ def _best_definition(
 
 
 def _nearest(on_line: Mapping[int, set[str]], weights: Weights) -> tuple[set[str], int]:
-    """Return the terms of the best few lines, and the line among them that has the most."""
+    """Return the terms in the best group of `WINDOW` lines, and the line in it that contains the
+    most."""
     best: tuple[float, set[str], int] = (0.0, set(), 0)
     for number in on_line:
         window = range(number, number + WINDOW)

@@ -50,7 +50,7 @@ class Found:
     """The files of a directory, and those that may have a match."""
 
     files: list[str]
-    """All files; empty if they were not requested and ripgrep did not need them."""
+    """All files; empty if they were not requested and ripgrep has found the matching ones."""
     matching: list[str] = field(default_factory=list)
     """Files to search, in order: those that ripgrep found, or all."""
     engine: str = "scout"
@@ -64,7 +64,7 @@ async def find_files_with(
 ) -> Found:
     """Find the files below a directory that match a pattern, a regular expression without Unicode.
 
-    Only ripgrep uses the pattern. Without it, all files must be searched.
+    Only ripgrep uses the pattern. Without ripgrep, `Found.matching` contains all files.
     """
     walk = Walk(root, under)
     found = Found([])

@@ -40,14 +40,14 @@ _ID: Final = re.compile(r"[0-9a-f]{8,64}")
 
 
 class Head(msgspec.Struct):
-    """The first line of a file."""
+    """The first line of a session's file."""
 
     id: str
     cwd: str
 
 
 class RememberedTurn(msgspec.Struct):
-    """A turn."""
+    """A stored turn of a session."""
 
     question: str
     answer: str
@@ -111,7 +111,7 @@ class SessionFiles:
         return self._append(session_id, Head(session_id, cwd), os.O_CREAT | os.O_EXCL)
 
     def add(self, session_id: str, entry: RememberedTurn) -> bool:
-        """Store a turn."""
+        """Store a turn. Returns False if that is not possible."""
         short = msgspec.structs.replace(entry, answer=entry.answer[:MAX_ANSWER_SIZE])
         return self._append(session_id, short, 0)
 

@@ -58,7 +58,7 @@ def split_name(symbol: str) -> tuple[str, str]:
 
 
 class Sightings:
-    """Receives lines as they are found, and sorts them."""
+    """Sorts the lines that contain a name into definitions, uses and calls, as they are found."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -63,7 +63,8 @@ class TurnContext:
         await self.step()
 
     async def step(self, *, last: bool = False) -> None:
-        """Mark the current step as done, or all of them, and begin the next one."""
+        """Mark the current step of the plan as done and begin the next one. With `last`, mark all
+        steps as done."""
         if self._done >= len(self._steps):
             return
         self._done = len(self._steps) if last else self._done + 1
@@ -81,7 +82,7 @@ class TurnContext:
     async def tool(
         self, title: str, kind: str, name: str, raw_input: Any = None, path: str | None = None
     ) -> AsyncIterator[ToolCall]:
-        """Report a read as a tool call."""
+        """Report an access to the repository as a tool call."""
         where = None if path is None else self._locations([Hit(path, 0, "")])
         async with self.turn.tool(
             title, kind=kind, name=name, raw_input=raw_input, locations=where
@@ -128,7 +129,8 @@ class TurnContext:
         shown: Callable[[], Sequence[Hit]],
         under: str = "",
     ) -> Found:
-        """Pass on each line that matches a pattern; `shown` returns those worth showing."""
+        """Search the files, and call `take` for each line that matches a pattern. `shown` returns
+        the lines to show in the tool call."""
         raw = {"terms": list(patterns), **({"folder": under} if under else {})}
         async with self.tool(title, "search", "search", raw, path=under) as call:
             any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())

@@ -31,7 +31,7 @@ FEW: Final = 1 / 3
 
 
 async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
-    """Answer a question with places."""
+    """Answer a question with the places that match its words best."""
     terms = terms_of(asked.text)
     words = list(terms.values())
     if not terms:

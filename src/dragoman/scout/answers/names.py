@@ -53,7 +53,8 @@ class _Name:
     async def look(
         self, context: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]
     ) -> None:
-        """Search, and choose the relevant definitions. `shown` is the search text to display."""
+        """Search, and choose the relevant definitions. `shown` returns the lines to show in the
+        tool call."""
         patterns = {self.name: literal_pattern(self.name)}
         found = await context.search(f"{title} {code(self.name)}", patterns, self.seen, shown)
         self.missed = reservations(found)
@@ -159,8 +160,8 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
 
 
 def _is_meant(question: str, best: Sequence[Defined]) -> bool:
-    """Return whether an ordinary word is meant as a description: "where is the parser?" is rarely
-    about a variable."""
+    """Return whether an ordinary word in a question is meant as a name. "where is the parser?" is
+    rarely about a variable."""
     if not best or best[0].mark.rank == LOCAL:
         return False
     is_main = best[0].mark.rank == TRUE and not symbols.is_test(best[0].hit.path)

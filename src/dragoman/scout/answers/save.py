@@ -21,7 +21,7 @@ MAX_OLD_SIZE: Final = 1024 * 1024
 
 
 async def save(context: TurnContext, asked: Save, last: str) -> ScoutAnswer:
-    """Write the last answer to a file, after asking."""
+    """Write the last answer to a file, after asking for permission."""
     await context.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
     if not last:
         return ScoutAnswer("There is nothing to save yet: ask me something first.", answered=False)

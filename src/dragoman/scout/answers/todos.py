@@ -43,7 +43,7 @@ def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
 
 
 async def answer(context: TurnContext, asked: Todos) -> ScoutAnswer:
-    """List the marks."""
+    """List the TODO comments and similar marks."""
     named = " and ".join(asked.tags) if len(asked.tags) < 3 else "marks such as TODO"
     await context.plan(f"Search for {named}", "Answer")
     under = (
