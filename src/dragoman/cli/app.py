@@ -117,7 +117,7 @@ EPILOG: Final = (
 
 
 class MainGroup(LazyGroup):
-    """The commands, under headings."""
+    """The main command. Its help lists the commands under headings."""
 
     lines = COMMANDS
 

@@ -58,7 +58,7 @@ which variables."""
 
 
 async def serve() -> None:
-    """Serve one connection."""
+    """Serve one connection from another machine on stdin and stdout."""
     use_lasting_runtime()
     paths = find_paths()
 

@@ -45,7 +45,7 @@ KEYS: Final = (
 TAKES_NO_NAME: Final = frozenset({"help", "cost", "quit"})
 
 _COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-"""A path such as ``/usr/bin`` is not a command."""
+"""Matches a command and its argument, but not a path such as ``/usr/bin``."""
 
 _MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]*)|([\w./~+=,:-]*))\Z""")
 """A file mention that is being typed; `read_input.MENTION` matches a complete one."""

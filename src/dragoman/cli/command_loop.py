@@ -56,7 +56,8 @@ class _Wanted(Struct, eq=False):
 
 
 class CommandLoop:
-    """The two threads of one command. Created and run in the main thread."""
+    """Runs one command: its event loop in a second thread, keyboard input and signals in the main
+    thread. Create it and call `run` in the main thread."""
 
     def __init__(self) -> None:
         self.interrupts = 0
@@ -236,7 +237,7 @@ class CommandLoop:
     def _is_own(self) -> bool:
         """Return whether an interrupt was sent by us.
 
-        Raises `Interrupted` if it ends a question.
+        Raises `KeyboardInterrupt` if it ends the read of an answer that is no longer needed.
         """
         ours, self._waking = self._waking, False
         reading = self._wanted_now

@@ -73,9 +73,9 @@ class Field(Struct, frozen=True, kw_only=True):
         return one_line(str(value), width=60)
 
     def parse(self, text: str) -> Any:
-        """Parse a typed answer; None if it is empty.
+        """Parse a typed answer. Returns the default, or None, if it is empty.
 
-        Raises ValueError with the reason if it is invalid.
+        Raises ValueError with the reason if the answer is invalid.
         """
         if not text:
             if self.default is None and self.required:

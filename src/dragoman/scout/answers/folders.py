@@ -136,8 +136,8 @@ async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
 
 
 async def _first_words(context: TurnContext, readme: str) -> str:
-    """Return a sentence that quotes the beginning of a README, without headings and images; empty
-    if there is no text."""
+    """Return a sentence that quotes the beginning of a README, without headings and images, or an
+    empty string if the README has no text."""
     part = await context.in_thread(lambda stop: context.reader.part(readme, 1, README_LINES, stop))
     words: list[str] = []
     for line in part.lines:
