@@ -48,7 +48,7 @@ async def _converse(host: Host, live: CommandLoop, show: Renderer, first: HostPr
 
 
 class HostChat:
-    """The session of a chat on a host."""
+    """A chat whose session runs on a host."""
 
     def __init__(
         self, turns: HostTurns, live: CommandLoop, show: Renderer, first: HostPrompt

@@ -54,7 +54,8 @@ async def send(
 
 
 def _require_one_repository(bundle: Bundle) -> None:
-    """Raise `UsageError` if a branch cannot have the changes."""
+    """Raise `UsageError` if one branch cannot hold the changes, because there are nested
+    repositories."""
     if bundle.nested and bundle.head != bundle.sent_head:
         raise UsageError("nested repositories can only be fetched as a patch: use --fetch")
 

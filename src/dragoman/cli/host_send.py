@@ -27,7 +27,7 @@ WITH_FILES: Final = ("run", "delegate")
 
 @dataclass(slots=True)
 class FileOptions:
-    """What to send and fetch."""
+    """The options for sending and fetching files."""
 
     send: bool = False
     ignored: bool = False
@@ -36,13 +36,14 @@ class FileOptions:
 
 
 def are_in(words: Sequence[str]) -> bool:
-    """Return whether a command line has one of the options."""
+    """Return whether a command line has an option for sending or fetching files."""
     before = words[: words.index("--")] if "--" in words else words
     return any(word == SEND or word.startswith((FETCH, SEND_IGNORED)) for word in before)
 
 
 def taken(words: Sequence[str]) -> tuple[FileOptions, list[str]]:
-    """Split a command line into these options and the other words. Raises `UsageError`."""
+    """Split a command line into the options for sending and fetching files and the other words.
+    Raises `UsageError`."""
     found, rest = FileOptions(), []
     left = iter(words)
     for word in left:
@@ -67,8 +68,8 @@ def taken(words: Sequence[str]) -> tuple[FileOptions, list[str]]:
 def run_with_files(
     host: str | None, words: Sequence[str], call: Callable[[Sequence[str]], object]
 ) -> int:
-    """Run a command line with these options. `words` do not contain `--host`; `call` runs a command
-    line and raises `SystemExit`. Returns the exit code."""
+    """Run a command line with options for sending and fetching files. `words` do not contain
+    `--host`; `call` runs a command line and raises `SystemExit`. Returns the exit code."""
     options, rest = taken(words)
     command = next((word for word in rest if not word.startswith("-")), "")
     if host is None:

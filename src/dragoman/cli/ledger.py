@@ -142,7 +142,8 @@ def prune_command(
 
 
 def _shown(attempt: AttemptRecord) -> AttemptRecord:
-    """Return an attempt as crashed if its process is gone; the next delegation records that."""
+    """Return the attempt, with the outcome `crashed` if it has no outcome and its process has
+    ended. The next delegation records that outcome."""
     from dragoman.store.jobs import is_alive
 
     if attempt.outcome is not None or is_alive(attempt.runner):

@@ -435,7 +435,7 @@ def _warn(place: RunContext) -> None:
 
 
 def _named(dialect: str | None) -> str | None:
-    """Return the dialect that an option names."""
+    """Return the dialect that an option names, or None without the option."""
     if dialect is None:
         return None
     from dragoman.client.options import named_dialect
@@ -527,7 +527,7 @@ def _asked_for_turns(name: str) -> bool:
 
 
 def _works_not_yet(card: Card) -> bool:
-    """Return whether a turn failed, or a login is missing that was not withheld on purpose."""
+    """Return whether the login or the first turn failed, so that the peer does not work yet."""
     from dragoman.catalogue.card import RungVerdict
 
     return any(one.verdict is RungVerdict.FAIL and one.rung in WORKING for one in card.rungs)

@@ -357,7 +357,8 @@ def _drain(
 
 
 def _pump(open_: Callable[[], int], put: Callable[[bytes | OSError], object]) -> None:
-    """Read to the end, or slightly beyond the limit."""
+    """Read to the end of the input, or slightly beyond the size limit. Passes each chunk, or the
+    error, to `put`."""
     try:
         fd = open_()
     except OSError as error:
@@ -385,7 +386,8 @@ def _pump(open_: Callable[[], int], put: Callable[[bytes | OSError], object]) ->
 
 
 def remaining(timeout: float | None, spent: float) -> float | None:
-    """Return what is left of a timeout, in tenths of a second and at least one tenth."""
+    """Return what is left of a timeout after `spent` seconds, rounded to tenths and at least 0.1.
+    None means no limit."""
     if timeout is None or spent < 0.1:
         return timeout
     return max(round(timeout - spent, 1), 0.1)

@@ -48,7 +48,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """The options of `run` and other commands for a single peer, as given on the command line."""
 
     peer: str | None
-    """The first word."""
+    """The first word on the command line, which may be the name of a peer."""
     takes_prompt: bool = False
     """Whether a first word that is not a peer is part of the prompt, as for `run`."""
     command: tuple[str, ...] | None

@@ -27,7 +27,7 @@ Examples:
 
 
 class ServerGroup(LazyGroup):
-    """The subcommands."""
+    """The subcommands of `dragoman serve`."""
 
     lines = DOORS
     prefix = "dragoman.cli.serve_"

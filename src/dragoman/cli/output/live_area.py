@@ -262,7 +262,7 @@ class LiveText:
             self._add(rows)
 
     def line(self, text: str, *styles: str) -> None:
-        """Write one of our own lines."""
+        """Write a line of dragoman's own output, after ending the agent's open text."""
         self.end()
         self._area.add(wrapped_lines(neutral(text), self._area.size[0], self._paint, *styles))
 

@@ -301,7 +301,7 @@ def _squared(rows: list[list[str]]) -> list[list[str]]:
 
 
 class PlainStream:
-    """Renders text without markup in one style, wrapped at words: thoughts."""
+    """Renders text without markup in one style, wrapped at words. Used for thoughts."""
 
     def __init__(self, paint: Paint, *styles: str, lead: str = "") -> None:
         self._paint = paint
