@@ -137,7 +137,8 @@ def _facts(
 
 
 def _parked(row: PeerStatus) -> str:
-    """Say why delegation skips a peer. The peer's remarks say until when."""
+    """Say why a peer is parked, so that delegation skips it, and how to unpark it; empty if it is
+    not parked. The peer's remarks say until when."""
     if row.parked is None:
         return ""
     freed = f"`dragoman peers unpark {row.descriptor.name}` unparks it"

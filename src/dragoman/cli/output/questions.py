@@ -189,10 +189,10 @@ def _changes(call: Any) -> Iterator[FileChange]:
 
 
 def _op_without_old_text(path: str) -> FileOp:
-    """Return whether a change without old text creates or overwrites a file.
+    """Return the kind of a change without old text: `ADD` if the file does not exist yet, otherwise
+    `UNKNOWN`.
 
-    It counts as new only if no such file exists: a question must not call a file new when the agent
-    would overwrite it.
+    A question must not call a file new if the agent would overwrite it.
     """
     return FileOp.ADD if os.path.isabs(path) and not os.path.lexists(path) else FileOp.UNKNOWN
 

@@ -118,7 +118,7 @@ def tokens(usage: Usage) -> str:
 
 
 def cost(cost: Cost) -> str:
-    """Format money with significant digits."""
+    """Format a cost with its unit."""
     return money(cost.amount, cost.unit)
 
 

@@ -24,7 +24,7 @@ MARKERS: Final = {
     "*": ("italic",),
     "_": ("italic",),
 }
-"""The escape sequences around text of these styles."""
+"""Markdown markers, and the styles of the text between them."""
 
 CODE: Final = ("cyan",)
 LINK: Final = ("underline",)
@@ -309,7 +309,7 @@ def _row(pieces: Sequence[Piece], paint: Paint, prefix: str) -> Row:
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterable[tuple[tuple[str, ...], str]]:
-    """Merge neighbours of one style: less output, and the text can be searched."""
+    """Merge adjacent pieces of the same style: less output, and the text can be searched."""
     styles: tuple[str, ...] = ()
     text = ""
     for piece in pieces:

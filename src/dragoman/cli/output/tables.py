@@ -28,7 +28,7 @@ READABLE: Final = 24
 """Minimum width to which the text of a column is wrapped; columns are dropped first."""
 
 BREAK: Final = re.compile(r"(?<=[ ,])")
-"""Characters after which a cell may be folded."""
+"""Matches the positions at which a cell may be wrapped: after a space or a comma."""
 
 WORD: Final = re.compile(r"\S*`[^`]*`\S*\s*|\S+\s*")
 """What is not broken when a line is wrapped: a word, or a command in backticks."""

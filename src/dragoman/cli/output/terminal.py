@@ -217,7 +217,7 @@ STYLES: Final = {
     "yellow": "33",
     "cyan": "36",
 }
-"""The available styles, as terminal codes. All terminals support these eight colours."""
+"""The available styles, as terminal codes. Terminals with colours support all of them."""
 
 DEFAULT_WIDTH: Final = 80
 
@@ -369,5 +369,5 @@ class Paint:
 
 
 def paint_for(stream: TextIO) -> Paint:
-    """Return the styles that this stream supports."""
+    """Return a `Paint` that applies styles if output to this stream is styled."""
     return Paint(wants_colour(stream))

@@ -19,7 +19,7 @@ _AGE: Final = r"(\d+(?:\.\d+)?)\s*([smhdw]?)"
 
 
 def ago(at: float | None, now: float) -> str:
-    """Format how long ago something was.
+    """Format how long ago something was; empty if the time is None.
 
     A time in the future, after a clock change, counts as now.
     """

@@ -336,7 +336,7 @@ class TextShow(Renderer):
             self._aside_at_start = True
 
     def _line(self, text: str, *styles: str) -> None:
-        """Write one of our lines, after any open text."""
+        """Write a line of dragoman's own output, after any open text."""
         self._show_error()
         self._end_line()
         self._speaker = None
