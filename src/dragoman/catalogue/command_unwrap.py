@@ -205,7 +205,8 @@ def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
 def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
     """Return the known wrong form that a command line matches, or None.
 
-    A right form may contain the words of a wrong one.
+    A command line that also matches a launch of the peer is not wrong: it may contain the words of
+    a wrong form.
     """
     return _wrong_form(_started(argv, peers), peers)
 
@@ -227,7 +228,8 @@ def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) 
 
 
 def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
-    """Return the names that a command line's program may be known by, if there is one."""
+    """Return the names that a command line's program may be known by. Empty if the command line
+    names no program."""
     names = _names(plain[0]) if plain and plain[0] else set()
     for peer in peers:
         if names & _programs(peer):

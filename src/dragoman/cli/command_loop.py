@@ -237,7 +237,7 @@ class CommandLoop:
     def _is_own(self) -> bool:
         """Return whether an interrupt was sent by us.
 
-        Raises `KeyboardInterrupt` if it ends the read of an answer that is no longer needed.
+        Raises `KeyboardInterrupt` if it ends the read of an answer that was given up.
         """
         ours, self._waking = self._waking, False
         reading = self._wanted_now

@@ -196,8 +196,8 @@ def _one(policy: Policy, facts: ActFacts) -> Verdict:
 
 
 def _protected(policy: Policy, facts: ActFacts) -> Verdict | None:
-    """Return a verdict to ask if the act may write a protected file, unless a matching rule names
-    the file. Otherwise None."""
+    """Return a verdict to ask if the act may write a protected file that no matching rule allows by
+    name. Otherwise None."""
     for path in facts.protected:
         if any(
             rule.action == "allow"

@@ -95,7 +95,7 @@ class _NotReadable(Exception):
 
 def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> ShellLine:
     """Parse a line into its commands. A line that cannot be parsed becomes `ANYTHING`, with the
-    reason in `problem`. On Windows no line is parsed."""
+    reason in `problem`. Unless `posix`, no line is parsed: it may be for cmd.exe or PowerShell."""
     try:
         if not posix:
             raise _NotReadable("command lines are not parsed on this system")
