@@ -36,6 +36,7 @@ BROAD = {
     "agent/server.py",
     "agent/speech/base.py",
     "agent/sync_handlers.py",
+    "broker/server/jobs.py",
     "broker/server/process.py",
     "client/acp/inbound.py",
     "client/acp/session.py",

@@ -50,7 +50,8 @@ LOSSES: Final = (
         ("mcp_stdio", "mcp_http", "mcp_sse", "embedded"),
     ),
     Loss(
-        "listing, loading, resuming, forking, closing and deleting sessions, and additional directories",
+        "listing, loading, resuming, forking, closing and deleting sessions, and additional "
+        "directories",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
