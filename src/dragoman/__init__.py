@@ -45,7 +45,7 @@ _HOMES = {
     "delegate": "dragoman.delegation",
     "deny_all": "dragoman.client.permissions",
 }
-"""The module of each name."""
+"""The module that defines each name. It is loaded on first use."""
 
 _MODULES = {
     "acp": "dragoman.dialects.acp.v1",
@@ -68,7 +68,8 @@ _MOVED = {
     "open_stdio": "dragoman.transports",
     "spawn": "dragoman.transports",
 }
-"""Names of the last release that are only in their packages now. They go away with the next."""
+"""Names from the last release that have moved into their packages. The next release removes
+them."""
 
 __all__ = sorted([*_HOMES, *_MODULES])
 
@@ -80,7 +81,7 @@ def __getattr__(name: str) -> object:
         return import_module(_MODULES[name])
     if name in _HOMES:
         value: object = getattr(import_module(_HOMES[name]), name)
-        # Found once, it is an ordinary attribute: the next use does not come here.
+        # Stored as an ordinary attribute, so that `__getattr__` is not called for this name again.
         globals()[name] = value
         return value
     if name in _MOVED:

@@ -34,12 +34,12 @@ class Assignment:
     permit: Permit = deny_all
     budgets: Budgets | None = None
     env: tuple[str, ...] = ()
-    """Names of further variables that the peer may see."""
+    """Names of additional environment variables to pass to the peer."""
     model: str | None = None
     mode: str | None = None
 
     def options(self, on_event: Notified | None = None) -> ConnectOptions:
-        """Return the options for `open_peer`, with a callback that gets every event."""
+        """Return the options for `open_peer`. `on_event`, if given, is called with every event."""
         return ConnectOptions(
             permit=self.permit, budgets=self.budgets, inherit=self.env, on_event=on_event
         )

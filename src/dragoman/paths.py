@@ -24,7 +24,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "state": "DRAGOMAN_STATE_HOME",
     "runtime": "DRAGOMAN_RUNTIME_DIR",
 }
-"""Variables that name a directory itself, not its parent."""
+"""The variable for each directory. It names the directory itself, not its parent."""
 
 USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "config": ("XDG_CONFIG_HOME", "~/.config"),
@@ -38,8 +38,9 @@ RUNTIME: Final = "XDG_RUNTIME_DIR"
 """The variable that names the parent directory for sockets, on systems that have one."""
 
 LASTING: Final = "lasting"
-"""A file in ``run`` in the state directory: sockets and locks are there, whatever `RUNTIME` names.
-`dragoman broker stdio` creates it where the system removes the other directory at log-out."""
+"""Name of a marker file in ``run`` in the state directory. If it exists, sockets and locks are kept
+there, not in the directory that `RUNTIME` names. `dragoman broker stdio` creates it where the
+system removes the other directory at log-out."""
 
 ANDROID: Final = frozenset({"ANDROID_DATA", "ANDROID_ROOT"})
 """Variables that are set on Android, which calls itself Linux but keeps files elsewhere."""
@@ -55,7 +56,7 @@ class Paths(Struct, frozen=True, kw_only=True):
     cache: Path
     """Files that can be recreated."""
     state: Path
-    """Directory of logs and stored sessions."""
+    """Logs and stored sessions."""
     runtime: Path
     """Sockets and locks, which disappear when the machine restarts."""
 
@@ -65,7 +66,7 @@ class Paths(Struct, frozen=True, kw_only=True):
 
     @property
     def peers_folder(self) -> Path:
-        """The descriptors of the user's own peers."""
+        """The directory with the descriptors of the user's own peers."""
         return self.config / "peers"
 
     @property
@@ -74,8 +75,8 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 def _expanded(value: str) -> str:
-    """Return the directory that a variable names. It is not expanded if the home directory is
-    unknown."""
+    """Return the directory that a variable names, as an absolute path with ``~`` expanded. The
+    value is returned unchanged if the home directory is unknown."""
     expanded = os.path.expanduser(value)
     return expanded if expanded.startswith("~") else os.path.abspath(expanded)
 
@@ -128,8 +129,8 @@ def _add_usual(found: dict[str, Path]) -> None:
 
 
 def _add_plain(found: dict[str, Path]) -> None:
-    """Add the Linux directories that are certain, without the library: every command needs them,
-    and loading it takes longer than reading the settings.
+    """Add the Linux directories without `platformdirs`: every command needs them, and loading that
+    library takes longer than reading the settings.
 
     Unusual cases are left to the library.
     """
@@ -142,7 +143,8 @@ def _add_plain(found: dict[str, Path]) -> None:
 
 
 def _runtime(state: Path) -> Path:
-    """Return the directory for sockets and locks: the system's, if only we can access it."""
+    """Return the directory for sockets and locks: a subdirectory of the system's, unless `LASTING`
+    exists or `runtime_problem` finds a problem; then one in the state directory."""
     given = os.environ.get(RUNTIME)
     own = state / "run"
     if not given or os.path.lexists(own / LASTING) or runtime_problem(given):

@@ -1,3 +1,3 @@
-"""The version of dragoman, imported by every package: agents and clients tell it to each other."""
+"""The version of dragoman. Agents and clients send it to each other when they connect."""
 
 __version__ = "0.2.0"

@@ -46,7 +46,7 @@ def first_role(place: RunContext) -> str:
 
 
 class ServerChoices(SessionSettings):
-    """The current choices of one session."""
+    """The config options of one session: its peer, its role, and the options of that peer."""
 
     __slots__ = ("_place", "_theirs", "peer", "role")
 
@@ -58,7 +58,7 @@ class ServerChoices(SessionSettings):
         self._theirs: Choices | None = None
 
     def show(self, theirs: Choices | None) -> None:
-        """Offer the options of the current peer."""
+        """Offer these options of the current peer; None to offer none."""
         self._theirs = theirs
 
     @property

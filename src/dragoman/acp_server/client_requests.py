@@ -34,7 +34,7 @@ class ClientRequests:
         self.side = side
         self._caught_up = caught_up
         self._pages: set[str] = set()
-        """Pages that the user was sent to and may not have finished."""
+        """Ids of web pages that the user was sent to and may not have finished."""
 
     # -- permission
 
@@ -51,7 +51,7 @@ class ClientRequests:
 
     @property
     def inquires(self) -> bool:
-        """Whether the client's user can be asked."""
+        """Whether the client's user can be asked a peer's questions."""
         return self.side.can("elicitation.form") or self.visits
 
     @property
@@ -59,15 +59,15 @@ class ClientRequests:
         return self.side.can("elicitation.url")
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Let the client's user answer."""
+        """Let the client's user answer a peer's question."""
         reply, page = await ask_user(self.side, inquiry, self._id, caught_up=self._caught_up)
         if page is not None:
             self._pages.add(page)
         return reply
 
     async def page_done(self, event: model.InputAnswered) -> None:
-        """Called when the peer reports that the user is done with a page, which may be one that the
-        client opened."""
+        """Called when a peer's question was answered. If it was about a page that the client opened
+        and the user has completed it, notify the client."""
         if event.action == "completed" and event.request_id in self._pages:
             self._pages.discard(event.request_id)
             await self.side.elicitation_done(event.request_id)
@@ -75,7 +75,8 @@ class ClientRequests:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a request. Returns None if it did not offer that."""
+        """Let the client serve a request. Returns None if the client does not offer that
+        service."""
         return serve(self.side, name, replace(params, session_id=self._id))
 
 

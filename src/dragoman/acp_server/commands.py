@@ -28,7 +28,7 @@ COMMANDS: Final = {
     EXPLAIN: ("Show which peers routing would choose for a role, and why not the others", "ROLE"),
     STATS: ("Show the results and the cost of delegated work by role and peer", None),
 }
-"""Our commands: the description and the argument of each."""
+"""Our commands. The values are the description and the argument hint of each."""
 
 EXAMPLE_PROMPT: Final = "what would be decided"
 """A short prompt that stands in for the real one, which `/explain` does not have."""
@@ -71,7 +71,8 @@ def peers_text(place: RunContext) -> str:
 
 
 def explain_text(place: RunContext, role: str, workspace: Path) -> str:
-    """Explain which peer routing would choose for a role now. Raises `UnknownRole`."""
+    """Explain which peer routing would choose for a role now. Raises `UsageError` without a role,
+    and `UnknownRole`."""
     from dragoman.delegation import DelegationRequest, decide_for
     from dragoman.delegation.peer_status import clock
     from dragoman.delegation.routing import explain
@@ -85,7 +86,7 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
 
 
 def stats_text(place: RunContext) -> str:
-    """Format the results of delegation, each role with each peer."""
+    """Format the results of delegation as a table with a row for each role and peer."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:

@@ -39,14 +39,15 @@ PROGRESS_INTERVAL: Final = 0.15
 cannot read faster."""
 
 CANCEL_TIMEOUT: Final = 4.0
-"""Seconds for a cancelled delegation to end. After five the prompt is answered without it."""
+"""Seconds to wait for a cancelled delegation to end. After five seconds the prompt is answered
+without it."""
 
 SHOWN_TOOLS: Final = 8
 """Maximum number of the peer's tool calls to show, newest last."""
 
 
 class DelegationView(DelegationListener):
-    """Shows one delegation in one turn."""
+    """Runs one delegation and shows its progress as a tool call of the client's turn."""
 
     def __init__(self, turn: Turn, tasks: TaskOwner, *, on_job: Callable[[str], None]) -> None:
         self._turn = turn
@@ -175,8 +176,8 @@ class DelegationView(DelegationListener):
 
 
 def _output(done: Delegation) -> dict[str, Any]:
-    """Return the result for programs, without the answer, which clients already show, and without
-    the skipped peers, which `/explain` lists."""
+    """Return the raw output of the tool call. It leaves out the answer, which clients already show,
+    and the skipped peers, which `/explain` lists."""
     whole = done.as_json()
     kept = ("job", "role", "ok", "outcome", "answered", "stopped", "costs", "costs_complete")
     tried = ("peer", "model", "reason", "outcome", "seconds", "files")

@@ -31,7 +31,7 @@ MAX_CLIENTS: Final = 64
 a fault."""
 
 GREETING_TIMEOUT: Final = 10.0
-"""Seconds for a connected client to send its first request. Editors do it at once."""
+"""Seconds for a connected client to send its first request. Editors send it at once."""
 
 MIN_TOKEN_SIZE: Final = 16
 """Minimum length of a token that a user chose."""
@@ -117,7 +117,7 @@ class OpenConnections:
 
 
 def admission(token: str, host: str) -> Callable[[Any], bool]:
-    """Check the bearer token and the Host header of a request.
+    """Return a function that checks the bearer token and the Host header of a request.
 
     The Host header protects against DNS rebinding: a web page whose name resolves to this machine
     sends its own name.

@@ -55,13 +55,14 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds to disconnect from a peer. A broker needs none; our own child has ended by then."""
+"""Seconds to disconnect from a peer. With a broker this takes no time; a child process of ours has
+ended by then."""
 
 TURN_TIMEOUT: Final = 2.0
 """Seconds for a turn without a broker to end after it was cancelled. Editors do not wait longer."""
 
 SESSION_TIMEOUT: Final = 2.0
-"""Seconds for a peer to close a session. Its response changes nothing."""
+"""Seconds to wait for a peer to close a session. Its response is not needed."""
 
 
 class PeerSession(RunListener):
@@ -109,7 +110,8 @@ class PeerSession(RunListener):
         self._request = structs.replace(
             request,
             record=record,
-            # A session that the peer has lost: the caller sends a brief with the next prompt.
+            # If the peer has lost the session, a new one is opened: the caller sends a brief with
+            # the next prompt.
             fresh=True,
             keep_open=True,
             mcp_servers=mcp_servers,
@@ -157,12 +159,13 @@ class PeerSession(RunListener):
 
     @property
     def usable(self) -> bool:
-        """Whether prompts are sent. They are not if the peer uses a model that was not chosen."""
+        """Whether prompts can be sent. They are refused while the peer uses a model that was not
+        chosen."""
         return self._refused is None
 
     @property
     def adapted(self) -> bool:
-        """Whether the peer's Python adapter does the work, with a new session for each prompt."""
+        """Whether the peer's Python adapter runs the prompts, each in a new session."""
         return self._work is not None
 
     @property
@@ -178,7 +181,7 @@ class PeerSession(RunListener):
     # -- start and end
 
     async def start(self) -> None:
-        """Connect to the peer and open the session. Raises the errors of both."""
+        """Connect to the peer and open the session. Raises the errors of either step."""
         self._ready = asyncio.get_running_loop().create_future()
         self._holding = self._tasks.start(self._hold(self._ready), f"hold {self.name}")
         try:
@@ -188,8 +191,8 @@ class PeerSession(RunListener):
             raise
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Cancel the running turn, if there is one, and disconnect. A session in a broker stays
-        open unless `close_session` is set."""
+        """Cancel the running turn, if there is one, and disconnect, in at most `CLOSE_TIMEOUT`. A
+        session in a broker stays open unless `close_session` is set."""
         # A client that disconnects does not need the turn any more, and a broker would continue it.
         self._run.cancel_turn()
         self._closing_session = close_session
@@ -246,7 +249,8 @@ class PeerSession(RunListener):
         return can.load is not False or can.resume is not False
 
     def _tell_gap(self) -> None:
-        """Report once that the peer does not ask for permission as the policy requires."""
+        """Report that the peer does not ask for permission as the policy requires, unless the same
+        problem was already reported."""
         gap = self._run.seen.unenforced
         if gap and gap != self._gap:
             self.notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
@@ -322,8 +326,8 @@ class PeerSession(RunListener):
 
     @contextmanager
     def _broker_named(self) -> Iterator[None]:
-        """Context manager: report a broker that is lost in the meantime as a failure of the broker,
-        not of the peer."""
+        """Context manager: report the loss of the broker as a failure of the broker, not of the
+        peer."""
         try:
             yield
         except DragomanError as error:
@@ -336,7 +340,8 @@ class PeerSession(RunListener):
     # -- services of the client
 
     def _serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a file or a terminal, if it offers that and the policy allows it."""
+        """Let the client serve a file or a terminal if the policy allows it. Returns None if the
+        client does not offer that service."""
         served = self._asking.serve(name, params)
         question = None if served is None else _question(name, params)
         if served is None or question is None:
@@ -369,9 +374,9 @@ class PeerSession(RunListener):
         on_begin: Callable[[], None],
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
-        """Run one turn. `on_begin` is called before the prompt is sent, `follow` gets the
-        events. Raises if the prompt could not be sent, such as `PolicyNotEnforced`, or if the
-        peer rejects the model."""
+        """Run one turn. `on_begin` is called before the prompt is sent; `follow` is called with the
+        turn, to read its events. Raises if the prompt could not be sent, such as
+        `PolicyNotEnforced`, or if the peer rejects the model."""
         if self._refused is not None:
             raise self._refused.fresh()
         request = self._request
@@ -394,7 +399,7 @@ class PeerSession(RunListener):
         return seen
 
     def _attach_stderr(self, error: DragomanError) -> None:
-        """Add the end of the peer's stderr to the data of its error, for the client."""
+        """Add the end of the peer's stderr to the data of its error, so that the client gets it."""
         if isinstance(error, RemoteError):
             tail = redacted_stderr(
                 error, peer=self.name, place=self._place, workspace=self._request.workspace
@@ -402,8 +407,8 @@ class PeerSession(RunListener):
             error.data = with_stderr(error.data, tail)
 
     def _taken(self, block: Block) -> Block:
-        """Convert a block to a form that the peer accepts. Text stays text, even if it is an
-        embedded resource."""
+        """Return a prompt block in a form that the peer accepts: an embedded text resource becomes
+        plain text if the peer does not accept embedded resources."""
         if isinstance(block, Resource) and block.text is not None:
             if self.peer.capabilities.embedded is False:
                 return Text(f"{block.uri}:\n{block.text}")
@@ -411,7 +416,8 @@ class PeerSession(RunListener):
 
 
 def _question(name: str, params: Any) -> Question | None:
-    """Return the permission that a service request needs, or None if it was already granted."""
+    """Return the permission question for a service request, or None if the request needs no
+    permission of its own."""
     if name == acp.FS_READ_TEXT_FILE.name:
         return reading(params.session_id, params.path)
     if name == acp.FS_WRITE_TEXT_FILE.name:

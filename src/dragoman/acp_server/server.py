@@ -81,7 +81,8 @@ class ServerContext:
         return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
-        """Raise `UsageError` for a default that no session could have."""
+        """Raise `UsageError` if the default dialect, peer or role cannot be used in this
+        directory."""
         if self.dialect is not None:
             served_dialect(self.dialect)
         place = self.load_context(cwd)
@@ -110,7 +111,7 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 
 class _Server(Server):
-    """An agent server that knows whether its client has already sent a request."""
+    """An agent server that sets an event when its client sends the first request."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)

@@ -59,7 +59,7 @@ MAX_NOTICES: Final = 20
 
 
 class EditorSession:
-    """A session of a client."""
+    """A session that an ACP client has open."""
 
     def __init__(
         self,
@@ -131,7 +131,8 @@ class EditorSession:
                 log.warning("cannot connect to %s yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Disconnect from the peer."""
+        """Disconnect from the peer, if there is one. With `close_session`, also close its
+        session."""
         worker, self._worker = self._worker, None
         self.updates.follow(None)
         self.choices.show(None)
@@ -139,7 +140,7 @@ class EditorSession:
             await worker.aclose(close_session=close_session)
 
     def announce(self) -> None:
-        """Send the slash commands after the response that opens the session."""
+        """Send the list of slash commands, after the response that opens the session."""
         self._known = True
         self.updates.soon(self.updates.commands)
 
@@ -194,7 +195,7 @@ class EditorSession:
                 if not worker.adapted or worker.role == self.choices.role:
                     return worker
             if worker is not None and not worker.alive:
-                # Pending writes must be stored before its session is looked up.
+                # Pending writes must be stored before the peer's session is looked up.
                 await self.aclose()
             record = self._record(name)
             if record is not None or not self._known:
@@ -223,7 +224,7 @@ class EditorSession:
         try:
             await self.aclose()
         except BaseException:
-            # A cancellation: without this, nothing would close the new one.
+            # Without this, a cancellation would leave the new connection open.
             await finish(worker.aclose())
             raise
         self._worker = worker
@@ -240,7 +241,8 @@ class EditorSession:
         return worker
 
     def _remember(self, worker: PeerSession) -> None:
-        """Store which session of the peer this one continues in, once prompts can be sent there."""
+        """Store which of the peer's sessions this session continues in, once prompts can be sent
+        there."""
         name, key = worker.name, worker.opened.key
         if worker.usable and self._threads.get(name) != key:
             self._threads[name] = key
@@ -282,7 +284,7 @@ class EditorSession:
     # -- prompts
 
     async def prompt(self, turn: Turn) -> Any:
-        """Answer a prompt."""
+        """Handle a prompt: run a command, delegate it, or send it to the chosen peer."""
         command = parse(turn.prompt)
         blocks = [translate.block(block) for block in turn.prompt]
         try:
@@ -420,7 +422,8 @@ class EditorSession:
             await turn.notice(self._notices.pop(0), severity="warning")
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
-        """Store the start of a turn, and the title if the session gets one from it."""
+        """Store the start of a turn, and the title if the session has none yet. Returns that
+        title."""
         title = None if self.titled else title_of(text) or None
         self.titled = self.titled or title is not None
         self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)
@@ -428,8 +431,8 @@ class EditorSession:
 
 
 def _failure_data(done: Delegation) -> dict[str, Any]:
-    """Return what the client needs to know about a failed delegation. The last attempt says what
-    went wrong; any of them may have done something."""
+    """Return the error data for a failed delegation. The cause is that of the last attempt;
+    `mayHaveRun` covers all attempts."""
     final = done.final
     return {
         "outcome": done.outcome.value,

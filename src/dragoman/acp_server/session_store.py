@@ -68,8 +68,8 @@ class StoredConversation:
 
 
 class SessionStore:
-    """Reads and writes stored sessions. If the store fails, it is reported once; sessions are then
-    lost when the process ends."""
+    """Reads and writes stored sessions. A failure of the store is reported once; the sessions are
+    then lost when the process ends."""
 
     def __init__(
         self, paths: Paths, *, on_trouble: Callable[[str], None], credentials: Iterable[str] = ()
@@ -159,7 +159,8 @@ class SessionStore:
     # -- reading
 
     def sessions(self, cwd: Path | None) -> list[SessionRecord]:
-        """Return the sessions that can be loaded, of one directory or all, last used first.
+        """Return the sessions that can be loaded, most recently used first. `cwd` limits them to
+        one directory.
 
         Sessions of peers that are part of one of ours are left out, and so are closed sessions of
         peers, such as those of a delegation.
@@ -184,7 +185,7 @@ class SessionStore:
             ]
 
     async def take(self, id: str) -> StoredConversation:
-        """Return a stored session with its turns. Raises `UnknownSession`, and `StoreError`."""
+        """Return a stored session with its turns. Raises `UnknownSession` or `StoreError`."""
         kept = self._read(id)
         if kept is None:
             raise UnknownSession(f"there is no session {id!r}")
@@ -192,12 +193,13 @@ class SessionStore:
         return kept
 
     def threads(self, id: str) -> dict[str, str]:
-        """Return the keys of the stored sessions that a session continues, by peer."""
+        """Return the keys of the stored sessions that a session continues, by peer; empty if the
+        session is unknown."""
         kept = self._read(id)
         return {} if kept is None else kept.threads
 
     def thread_record(self, key: str) -> SessionRecord | None:
-        """Return the stored session of a peer."""
+        """Return the stored session of a peer, or None."""
         with open_store(read_only=True, paths=self._paths) as store:
             return store.session(key)
 
@@ -209,7 +211,8 @@ class SessionStore:
             kept = StoredConversation(record=record)
             turns: dict[str, StoredTurnNote] = {}
             if record.peer != SERVER_PEER:
-                # A peer began it. From now on our turns and those of other peers may be added.
+                # A session that a peer began. From now on our turns and those of other peers may be
+                # added.
                 kept.peer, kept.threads = record.peer, {record.peer: record.key}
                 for job in reversed(store.jobs(session_key=id, limit=-1)):
                     if job.started_at is not None:
@@ -223,7 +226,7 @@ class SessionStore:
                         kept.threads[data.get("peer", "")] = data.get("session", "")
                     case "door-turn":
                         job_id = data.get("job", "")
-                        # Ordered by time, which is that of the note.
+                        # Move the turn to the end: turns are ordered by the time of their notes.
                         turns.pop(job_id, None)
                         turns[job_id] = StoredTurnNote(
                             job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
@@ -239,7 +242,7 @@ class SessionStore:
             return kept
 
     def _complete(self, turn: StoredTurnNote) -> StoredTurnNote:
-        """Return a turn with the peer's output in it."""
+        """Return a turn with the stored output of its peer."""
         if turn.said:
             return turn
         with open_store(read_only=True, paths=self._paths) as store:

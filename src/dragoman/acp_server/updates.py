@@ -46,10 +46,10 @@ MERGED: Final = frozenset(
     f"{_UPDATE}:{kind}"
     for kind in ("available_commands_update", "config_option_update", "current_mode_update")
 )
-"""Updates of a peer that are merged with ours."""
+"""Kinds of a peer's updates that are merged with ours."""
 
 UNTOLD: Final = frozenset({*MERGED, f"{_UPDATE}:user_message_chunk"})
-"""Updates that are not forwarded unchanged. The client already has the user's messages."""
+"""Kinds of updates that are not forwarded unchanged. The client already has the user's messages."""
 
 
 class _Params(Struct):
@@ -80,7 +80,7 @@ class UpdateSender:
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
-        """Send the events of this conversation from now on."""
+        """Send the events of this conversation from now on, or none if it is None."""
         if self._gateway_session is not None:
             self._gateway_session.forget_outside()
             self._gateway_session = None
@@ -139,7 +139,8 @@ class UpdateSender:
             self._tell_outside(gateway_session)
 
     def happened(self, event: model.Event) -> None:
-        """Queue an event outside a turn; `turn` sends the events of turns."""
+        """Queue an event that is outside a turn, and send it. Others are ignored: `turn` sends the
+        events of turns."""
         gateway_session = self._gateway_session
         if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
@@ -170,7 +171,8 @@ class UpdateSender:
             await gateway_session.tell_all(event, gateway_session.speaker.updates)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Forward the peer's update unchanged, once for all events of its line."""
+        """Forward the peer's update unchanged, only once if several events came from the same
+        line."""
         raw = event.raw
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
@@ -203,7 +205,7 @@ class UpdateSender:
     # -- stored updates
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
-        """Send a peer's stored update again; `events` are its events."""
+        """Send a peer's stored update again. `events` are the events decoded from `line`."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)

@@ -201,7 +201,7 @@ class ConsoleAccess:
 
     @contextmanager
     def _changing(self) -> Iterator[_Change]:
-        """Change the record under the file lock. Drops expired entries."""
+        """Context manager: change the record under the file lock. Expired entries are dropped."""
         with locked(self.path):
             now = time.time()
             before = self._read() or AccessRecord(instance=secrets.token_hex(4), created_at=now)
@@ -228,7 +228,7 @@ def new_key() -> str:
 
 
 def token_secret(cookie: str, key: str) -> str:
-    """Return what a browser must know: its cookie, and its key if it has one.
+    """Return the secret that identifies a browser: its cookie, joined with its key if it has one.
 
     A browser sends a cookie to every port of a host, so any other server on this machine that the
     user visits receives it. The key is in the storage of the page, which only the page can read.

@@ -45,14 +45,16 @@ async def start_run(peer: str, prompt: str, workspace: Path) -> tuple[str, str]:
 
 
 async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str]:
-    """Send a prompt to a stored session. It is queued behind running and waiting turns."""
+    """Send a prompt to a stored session. It is queued behind running and waiting turns. Returns the
+    session key and the job id."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(record.peer, folder, record))
     return await _submit(request, prompt)
 
 
 async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str, str]:
-    """Continue in a new session with another peer, which gets a summary of the old one."""
+    """Continue in a new session with another peer, which gets a summary of the old one. Returns the
+    new session's key and the job id."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(peer, folder, None))
     brief = await in_thread(record.cwd, lambda _: brief_of(record))
@@ -116,7 +118,8 @@ class _BegunListener(DelegationListener):
 
 
 async def _from_inbox(question: Question) -> Decision:
-    """Wait until the broker cancels this call. The answer from the inbox goes to the broker."""
+    """Answer permission requests in the inbox: wait until the broker cancels this call. The user's
+    answer goes from the inbox to the broker."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the wait only ends by cancellation")
 

@@ -200,12 +200,12 @@ class ConsoleApp:
         )
 
     def close_sockets(self) -> None:
-        """Close every WebSocket, when the server shuts down."""
+        """Close every WebSocket. Called when the server shuts down."""
         for socket in list(self._sockets):
             socket.close(1001)
 
     async def aclose(self) -> None:
-        """Stop the work that runs in this process."""
+        """Stop the delegations, reviews and checks that run in this process."""
         await all_ended(
             self.delegations.aclose(),
             self.reviews.aclose(),

@@ -55,8 +55,9 @@ INTERNAL_ERROR: Final = 1011
 TRY_AGAIN: Final = 1013
 
 _GONE: Final = (WebSocketDisconnect, OSError, RuntimeError)
-"""Raised when the browser has disconnected; starlette raises `RuntimeError` from the second time
-on. Caught only around socket calls, because other code may raise the same exceptions."""
+"""Exceptions that mean that the browser has disconnected; starlette raises `RuntimeError` from the
+second time on. Caught only around socket calls, because other code may raise the same
+exceptions."""
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -112,7 +113,7 @@ class EventSocket:
                     await self._socket.close(self._over.result() if self._over.done() else 1000)
 
     def close(self, code: int = POLICY_VIOLATION) -> None:
-        """Close the connection, for example after its token was revoked."""
+        """Close the connection with this status code, for example after its token was revoked."""
         if not self._over.done():
             self._over.set_result(code)
 

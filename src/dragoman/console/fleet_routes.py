@@ -38,7 +38,8 @@ FEED: Final = "fleet/"
 """Prefix of the keys for following the events of a job: fleet/TEAM/JOB."""
 
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""An id becomes part of a NATS subject, so it must not contain dots or wildcards."""
+"""Pattern of a valid job id. An id becomes part of a NATS subject, so it must not contain dots or
+wildcards."""
 
 
 class FleetRoutes:
@@ -79,7 +80,7 @@ class FleetRoutes:
         return found, id
 
     async def _follow(self, key: str, send: Send) -> None:
-        """Send the events of a job from the first one on, until the job is done. Tries again if the
+        """Send the events of a job, from the first one until the job is done. Tries again if the
         fleet cannot be reached."""
         from dragoman.fleet.connection import FleetConnection
         from dragoman.fleet.submitter import JobReader
@@ -105,8 +106,8 @@ class FleetRoutes:
 
 
 class _Notices:
-    """The notices of a reader. `run` sends them even if no event follows, for example while the
-    server does not answer."""
+    """Collects the notices of a job reader. `run` sends them even if no event follows, for example
+    while the server does not answer."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -125,7 +126,7 @@ class _Notices:
         self._changed.set()
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the notices that were not sent yet."""
+        """Return the notices that were not sent yet, and forget them."""
         texts, self._texts = self._texts, []
         return [self._told(text) for text in texts]
 
@@ -187,7 +188,8 @@ def _event_as_json(event: FleetEvent) -> dict[str, Any]:
 
 
 def job_as_json(job: FleetJob, *, mine: str) -> dict[str, Any]:
-    """Return a job with its attempts and its result. `mine` is the name of this submitter."""
+    """Return a job with its attempts and its result, as JSON. `mine` is the name of this
+    submitter."""
     spec, result = job.spec, job.result
     return {
         "id": job.id,

@@ -87,7 +87,8 @@ class FleetWatch:
         return self._teams.get(id)
 
     async def _follow_credentials(self) -> None:
-        """Read the credentials again when they change: the user may join or leave at any time."""
+        """Read the credentials again each time they change: the user may join or leave a team at
+        any time."""
         while True:
             await changed_or_due(self._joined, self._failed)
             # A file is written in several steps.
@@ -236,7 +237,8 @@ class TeamWatch:
                 await tasks.aclose()
 
     async def _ask(self, connection: FleetConnection) -> bool:
-        """Request the lists. Returns False if the coordinator did not send them."""
+        """Request the lists of jobs and workers. Returns False if the coordinator did not send
+        them."""
         from dragoman.fleet.submitter import ask
 
         try:

@@ -32,8 +32,8 @@ READING: Final = frozenset({"GET", "HEAD"})
 
 KEY_HEADER: Final = b"x-dragoman-key"
 KEY_PROTOCOL: Final = b"dragoman.key."
-"""Where a request has the key of its token: in the header `KEY_HEADER`. A page cannot set headers
-for a WebSocket, so there the key is in a subprotocol with this prefix."""
+"""A request has the key of its token in the header `KEY_HEADER`. A page cannot set headers for a
+WebSocket, so there the key is in a subprotocol with the prefix `KEY_PROTOCOL`."""
 
 
 class ConsoleGuard(AddressGuard):
@@ -110,7 +110,7 @@ def _key(scope: Scope) -> str:
 
 
 def _cookies(headers: list[tuple[bytes, bytes]], name: str) -> list[str]:
-    """Return the values of a cookie.
+    """Return the values of the cookies with this name.
 
     Does not use `http.cookies`, which stops at the first malformed cookie. Other servers on the
     same host share the cookies and may set malformed ones.

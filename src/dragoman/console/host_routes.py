@@ -40,7 +40,7 @@ class HostRoutes:
         self._tasks = TaskOwner("host checks")
         self._running: set[str] = set()
         self._problems: dict[str, str] = {}
-        """Why the last check of a host that was started here failed to run."""
+        """Why the last check that was started here could not be run, by host."""
 
     async def aclose(self) -> None:
         await self._tasks.aclose()

@@ -49,7 +49,8 @@ MAX_ID: Final = 100
 """Maximum number of characters of an id that are repeated in a message or stored."""
 
 INTERNAL_PROBLEM: Final = "it failed inside dragoman: see the log of the console"
-"""Shown for an unexpected error of work in the background. Its text may contain secrets."""
+"""Shown for an unexpected error of background work, instead of the text of that error, which may
+contain secrets."""
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -61,7 +62,7 @@ class InvalidRequest(Exception):
 
 
 async def body_of(request: Request, shape: type[T]) -> T:
-    """Return the body of a request. Raises `InvalidRequest`."""
+    """Return the decoded body of a request. Raises `InvalidRequest`."""
     try:
         return decode_typed(await request.body(), shape)
     except UNDECODABLE as error:
@@ -69,7 +70,7 @@ async def body_of(request: Request, shape: type[T]) -> T:
 
 
 def query_of(request: Request, shape: type[T]) -> T:
-    """Return the query of a request's address. Raises `InvalidRequest`."""
+    """Return the decoded query string of a request. Raises `InvalidRequest`."""
     try:
         return convert_typed(dict(request.query_params), shape, strict=False)
     except UNDECODABLE as error:

@@ -50,8 +50,8 @@ READ_INTERVAL: Final = 0.2
 
 LATE_INTERVAL: Final = 1.0
 """Seconds after the last change until the store is read once more. SQLite first writes a change to
-its log, which we notice, and then makes it visible, which we do not. A writer that is interrupted
-in between, on a busy machine, is read too early."""
+its log, which we notice, and then makes it visible, which we do not notice. On a busy machine the
+store may be read between the two."""
 
 RETRY_INTERVAL: Final = 0.5
 """Seconds before reconnecting to a running broker that could not be reached."""
@@ -186,7 +186,8 @@ class LiveState:
         return self._sessions.get(key)
 
     async def find_session(self, key: str) -> SessionRecord | None:
-        """Return a session, even if it is brand new or too old for the list."""
+        """Return a session, even if it is brand new or too old for the list; None if it does not
+        exist."""
         if key not in self._sessions:
             await self._read()
         if key in self._sessions:
@@ -203,15 +204,17 @@ class LiveState:
         return self._session_item(record, jobs, set(self._seen.jobs), waiting=False)
 
     async def stored_jobs(self, key: str) -> list[JobRecord]:
-        """Return all jobs of a session, newest first, without delegations that have attempts."""
+        """Return all stored jobs of a session, newest first, without delegations that have
+        attempts."""
         return await in_thread(key, lambda _: self._stored_jobs(key))
 
     def jobs_of(self, key: str) -> list[JobRecord]:
-        """Return the running, queued and ended jobs of a session, oldest first."""
+        """Return the listed jobs of a session (running, queued and ended), oldest first."""
         return [job for job in reversed(self._jobs) if job.session_key == key]
 
     def broker_of(self, key: str) -> BrokerRecord | None:
-        """Return the broker that may have the session open: that of its last job."""
+        """Return the broker that may have the session open: that of its last job. None if there is
+        none."""
         last = next((job for job in self._jobs if job.session_key == key), None)
         if last is None or last.endpoint is None:
             return None
@@ -382,7 +385,7 @@ class LiveState:
             await asyncio.sleep(READ_INTERVAL)
 
     async def _follow_broker(self, record: BrokerRecord) -> None:
-        """Watch one broker until it ends."""
+        """Watch one broker until its connection ends, then look for running brokers again."""
         try:
             await self._follow(
                 record.address, record.name, peer=record.peer, workspace=record.workspace
@@ -470,7 +473,7 @@ class LiveState:
 
 
 def _without_parents(jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the jobs without delegations that have attempts. Each attempt is a job with a
+    """Return the jobs without the delegations that have attempts. Each attempt is a job with a
     session."""
     parents = {job.id.rpartition("-")[0] for job in jobs if is_attempt(job)}
     return [job for job in jobs if job.id not in parents]
@@ -488,7 +491,7 @@ class SeenJobs:
     def __init__(self, paths: Paths) -> None:
         self._path = paths.state / self.FILE_NAME
         self._problem = ""
-        """Why it could not be read the last time, which is logged once."""
+        """Why the file could not be read the last time. The same problem is logged once."""
 
     @property
     def jobs(self) -> list[str]:

@@ -101,7 +101,7 @@ class OpenForm(Struct, rename="camel", kw_only=True, tag="form", tag_field="type
 def open_question(
     shown: ShownQuestion, *, peer: str, workspace: str
 ) -> OpenPermission | OpenForm | None:
-    """Convert a question for the page. Returns None if it cannot be decoded."""
+    """Convert a broker's question for the page. Returns None if it cannot be decoded."""
     about: dict[str, Any] = {
         "id": shown.id,
         "digest": shown.digest,
@@ -171,8 +171,8 @@ def _diffs(changes: list[acp.Diff]) -> list[QuestionDiff]:
 
 
 def _command(told: ToolInput) -> str | None:
-    """Return the commands as lines. A command given as a list of arguments is quoted, to show where
-    each argument begins."""
+    """Return the commands as text, one per line, or None if there are none. A command given as a
+    list of arguments is quoted, to show where each argument begins."""
     lines = [*told.lines, *([] if told.argv is None else [shlex.join(told.argv)])]
     return _cut("\n".join(lines)) if lines else None
 
@@ -191,7 +191,7 @@ def _form(asked: Any, about: dict[str, Any]) -> OpenForm | None:
 
 
 def _small(value: Any) -> Any:
-    """Return the value, or its size as text if it is too large to show."""
+    """Return the value, or its size as text if it is larger than `MAX_TEXT`."""
     size = len(msgspec.json.encode(value, enc_hook=str))
     return value if size <= MAX_TEXT else f"{size} bytes"
 

@@ -69,7 +69,7 @@ class ReviewComments:
 
     def add(self, session: str, comment: ReviewComment) -> str:
         """Store a comment and return its id. Raises `UsageError` if it is empty or too long, or if
-        the session has too many."""
+        there are too many."""
         if not comment.text.strip():
             raise UsageError("the comment is empty")
         if len(comment.text) > MAX_COMMENT:

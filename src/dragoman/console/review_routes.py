@@ -75,7 +75,7 @@ class ReviewRoutes:
         self._tasks = TaskOwner("checks of the console")
         self._checking: set[str] = set()
         self._problems: dict[str, str] = {}
-        """Why a check of a session could not be run or stored."""
+        """Why the last check of a session could not be run or stored, by session."""
         state.on_state_file(self._file_changed)
 
     async def aclose(self) -> None:

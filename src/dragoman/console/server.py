@@ -124,7 +124,7 @@ async def _end(
     server: HttpServer, app: ConsoleApp, peers: PeerWatch, fleet: FleetWatch, state: LiveState
 ) -> None:
     async with AsyncExitStack() as closing:
-        # Closed from the last to the first, each even if another one fails.
+        # Closed in reverse order, each one even if another fails to close.
         for each in (state, fleet, peers, app, server):
             closing.push_async_callback(each.aclose)
         server.stop_listening()

@@ -51,14 +51,14 @@ _OUTSIDE: Final = (
     model.SessionChanged,
     model.UsageReported,
 )
-"""Events that may occur while no turn is running."""
+"""Types of events that may occur while no turn is running."""
 
 Send = Callable[[list[dict[str, Any]], bool], Awaitable[None]]
 
 
 class SessionFeed:
     """Sends the events of one session. `send` gets a list of events and whether the browser is then
-    up to date. It waits until the browser has read them."""
+    up to date; it returns when the browser has read them."""
 
     def __init__(
         self, record: SessionRecord, state: LiveState, send: Send, after: EventCursor | None = None
@@ -178,7 +178,8 @@ class SessionFeed:
             await self._flush(caught_up=False)
 
     async def _know_turn(self, number: int) -> None:
-        """Wait until the job of a line is known, so that its prompt is sent first."""
+        """Wait until the job of a line is known, so that its prompt is sent first, but at most
+        `TURN_TIMEOUT`."""
         try:
             async with asyncio.timeout(TURN_TIMEOUT):
                 self._take_jobs()

@@ -26,7 +26,8 @@ PARKING: Final = frozenset({"quota", "auth_required"})
 
 
 def is_attempt(job: JobRecord) -> bool:
-    """Return whether a job is an attempt of a delegation. The delegation itself is a job too."""
+    """Return whether a job is an attempt of a delegation, rather than a whole delegation or a
+    run."""
     return job.id.count("-") > 1
 
 
@@ -110,7 +111,8 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 
 def _cost(jobs: list[JobRecord]) -> dict[str, Any] | None:
-    """Return the cost of a session in the first unit that its turns report, or None."""
+    """Return the cost of a session: the sum in the first unit that its jobs report, or None if they
+    report no cost."""
     costs = [cost for job in jobs if isinstance(cost := (job.usage or {}).get("cost"), dict)]
     unit = next((cost.get("unit") for cost in costs), None)
     amounts = [

@@ -21,8 +21,8 @@ LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
-    """Return the process of this user that has a connection from this port of 127.0.0.1, or None if
-    unknown."""
+    """Return the id of this user's process that is connected from this port of 127.0.0.1, or None
+    if it is not found."""
     if sys.platform != "linux":
         return None
     wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}

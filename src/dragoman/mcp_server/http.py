@@ -73,7 +73,7 @@ async def _run(
 
 async def _end(front: ToolHandlers, tasks: TaskOwner, server: HttpServer) -> None:
     async with AsyncExitStack() as closing:
-        # Closed from the last to the first, each even if another one fails.
+        # Closed in reverse order, each one even if another fails to close.
         for each in (server, tasks, front):
             closing.push_async_callback(each.aclose)
         server.stop_listening()

@@ -27,7 +27,7 @@ SHOWN_SIZE: Final = 200
 
 
 class Progress(DelegationListener):
-    """The current progress line of some work."""
+    """Holds the current progress line of one piece of work."""
 
     def __init__(self, peer: str = "") -> None:
         self.peer = peer
@@ -86,7 +86,8 @@ class Progress(DelegationListener):
     # -- called by the sender
 
     async def next(self) -> str:
-        """Wait for the next line to send, or for the heartbeat."""
+        """Return the next line to send: a new one, or a heartbeat after `BEAT_INTERVAL` without
+        one."""
         try:
             async with asyncio.timeout(BEAT_INTERVAL):
                 await self._changed.wait()

@@ -33,14 +33,14 @@ Work: TypeAlias = Callable[[Progress, PeerLead], Coroutine[Any, Any, ToolAnswer]
 
 
 class RunningWork:
-    """One task."""
+    """A piece of work that runs in its own task."""
 
     def __init__(self, progress: Progress, lead: PeerLead, *, folder: Path, lasting: bool) -> None:
         self.progress = progress
         self.folder = folder
-        """Its workspace: clients without access to it do not see the work."""
+        """The workspace. Clients without access to this directory do not see the work."""
         self.lasting = lasting
-        """Whether it continues when no call waits for it."""
+        """Whether the work continues when no call waits for it."""
         self.began_at = time.monotonic()
         self.task: asyncio.Task[ToolAnswer]
         self._lead = lead
@@ -92,15 +92,16 @@ class WorkList:
         return running
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task that ends with the server."""
+        """Start a task that is cancelled when the server closes."""
         return self._tasks.start(work, name)
 
     def find(self, job: str) -> RunningWork | None:
-        """Return the work of a job that this server started."""
+        """Return the work with this job id, or None if this server did not start it."""
         return next((one for one in self._all if one.job == job), None)
 
     async def begun(self, running: RunningWork) -> str:
-        """Wait for the job id of the work. Raises `UnknownJob` if it ended without one."""
+        """Wait for the job id of the work and return it. Raises `UnknownJob` if the work ended
+        without one."""
         known = self._tasks.start(running.progress.job_known.wait(), "wait for a job")
         try:
             await asyncio.wait({known, running.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +112,8 @@ class WorkList:
         return running.job
 
     async def aclose(self) -> None:
-        """Stop all work, or leave it to the brokers that run it."""
+        """Stop all work, or leave it to the brokers that run it. Work that has not ended after
+        `STOP_TIMEOUT` is cancelled."""
         running = [one for one in self._all if not one.task.done()]
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self._tasks.aclose)

@@ -95,7 +95,7 @@ async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
     # The turns are stopped first, so that they end cleanly while the client may still get their
     # results.
     async with AsyncExitStack() as closing:
-        # Closed from the last to the first, each even if another one fails.
+        # Closed in reverse order, each one even if another fails to close.
         for each in (stream, tasks, front):
             closing.push_async_callback(each.aclose)
 
@@ -141,7 +141,7 @@ def _message(line: bytes) -> SessionMessage | None:
 
 
 async def _refuse(line: bytes, stream: Stream) -> None:
-    """Answer an invalid request if it has an id: the SDK would only drop it."""
+    """Answer an invalid request with an error if it has an id. The SDK would drop it silently."""
     try:
         # `json` accepts more than other parsers do, such as half a surrogate pair.
         match json.loads(line):
@@ -150,7 +150,8 @@ async def _refuse(line: bytes, stream: Stream) -> None:
                 answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
                 with suppress(ConnectionLost):
                     stream.write(answer.encode() + b"\n")
-                    # A client that does not read its responses is not read either.
+                    # Back-pressure: read no further requests from a client that does not read its
+                    # responses.
                     await stream.drain()
                 return
     except (ValueError, RecursionError):
@@ -205,7 +206,7 @@ class PendingAnswers:
         self._by_us: Counter[str] = Counter()
         self._by_them: set[types.RequestId] = set()
         self.changed = asyncio.Event()
-        """Set by every change; clear it before checking, then wait."""
+        """Set on every change. Clear it, check the state, then wait for it."""
 
     def __len__(self) -> int:
         """Return the number of requests that we have not answered."""

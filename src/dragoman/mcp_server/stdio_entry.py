@@ -96,8 +96,8 @@ INITIALIZED: Final = "notifications/initialized"
 """The last message of the handshake, which needs no response."""
 
 MAX_ANSWERED: Final = 8
-"""Maximum number of responses without the SDK: the lines are kept for it, and reading pauses at
-`lines.HIGH_WATER` of them."""
+"""Maximum number of responses without the SDK. The lines are kept for the SDK, and reading pauses
+at `lines.HIGH_WATER` lines."""
 
 
 class _Implementation(Struct):
@@ -128,14 +128,15 @@ class EarlyResponder:
 
     def __init__(self) -> None:
         self.answered: Counter[int | str] = Counter()
-        """Number of responses by id that were sent here and must not be sent again."""
+        """Number of responses sent here, by request id. The SDK's duplicates must not be sent."""
         self.complete = True
         """Whether every request so far was answered here."""
         self._begun = False
         self._greeted = False
 
     def needs_sdk(self, line: bytes, *, answered: bool) -> bool:
-        """Return whether the SDK has to be loaded for a line that was answered here or not."""
+        """Return whether the SDK has to be loaded for this line. `answered`: whether `answer` has
+        returned a response to it."""
         if answered:
             return self.answered.total() >= MAX_ANSWERED
         try:
@@ -155,7 +156,7 @@ class EarlyResponder:
                 return None
             result = self._result(said)
         except UNDECODABLE:
-            # The SDK reports what is wrong with it.
+            # The SDK reports what is wrong with the line.
             return None
         if result is None:
             return None

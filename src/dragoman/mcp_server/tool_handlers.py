@@ -59,7 +59,7 @@ Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class _Unanswered(Exception):
-    """The client must be asked for its roots first, as part of a response."""
+    """Raised when the client must first be asked for its roots, as part of a response."""
 
 
 class ToolHandlers:
@@ -86,7 +86,7 @@ class ToolHandlers:
         )
 
     async def aclose(self) -> None:
-        """Stop the work, or leave it to the brokers that run it."""
+        """Stop the running work, or leave it to the brokers that run it."""
         await self.work_list.aclose()
 
     # -- the protocol
@@ -270,7 +270,7 @@ class ToolHandlers:
         found = await self._found(wanted.job, call)
         if running is not None or not wanted.wait or found.data["state"] == "ended":
             return found
-        # Another process runs it, so the progress only says that it is still running.
+        # Another process runs the job, so the progress only says that it is still running.
         progress = Progress()
         progress.tell(found.text.splitlines()[0])
         async with self._telling(call, progress):
@@ -284,14 +284,16 @@ class ToolHandlers:
         return tool_results.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
-        """Return the work of a job in this server, if the client may see its workspace."""
+        """Return the running work of a job, or None if this server did not start it. Raises
+        `UnknownJob` if the client may not see its workspace."""
         running = self.work_list.find(job)
         if running is not None:
             await self._check(job, running.folder, call)
         return running
 
     async def _found(self, id: str, call: _Call) -> ToolAnswer:
-        """Return a stored job, if the client may see its workspace."""
+        """Return the result of a stored job. Raises `UnknownJob` if the client may not see its
+        workspace."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
         return tool_results.of_job(job)
@@ -320,8 +322,8 @@ class ToolHandlers:
         return load_context(folder)
 
     def _lineage(self, place: RunContext, call: _Call) -> Lineage:
-        """Return the delegation depth of a call: that of this server, or its client's if that is
-        deeper."""
+        """Return the lineage (delegation depth) of a call: that of this server, or that of the
+        client's process if it is deeper."""
         own = inherited(place.environ, call.context.meta)
         pid = call.caller()
         if pid is None:
@@ -339,15 +341,15 @@ class _Call:
         self._params = params
 
     def caller(self) -> int | None:
-        """Return the process of an HTTP client; None on stdio, or if unknown."""
+        """Return the process id of an HTTP client; None on stdio, or if unknown."""
         client = getattr(self.context.request, "client", None)
         return None if client is None else caller_of(client.port)
 
     async def roots(self) -> list[str] | None:
         """Return the URIs of the client's roots, or None if it does not support roots.
 
-        Raises `UsageError` if it does but does not list them: then no directory is known to be
-        allowed.
+        Raises `UsageError` if it supports roots but does not list them, because then no directory
+        is known to be allowed.
         """
         session = self.context.session
         can = session.client_capabilities

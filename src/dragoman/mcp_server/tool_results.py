@@ -36,7 +36,7 @@ NOT_IN_ITS_PLACE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """One result, as text and as structured content."""
+    """The result of a tool call, as text and as structured content."""
 
     text: str
     data: dict[str, Any]
@@ -119,7 +119,7 @@ def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = N
 
 
 def of_job(job: JobRecord) -> ToolAnswer:
-    """Return a job as stored."""
+    """Return the state or the result of a stored job."""
     outcome = job.outcome or "unknown" if job.state == "ended" else job.state
     ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
     said, cut = _cut(job.text)
@@ -151,13 +151,14 @@ def of_job(job: JobRecord) -> ToolAnswer:
 
 
 def of_cancelled(job: str, done: bool) -> ToolAnswer:
-    """Return whether a job was cancelled."""
+    """Return the result of a request to cancel a job. `done`: whether it was cancelled; otherwise
+    it had already ended."""
     text = f"Job {job} is cancelled." if done else f"Job {job} has already ended."
     return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
 
 
 def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
-    """Return the known peers."""
+    """Return the list of known peers."""
     peers = [
         {
             "peer": row.descriptor.name,
@@ -238,10 +239,7 @@ def of_error(error: DragomanError) -> ToolAnswer:
 
 
 def _outcome(error: DragomanError) -> str:
-    """Return the outcome of a call that raised.
-
-    `mayHaveRun` also says whether the peer was prompted.
-    """
+    """Return the outcome of a call that raised: timed out, failed, or no peer was prompted."""
     if isinstance(error, CallTimeout) or (isinstance(error, HandshakeFailed) and error.timed_out):
         return Outcome.TIMED_OUT.value
     return Outcome.FAILED.value if error.may_have_run else NOT_ASKED

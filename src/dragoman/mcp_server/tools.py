@@ -54,7 +54,7 @@ Timeout = Annotated[
 
 
 class _Arguments(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of a tool."""
+    """Base class of the arguments of a tool."""
 
 
 class Delegate(_Arguments):
@@ -142,7 +142,7 @@ class McpTool:
     arguments: type[_Arguments]
     reads_only: bool = False
     works: bool = False
-    """Whether it prompts a peer."""
+    """Whether the tool prompts a peer."""
     tells_outcome: bool = False
 
     @property

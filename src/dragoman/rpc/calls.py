@@ -43,8 +43,9 @@ Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
 """Called once when a call ends: with a raw result, or with an error."""
 
 FOREIGN: Final = (Exception, asyncio.CancelledError)
-"""Exceptions raised by functions that the pump calls. The pump is not a task, so a `CancelledError`
-here is not a cancellation: the function awaited or read something that was cancelled."""
+"""Exceptions to catch from functions that the pump calls. The pump is not a task, so a
+`CancelledError` here is not a cancellation: the function awaited or read something that was
+cancelled."""
 
 
 class Call(Struct, eq=False):
@@ -58,7 +59,7 @@ class Call(Struct, eq=False):
     tell: Settle | None = None
     """The completion callback; None once it was called, or if a task awaits the call."""
     future: asyncio.Future[Raw] | None = None
-    """Receives the result; None once it has. Used if many calls wait at the same time."""
+    """Receives the result; None once it has it. Used if many calls wait at the same time."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """When to give up, by the clock of `Deadlines`."""
@@ -71,7 +72,7 @@ class Call(Struct, eq=False):
         return self.tell is None and self.future is None
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
-        """Settle the call. Only the first call has an effect."""
+        """Settle the call with a result or an error. Only the first time has an effect."""
         future, self.future = self.future, None
         if future is not None:
             # A caller that is already gone is not an error.
@@ -91,7 +92,8 @@ class Call(Struct, eq=False):
                 log.exception("the completion callback of %s failed", self.method)
 
     def give_up(self, error: DragomanError) -> None:
-        """Stop waiting: forget the id, notify the peer, drop a late response."""
+        """Give up the call: forget its id, notify the peer, drop a late response, and settle it
+        with `error`."""
         if not self.settled:
             self.forget(self)
             self.settle(None, error)
@@ -106,7 +108,7 @@ class Awaited(Call, eq=False):
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
-    """A task reads this attribute if a future has no method `get_loop`, which would be a call."""
+    """asyncio reads this attribute of a future that has no method `get_loop`. That saves a call."""
     answer: Raw | None = None
     error: DragomanError | None = None
     over: bool = False
@@ -215,12 +217,12 @@ class Deadlines:
         self._open = open_calls
         self._timer: asyncio.TimerHandle | None = None
         self.due_at = math.inf
-        """When to scan next: never, if no call has a timeout."""
+        """When to scan next; infinity if no call has a timeout."""
 
     def add(self, call: Call, timeout: float, *, left: float | None = None) -> None:
         """Time out an open call after `timeout` seconds, unless it settles before.
 
-        `left` is what remains if the call has already waited.
+        `left` is the time that remains if the call has already waited.
         """
         call.timeout = timeout
         call.give_up_at = self.clock() + (timeout if left is None else left)
@@ -256,7 +258,8 @@ class Deadlines:
 
 
 class Behind:
-    """Settles a future once a lane has handled everything that came before the end of the call."""
+    """Settles a future with the result of a call, once a lane has handled everything that came
+    before that result. A timeout settles it at once."""
 
     __slots__ = ("_after", "future")
 
@@ -364,10 +367,10 @@ class Requester:
         timeout: float | None = None,
         explain: Callable[[RemoteError], Exception] | None = None,
     ) -> Coroutine[Any, Any, T]:
-        """Like `call`, with the result decoded by `decode`.
+        """Like `call`, but return the result decoded by `decode`.
 
-        Raises `InvalidAnswer` if `decode` raises `msgspec.ValidationError`, and replaces a refusal
-        by the result of `explain`.
+        Raises `InvalidAnswer` if `decode` raises `msgspec.ValidationError`. If the peer refuses,
+        raises the result of `explain`, if given.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, decode, timeout, explain, None)
@@ -464,8 +467,8 @@ class Requester:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
-        """Wait for a response while a handler of a queued message waits for us: reading must
-        continue (see `lanes`)."""
+        """Wait for a response in a handler of a queued message. Reading must continue meanwhile
+        (see `lanes`)."""
         self.flow.calling += 1
         try:
             self.flow.evaluate()
@@ -487,7 +490,7 @@ class Requester:
 
 
 def not_sent(method: str, timeout: float) -> CallTimeout:
-    """Return the error for a request that could not be sent in time."""
+    """Return the error for a request that could not be sent in time, and so cannot have run."""
     error = CallTimeout(method, timeout)
     error.may_have_run = False
     return error

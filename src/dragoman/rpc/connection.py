@@ -106,7 +106,7 @@ class Connection(Requester, Responder):
             reserved=self.settings.reserved,
         )
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
-        """Called for every response after its call is settled; the call has the line."""
+        """Called for every response after its call is settled. `Call.line` is the response line."""
         self.on_end: Callable[[ConnectionLost], None] | None = None
         """Called once with the reason when the connection ends, after every call has settled and
         before the lanes end. This is where to end work that no call represents."""
@@ -123,7 +123,7 @@ class Connection(Requester, Responder):
         )
         self._started = False
         self.received = 0
-        """How many times any data was received, for health checks."""
+        """Number of times that data was received, for health checks."""
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -152,7 +152,7 @@ class Connection(Requester, Responder):
         await self.aclose()
 
     def start(self) -> None:
-        """Start reading. Once only; `async with` does it."""
+        """Start reading. May be called only once; `async with` calls it."""
         if self._started:
             raise UsageError("the connection was already started")
         self._started = True
@@ -174,7 +174,7 @@ class Connection(Requester, Responder):
         return bool(self._peer.unanswered)
 
     async def wait_ended(self) -> ConnectionLost:
-        """Wait for the end and return its reason."""
+        """Wait for the end of the connection and return its reason."""
         await self._ended.wait()
         assert self._failure is not None
         return self._failure
@@ -367,8 +367,8 @@ class Connection(Requester, Responder):
         return answered
 
     def _let_go_on_later(self) -> None:
-        """Keep new callers behind those that were already woken, until the end of this loop
-        iteration."""
+        """Let callers of later responses resume only after those that were already woken, until the
+        end of this loop iteration."""
         if not self._later:
             self._later = True
             self._loop.call_soon(self._turn_over)
@@ -449,7 +449,7 @@ class Connection(Requester, Responder):
             except FOREIGN:
                 log.exception("%s: the callback for the end failed", self.name)
         self._start.dismiss()
-        # There is no peer left to respond to. Items queued before the end are still handled.
+        # There is no peer to respond to any more. Items queued before the end are still handled.
         for task in self._inbound.values():
             cancel_soon(task)
         self._deadlines.close()
@@ -462,7 +462,7 @@ class Connection(Requester, Responder):
 
 
 def trace_of_environment() -> Trace | None:
-    """Return the trace requested by the environment, if any."""
+    """Return the trace that `TRACE_VARIABLE` requests, or None."""
     if not os.environ.get(TRACE_VARIABLE):
         return None
     # Not at the top: a program without a trace does not load it.

@@ -33,7 +33,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.rpc")
 
 ITEM_SIZE: Final = 512
-"""Number of bytes counted for every queued item in addition to its own: about the size of a small
+"""Number of bytes counted for every queued item in addition to its line: about the size of a small
 decoded message."""
 
 UNHURRIED_INTERVAL: Final = 0.02
@@ -101,7 +101,7 @@ class Flow:
         self.stalled = False
         self.paused = False
         self.blocked = False
-        """Whether the limits matter at the moment. This makes the usual case a single
+        """Whether more than `soft_size` is queued. This makes the usual case a single
         comparison."""
 
     def evaluate(self) -> None:
@@ -138,7 +138,7 @@ class Flow:
         self.evaluate()
 
     def progressed(self) -> None:
-        """Called when an item was taken while the limits mattered."""
+        """Called when an item was taken while `blocked`."""
         self.stalled = False
         self.evaluate()
 
@@ -286,7 +286,8 @@ class Lane(Generic[T]):
         return item
 
     async def get(self) -> T:
-        """Wait for the next item."""
+        """Wait for the next item and return it. Raises a copy of the failure once the lane has
+        ended and is empty."""
         while not self.items:
             if self._ended is not None:
                 raise self._ended.fresh()

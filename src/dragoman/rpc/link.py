@@ -29,7 +29,8 @@ def linked(client: ConnectionSettings, agent: ConnectionSettings) -> tuple[LinkE
 
 
 class LinkEnd(Connection):
-    """One end. Created only by `linked`; its handlers are set by `hand_to`."""
+    """One end of a pair of linked connections. Created only by `linked`; `hand_to` sets its
+    handlers."""
 
     _peer: LinkState[Call]
     _outbox: _MessageOutbox
@@ -64,7 +65,7 @@ class _MessageOutbox(Outbox):
     _lines: list[Any]
 
     def put_message(self, message: Notification) -> None:
-        """Like `put`, for a message."""
+        """Like `put`, for a notification that is already encoded."""
         self._lines.append(message)
         self._size = size = self._size + len(message.line)
         if size >= FLUSH_SIZE or not self.held:

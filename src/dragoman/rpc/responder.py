@@ -69,10 +69,11 @@ class BatchHandlers(Protocol):
     """
 
     def count_alike(self, events: Sequence[Event[Call]]) -> int:
-        """Return how many of the first received messages `notifications` can handle together."""
+        """Return how many messages at the start of `events` can be handled together by
+        `notifications`."""
 
     def notifications(self, notifications: Sequence[Notification]) -> None:
-        """Handle all of them, in this order."""
+        """Handle all these notifications, in this order."""
 
 
 class Ignore:
@@ -92,13 +93,14 @@ class Ignore:
 
 
 class Later(enum.Enum):
-    """Returned by a handler that will respond later."""
+    """The type of `LATER`."""
 
     LATER = "later"
 
 
 LATER: Final = Later.LATER
-"""Returned by a request handler: `answer` or `refuse` will be called for it, once."""
+"""Returned by a request handler that will call `Connection.answer` or `Connection.refuse` later,
+once."""
 
 
 class Responder:
@@ -133,17 +135,19 @@ class Responder:
     # -- for handlers
 
     def answer(self, request: Request, result: Any) -> None:
-        """Answer a request whose handler returned `LATER`. No effect after the end."""
+        """Answer a request whose handler returned `LATER`. Has no effect after the end of the
+        connection."""
         self._inbound_size -= self._deferred.pop(request.id, 0)
         self._answer(request, result)
 
     def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
-        """Refuse a request whose handler returned `LATER`."""
+        """Refuse a request whose handler returned `LATER`. Has no effect after the end of the
+        connection."""
         self._inbound_size -= self._deferred.pop(request.id, 0)
         self._refuse(request, code, message, data)
 
     async def wait_answered(self) -> None:
-        """Wait until no inbound request is being handled, except the one that waits here."""
+        """Wait until no inbound request is being handled, except one whose handler calls this."""
         here = asyncio.current_task()
         while waiting := [task for task in self._inbound.values() if task is not here]:
             await asyncio.wait(waiting)

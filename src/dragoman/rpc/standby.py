@@ -36,7 +36,7 @@ _weak_references: Final = weakref.getweakrefcount
 
 
 class OrdinaryStart:
-    """Starts work one loop iteration later, in a task, which works on any interpreter."""
+    """Starts work in an ordinary task, one loop iteration later. This works on any interpreter."""
 
     __slots__ = ("_tasks",)
 
@@ -70,7 +70,8 @@ class EagerStart(OrdinaryStart):
 
 
 class Standby(OrdinaryStart):
-    """Starts work in the name of a task that stands by."""
+    """Starts work at once, in the context of a task that stands by (Python 3.11; see the
+    module)."""
 
     __slots__ = ("_closed", "_context", "_gate", "_handed", "_hiring", "_loop", "_plain", "_worker")
 

@@ -60,7 +60,7 @@ class TaskOwner:
     def start(
         self, work: Coroutine[Any, Any, T], name: str, *, ends_itself: bool = False
     ) -> asyncio.Task[T]:
-        """Run `work` now, until it ends or the owner closes.
+        """Start a task for `work`, which runs until it ends or the owner closes.
 
         Work that `ends_itself` calls `forget` as its last statement, however it ends, and raises no
         exception; this saves a loop iteration for each task.
@@ -87,7 +87,8 @@ class TaskOwner:
         return len(self._tasks)
 
     async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
-        """Cancel all tasks and wait for them to end, including those that start while it waits.
+        """Cancel all tasks and wait for them to end, for at most `CLOSE_TIMEOUT`, including tasks
+        that start while it waits.
 
         Safe to call from one of them; that task and `spare` are not cancelled. If the caller is
         cancelled, this still waits for them, in bounded time.
@@ -103,8 +104,8 @@ class TaskOwner:
     async def _end_all(
         self, spared: set[asyncio.Task[Any] | None], cancelled: set[asyncio.Task[Any]]
     ) -> None:
-        """Cancel the tasks and wait for them. Those in `cancelled` are only waited for: a second
-        cancellation would interrupt their clean-up."""
+        """Cancel the tasks and wait at most `CLOSE_TIMEOUT` for them. Those in `cancelled` are only
+        waited for: a second cancellation would interrupt their clean-up."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + CLOSE_TIMEOUT
         # A task that was cancelled from outside before its first step could not call `forget`.
@@ -198,8 +199,8 @@ async def together(*work: Awaitable[T]) -> tuple[T, ...]: ...
 async def together(*work: Awaitable[Any]) -> tuple[Any, ...]:
     """Run awaitables concurrently and return their results, in order.
 
-    If one fails, the others are cancelled and awaited, and its exception is raised;
-    `asyncio.gather` leaves the others running.
+    If one fails, the others are cancelled and awaited for at most `CLOSE_TIMEOUT`, and its
+    exception is raised; `asyncio.gather` leaves the others running.
     """
     tasks = [asyncio.ensure_future(each) for each in work]  # noqa: TID251 - owned: ended below
     try:
@@ -225,7 +226,8 @@ async def all_ended(*work: Awaitable[object]) -> None:
 
 
 class Stopped(Exception):
-    """Raised by work that noticed that its caller has gone. Never visible outside."""
+    """Raised by work that noticed that its caller is gone. It never reaches the caller of
+    `in_thread`."""
 
 
 def check(stop: threading.Event) -> None:
@@ -251,7 +253,7 @@ class _DaemonThreads(Executor):
             os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
-        """Start with no threads. Those of the parent do not exist after a fork."""
+        """Start again with no threads: those of the parent do not exist after a fork."""
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._lock = threading.Lock()
@@ -259,7 +261,7 @@ class _DaemonThreads(Executor):
         self._open: set[Future[Any]] = set()
 
     def settle(self) -> None:
-        """Wait for unfinished work, in bounded time."""
+        """Wait for unfinished work, for at most `EXIT_TIMEOUT`. Called when the process exits."""
         wait_for_futures(tuple(self._open), timeout=EXIT_TIMEOUT)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -304,11 +306,12 @@ async def in_thread(
     changes_disk: bool = False,
     timeout: float | None = None,
 ) -> T:
-    """Run `work` in a thread and return its result. It gets an event that is set when the result is
-    no longer wanted.
+    """Run `work` in a thread and return its result. `work` gets an event that is set when the
+    result is no longer wanted.
 
-    `path` and `changes_disk` are for the error `FileFailed` after `timeout` seconds (normally
-    `ANSWER_TIMEOUT`): the file it concerns, and whether the work may have been done anyway.
+    `path` and `changes_disk` are for the error `FileFailed` after `timeout` seconds
+    (`ANSWER_TIMEOUT` if None): the file it concerns, and whether the work may have been done
+    anyway.
     """
     timeout = ANSWER_TIMEOUT if timeout is None else timeout
     loop = asyncio.get_running_loop()

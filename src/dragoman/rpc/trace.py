@@ -39,11 +39,11 @@ def redact_with(redactor: Redactor) -> None:
 
 
 class TraceSink(Protocol):
-    """Receives both directions of a connection. It is the connection's `trace` attribute, which may
-    change at any time."""
+    """Receives the lines of both directions of a connection. It is the connection's `trace`
+    attribute, which may change at any time."""
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
-        """Record received events."""
+        """Record the lines of received events."""
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
         """Record one line, in either direction: ``send`` or ``recv``."""
@@ -82,7 +82,7 @@ class Trace:
         self._messages: MessageRedactor[dict[str, Any]] = MessageRedactor(_redactor or Redactor())
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
-        """Write received events."""
+        """Write the lines of received events."""
         for line in lines_of(events):
             self.record(conn, "recv", line)
 
@@ -128,7 +128,8 @@ class Trace:
 
 
 def from_environment() -> Trace | None:
-    """Return the trace requested by the environment, if any."""
+    """Return the trace that `TRACE_VARIABLE` requests; None if it is not set, or if the file cannot
+    be opened, which is logged."""
     path = os.environ.get(TRACE_VARIABLE)
     if not path:
         return None

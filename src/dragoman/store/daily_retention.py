@@ -50,9 +50,9 @@ def retain(
     now: float | None = None,
 ) -> bool:
     """Delete what exceeds the age and size limits in the state directory, according to the settings
-    in the config directory, unless that was done today.
+    in the config directory, unless that was done in the last day.
 
-    Returns False if it was, or if there is nothing to do. Blocks on the disk.
+    Returns False if nothing was to be done. Blocks on the disk.
     """
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
@@ -102,7 +102,7 @@ def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:
 
 
 def _delete_aside(path: Path, before: float) -> None:
-    """Delete damaged files that were set aside long ago."""
+    """Delete the damaged files that were set aside from this path before this time."""
     for aside in aside_of(path):
         with contextlib.suppress(OSError):
             if set_aside_at(aside) < before:

@@ -48,7 +48,8 @@ def is_damage(error: Exception) -> bool:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Return an identity that distinguishes a file from another one at the same path."""
+    """Return an identity that distinguishes a file from another one at the same path; None if the
+    file cannot be examined."""
     try:
         found = path.stat()
     except OSError:
@@ -83,8 +84,8 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Let only one process at a time set files of a directory aside: a second one would move the
-    new file.
+    """Context manager: let only one process at a time set files of a directory aside; a second one
+    would move the new file.
 
     Not on Windows, where a file that another process has open cannot be moved.
     """

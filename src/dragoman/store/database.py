@@ -88,7 +88,7 @@ _MAKE_ROOM: Final = "free some disk space; `dragoman sessions prune` deletes old
 
 
 class Database:
-    """An open file. Threads may share it: calls are serialized."""
+    """An open SQLite file. Threads may share it: calls are serialized."""
 
     form: ClassVar[Form] = Form(
         application_id=APPLICATION_ID,
@@ -155,8 +155,8 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Store everything in the block or nothing. Blocks may be nested: an inner block that
-        fails rolls back only its own part."""
+        """Context manager: store everything in the block or nothing. Blocks may be nested: an inner
+        block that fails rolls back only its own part."""
         with self._lock, self._mending(), _explained(self.path, self.form):
             self._follow()
             begin, end, undo = _BRACKETS[bool(self._depth)]
@@ -193,8 +193,8 @@ class Database:
 
     @contextlib.contextmanager
     def _mending(self) -> Iterator[None]:
-        """If the file turns out to be damaged, set it aside and continue with a new one. The block
-        is not repeated; `StoreCorrupt` reports what happened."""
+        """Context manager: if the file turns out to be damaged, set it aside and continue with a
+        new one. The block is not repeated; `StoreCorrupt` reports what happened."""
         try:
             yield
         except StoreCorrupt as error:
@@ -295,7 +295,8 @@ def equal(**values: str | None) -> tuple[str, list[str]]:
 def _replace(
     path: Path, form: Form, identity: tuple[int, int] | None
 ) -> tuple[sqlite3.Connection, str]:
-    """Create a new file to replace a damaged one. Returns the message that reports it."""
+    """Set a damaged file aside and create a new one. Returns its connection, and a message that
+    reports it."""
     try:
         aside = set_aside(path, identity)
     except OSError as error:
@@ -417,9 +418,9 @@ def _make_private(path: Path) -> None:
 
 
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
-    """Return the version of the file.
+    """Return the schema version of the file.
 
-    Raises if it is newer than this dragoman, or belongs to another program.
+    Raises if it is newer than this dragoman supports, or if the file belongs to another program.
     """
     with _at_one_moment(connection):
         version = int(_pragma(connection, "user_version"))
@@ -445,7 +446,7 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
 
 @functools.cache
 def _tables(form: Form) -> frozenset[str]:
-    """Return the tables of a current file."""
+    """Return the names of the tables in a file of the current version."""
     connection = _empty(form)
     try:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -456,8 +457,8 @@ def _tables(form: Form) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make all reads in the block see the same snapshot, because another process may be creating
-    the file."""
+    """Context manager: make all reads in the block see the same snapshot, because another process
+    may be creating the file."""
     if connection.in_transaction:
         yield
         return

@@ -58,7 +58,7 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
 
 
 def text_of(store: Store, job: JobRecord) -> str:
-    """Return the agent's answer in a job: all of it, or as much as was stored."""
+    """Return the agent's answer in a job, or as much of it as was stored."""
     if job.text or not job.session_key or job.started_at is None:
         return job.text
     stop = job.next_event if job.state == "ended" else None
@@ -94,7 +94,7 @@ class TurnMarks:
         self.take(jobs)
 
     def take(self, jobs: Iterable[JobRecord]) -> None:
-        """Update the jobs of a session that is still running."""
+        """Replace the list of the session's jobs, which may still be running."""
         jobs = list(jobs)
         # A delegated job and its attempt are stored with one session, and there is one turn.
         delegated = {parent for job in jobs if (parent := delegated_job(job.id))}
@@ -107,7 +107,7 @@ class TurnMarks:
         self._left = sorted(left, key=lambda job: (job.first_event, job.created_at), reverse=True)
 
     def covers(self, number: int) -> bool:
-        """Return whether the turn of an event is known."""
+        """Return whether the job that the event with this number belongs to is known."""
         known = [*self._left, *([] if self._open is None else [self._open])]
         return any(
             job.first_event <= number and (job.state != "ended" or number < job.next_event)
@@ -173,7 +173,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name.encode()
 
 
 def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
-    """Yield the events of one line, as it is stored."""
+    """Yield the events of one stored line."""
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
@@ -205,7 +205,8 @@ def _failure(failure: dict[str, Any] | None) -> parts.Failure | None:
 
 
 def _usage(usage: dict[str, Any] | None) -> parts.Usage | None:
-    """Decode usage, in our spelling or the protocol's."""
+    """Decode usage, in our spelling or the protocol's. Returns None if there is none or it is
+    invalid."""
     if usage is None:
         return None
     told = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in usage.items()}

@@ -65,7 +65,7 @@ class JobTable(Database):
             raise UnknownJob(f"there is no job {id}; it may have been deleted")
 
     def job(self, id: str) -> JobRecord | None:
-        """Return the job with this id."""
+        """Return the job with this id, or None."""
         with self._reading() as connection:
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
             return None if row is None else self._counted([_record(row)])[0]
@@ -94,8 +94,8 @@ class JobTable(Database):
         texts: bool = True,
         attempts: bool = True,
     ) -> list[JobRecord]:
-        """Return jobs, the newest first; without `texts`, their answers are left out, and without
-        `attempts`, the attempts of delegated jobs."""
+        """Return jobs, the newest first. Without `texts`, their answers are left out; without
+        `attempts`, the attempts of delegated jobs are left out."""
         where, values = equal(state=state, root=root, session_key=session_key)
         if not attempts:
             where += " AND id NOT LIKE '%-%-%'"
@@ -195,7 +195,7 @@ class JobTable(Database):
 
 
 def shortened(text: str, size: int) -> str:
-    """Return the start and end of a text that is too long, with the gap marked."""
+    """Return a text; if it is longer than `size`, only its start and end, with the gap marked."""
     if len(text) <= size:
         return text
     half = size // 2

@@ -48,7 +48,7 @@ def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -
 
 
 def replace_damaged(*, paths: Paths | None = None) -> str:
-    """Set the damaged store aside. Returns the message that reports it."""
+    """Set the damaged store aside and create a new one. Returns a message that reports it."""
     with open_store(paths=paths) as store:
         if not store.replaced:
             store.replace()

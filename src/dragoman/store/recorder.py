@@ -199,7 +199,7 @@ class StoreRecorder:
         on_recovery: Callable[[int], None],
         trouble: StoreError | None = None,
     ) -> None:
-        """Start writing (`StoreWriter`)."""
+        """Start the writer. The arguments are those of `StoreWriter`."""
         self.writer = StoreWriter(
             store, on_trouble=on_trouble, on_recovery=on_recovery, trouble=trouble
         )
@@ -215,14 +215,14 @@ class StoreRecorder:
         return writer
 
     def stop_timers(self) -> None:
-        """Stop the timer. `close` passes on what is left."""
+        """Stop the timers. `close` passes on what is left."""
         for timer in (self._timer, self._hurrying):
             if timer is not None:
                 timer.cancel()
 
     @property
     def works(self) -> StoreWriter | None:
-        """The writer, if the disk accepts writes now."""
+        """The writer, or None if the disk does not accept writes now."""
         writer = self.writer
         return writer if writer is not None and writer.trouble is None else None
 
@@ -278,7 +278,8 @@ class StoreRecorder:
             self.change(key, **fields)
 
     def leave(self, key: str) -> range | None:
-        """Forget a session whose lines were all added. Returns their numbers, if there were any."""
+        """Forget a session whose lines were all added. Returns their numbers, or None if none were
+        added."""
         self._put_notes()
         self._settings.pop(key, None)
         lines = self._lines.pop(key, None)
@@ -312,7 +313,8 @@ class StoreRecorder:
         return True
 
     def next_line(self, key: str, otherwise: int = 0) -> int:
-        """Return the number of the next line of a session in the store."""
+        """Return the number of the next line of a session in the store; `otherwise` if none was
+        added here."""
         known = self._lines.get(key)
         return otherwise if known is None else known.next
 

@@ -40,7 +40,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation that outlives the process that started it."""
 
     key: str
-    """Our own id for it, never the peer's."""
+    """Our own id for the session, never the peer's."""
     peer: str
     root: str
     """The root directory (`root_of`): the session is found from there and from any directory
@@ -59,7 +59,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def events(self) -> int:
-        """Its number of events, including those that could not be stored."""
+        """Number of events of the session, including those that could not be stored."""
         return self.next_event % EVENT_SPAN
 
     @property
@@ -128,7 +128,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
     first: int
     next: int
-    """The number after the last of them."""
+    """The number after the last missing event."""
     why: str = ""
 
 

@@ -57,14 +57,14 @@ class SessionTable(Database):
             raise UnknownSession(missing(key))
 
     def session(self, key: str) -> SessionRecord | None:
-        """Return the session with this key."""
+        """Return the session with this key, or None."""
         return self._first_session("key = ?", key)
 
     def find_session(
         self, peer: str, root: str, name: str, *, include_closed: bool = False
     ) -> SessionRecord | None:
-        """Return the open session of this name or, with `include_closed`, else the most recently
-        closed one."""
+        """Return the open session of this name, or None. With `include_closed`, the most recently
+        closed one if none is open."""
         found = self._first_session(
             "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
         )
@@ -75,7 +75,7 @@ class SessionTable(Database):
         return found
 
     def find_by_peer_id(self, peer: str, peer_session_id: str) -> SessionRecord | None:
-        """Return the session with this peer-side id, preferably an open one."""
+        """Return the session with this peer-side id, preferably an open one, or None."""
         return self._first_session(
             "peer = ? AND peer_session_id = ? ORDER BY closed_at IS NOT NULL, updated_at DESC",
             peer,

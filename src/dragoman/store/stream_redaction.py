@@ -236,7 +236,8 @@ class LineRedactor:
         return self._search(final=False)
 
     def _learn(self, line: bytes, text: str) -> LineForm | None:
-        """Return what surrounds the text in this line, if it contains no secret.
+        """Return what surrounds the text in this line, or None if it is unclear or contains a
+        secret.
 
         The next line will probably have the same form.
         """
@@ -267,7 +268,8 @@ class LineRedactor:
     # -- the search
 
     def _search(self, *, final: bool) -> list[bytes]:
-        """Search what is held back, and release what is certain."""
+        """Search the lines that are held back. Returns those that are certain to contain no part of
+        a secret; with `final`, all of them."""
         held = self._held
         text = "".join([text for _, text, _ in held if text])
         start = stop = len(text)

@@ -119,7 +119,7 @@ class StoreWriter:
         self._store = store if isinstance(store, Store) else None
         self._open = None if isinstance(store, Store) else store
         self.trouble: StoreError | None = trouble
-        """Why nothing is stored now."""
+        """Why nothing is stored now; None if the disk works."""
         self._on_trouble = on_trouble
         self._on_recovery = on_recovery
         self._queue: deque[_Item | None] = deque()
@@ -167,7 +167,7 @@ class StoreWriter:
 
     @property
     def store(self) -> Store:
-        """The store, which is open."""
+        """The open store."""
         assert self._store is not None, "the store is not open yet"
         return self._store
 
@@ -177,7 +177,7 @@ class StoreWriter:
         return self._put_size - self._done_size > QUEUE_SIZE
 
     async def drain(self) -> None:
-        """Wait until the queue has room."""
+        """Wait until the queue has room, or until the disk fails."""
         if self.is_full:
             await self.flush()
 
@@ -232,7 +232,8 @@ class StoreWriter:
         return result
 
     async def _settled(self, future: asyncio.Future[Any]) -> None:
-        """Wait for the thread. Raises `StoreError` if it writes nothing for `DISK_TIMEOUT`."""
+        """Wait until the thread settles this future. Raises `StoreError` if it writes nothing for
+        `DISK_TIMEOUT`."""
         began_at = time.monotonic()
         try:
             while not future.done():
@@ -452,7 +453,8 @@ class StoreWriter:
         return kept
 
     def _answer(self, item: _Work) -> None:
-        """If possible, run the reads that were requested while nothing can be written."""
+        """Answer a call while nothing can be written: run it if it only reads, else report the
+        trouble."""
         assert item.done is not None
         if self._store is None or self._over or not item.reads:
             item.done(None, None if self.trouble is None else self.trouble.fresh())

@@ -21,7 +21,7 @@ VERSION: Final = "2025-06-18"
 
 
 def serve(source: IO[str], sink: IO[str], mark: str) -> None:
-    """Answer requests until end of input."""
+    """Answer requests until end of input, and append each event to the file `mark`."""
     leave(mark, "started")
     for line in source:
         try:

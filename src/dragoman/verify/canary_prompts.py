@@ -31,7 +31,7 @@ class Canaries:
     slower: str = (
         "Count from 1 to 5000 in words, one number on each line, without stopping. Use no tools."
     )
-    """Used if the first turn ended too soon; if empty, `slow` is repeated."""
+    """Used if the turn with `slow` ended too soon. If empty, `slow` is repeated."""
     write: str = "Create the file {path} with exactly this content and nothing else: {text}"
     """Sent twice: the first write is allowed, the second refused."""
     shell: str = "Run this command in the shell and nothing else: {command}"
@@ -44,7 +44,8 @@ class Canaries:
 
 
 def canaries_for(prompts: CanaryPrompts) -> Canaries:
-    """Return the default prompts, overridden by those of a peer's descriptor."""
+    """Return the default prompts, overridden by those of a peer's descriptor. A `slow` prompt also
+    replaces `slower`."""
     given = {name: text for name, text in structs.asdict(prompts).items() if text is not None}
     if "slow" in given:
         given["slower"] = given["slow"]

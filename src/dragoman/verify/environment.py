@@ -40,19 +40,20 @@ HOMES: Final[Mapping[str, str]] = {
 """Variables that point to a user's files, and their paths in the empty home."""
 
 CUT: Final = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
-"""Variables that programs usually inherit, but not an unknown one: they let it act as the user."""
+"""Variables that programs usually inherit. An unknown program does not get them: they let it act as
+the user."""
 
 PROXIES: Final = tuple(name for name in NETWORK_NAMES if name.lower().endswith("proxy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerEnvironment:
-    """Workspace and environment of the peer."""
+    """The temporary workspace and the environment variables of the peer under verification."""
 
     workspace: Path
     """Empty except for `.git`, and removed afterwards."""
     marks: Path
-    """A directory next to it, for files that the peer must not find in its workspace."""
+    """A directory outside the workspace, for files that the peer must not find in it."""
     env: Mapping[str, str]
     inherit: tuple[str, ...]
 

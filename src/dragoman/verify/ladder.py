@@ -203,7 +203,7 @@ def _card(
 
 
 def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Card:
-    """Return the card, with results from an earlier one that needed turns and were not measured
+    """Return `card` with the results of turns copied from `earlier` where they were not measured
     now.
 
     A failed rung is not copied: its cause may have been fixed since.

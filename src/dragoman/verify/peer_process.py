@@ -28,7 +28,7 @@ class ExitBehaviour:
     code: int | None = None
     signal: int | None = None
     survivors: int | None = None
-    """Number of child processes it left behind; None if that cannot be determined."""
+    """Number of child processes left behind; None if it cannot be determined."""
 
 
 class PeerProcess:
@@ -63,7 +63,8 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """Close its stdin and check whether it exits within the timeout. `aclose` does the rest."""
+        """Close the peer's stdin and return whether it exits within the timeout. `aclose` still has
+        to be called."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):

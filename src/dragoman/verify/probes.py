@@ -46,7 +46,8 @@ METHODS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "prompt": ("turn/start", "echo"),
     },
 }
-"""The methods of dialects with a single name for each, and the fact that proves a response."""
+"""For dialects that have one method name for each purpose: the method, and the fact on the card
+that proves that the peer responded to it."""
 
 CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
 """The purposes of methods of a legacy dialect."""
@@ -68,8 +69,8 @@ def _known(peer: Peer, concept: str) -> str:
 
 
 def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
-    """Return requests with all params that their dialect has for them. They do no work: at most
-    they open a session."""
+    """Return requests with all the params that the dialect defines for them. They do no work: at
+    most they open a session."""
     cwd = str(workspace)
     create = _known(peer, "create") if peer.dialect not in METHODS else ""
     match peer.dialect:
@@ -95,7 +96,8 @@ def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
 
 
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
-    """Return a request for a session that does not exist; it spends no model call."""
+    """Return a request for a session that does not exist, or None if the dialect has none that
+    spends no model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}
@@ -114,7 +116,8 @@ def unknown_session(peer: Peer, workspace: Path) -> Question | None:
 
 
 def bad_params(peer: Peer) -> Question | None:
-    """Return a request with params of the wrong types. At worst it opens a session."""
+    """Return a request with params of the wrong types, or None if there is none for the dialect. At
+    worst it opens a session."""
     if peer.dialect == discovery.CODEX:
         return "thread/start", {"cwd": 42}
     if peer.dialect in (discovery.ACP, discovery.KEYED):
@@ -134,7 +137,8 @@ def unknown_method() -> Question:
 
 
 def oversized(question: Question, size: int) -> Question:
-    """Return the same request in a line that is longer than most programs expect."""
+    """Return the same request, padded by `size` characters to a line that is longer than most
+    programs expect."""
     method, params = question
     return method, {**params, "padding": "x" * size}
 

@@ -41,7 +41,8 @@ def words(said: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RungFinding:
-    """Result of a rung. `facts` are fields of the card; those it could not measure are absent."""
+    """Result of a rung. `facts` are fields of the card; those that could not be measured are
+    absent."""
 
     verdict: RungVerdict
     evidence: str
@@ -55,14 +56,14 @@ class Rung:
 
     name: str
     asks: str
-    """The question that it answers, as text."""
+    """The question that this rung answers, as text."""
     measure: Callable[[Verification], Awaitable[RungFinding]]
     fields: tuple[str, ...] = ()
     """The fields of the card that this rung fills."""
     needs: tuple[str, ...] = ()
     """Rungs that must have passed or warned; otherwise this one is skipped."""
     turns: bool = False
-    """Whether it spends a model call."""
+    """Whether this rung spends a model call."""
     essential: bool = False
     """Whether a peer that fails here cannot be used."""
     last: bool = False

@@ -31,7 +31,7 @@ MAX_HEARD: Final = 50_000
 """Maximum number of events to keep per turn, because a peer may send without end."""
 
 MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
-"""Maximum total size of these lines, in bytes."""
+"""Maximum total size of the lines of these events, in bytes."""
 
 
 MAX_KINDS: Final = 100
@@ -75,10 +75,10 @@ class TrafficCounts:
         self.services: Counter[str] = Counter()
         self.protocol_version: str | None = None
         self.notifications: dict[str, list[str]] = {}
-        """The notifications that came, by name, with the keys of their params."""
+        """The notifications received, by name, with the keys of their params."""
         self._samples: Counter[str] = Counter()
         self.greeting = b""
-        """The line with the last handshake's response."""
+        """The line that contains the response to the last handshake."""
         self._listeners: list[EventBuffer] = []
         self._last: bytes | None = None
 
@@ -137,7 +137,7 @@ class TrafficCounts:
 
     @contextmanager
     def listening(self) -> Iterator[EventBuffer]:
-        """Collect the events from here on in a list."""
+        """Context manager: collect the events received while the block runs."""
         heard = EventBuffer()
         self._listeners.append(heard)
         try:
@@ -153,7 +153,7 @@ def shown(line: bytes) -> str:
 
 
 def _keys(params: bytes | Raw) -> list[str]:
-    """Return the keys of params, with dots for those of nested objects."""
+    """Return the keys of params. Keys of nested objects are joined with a dot."""
     try:
         body = msgspec.json.decode(params)
     except UNDECODABLE:

@@ -82,7 +82,7 @@ class Verification:
     turns: bool
     careful: bool
     cache: Cache = field(default_factory=MemoryCache)
-    """Keeps what is discovered, for other processes of the peer and for its next use."""
+    """Stores what is discovered about the program, for its other processes and its next use."""
     files: windows.FileLookup = field(default_factory=windows.RealFiles)
     """File lookup for programs on Windows."""
     witness: TrafficCounts = field(default_factory=TrafficCounts)
@@ -101,15 +101,15 @@ class Verification:
     session_id: str | None = None
     """The session that a second process must find."""
     session_began: datetime | None = None
-    """When it was opened."""
+    """When that session was opened."""
     spoken: bool = False
     """Whether that session had a turn."""
     settings: list[model.Event] = field(default_factory=list)
     """The events that came while that session was opened."""
     told: TurnObservation | None = None
-    """The first turn."""
+    """The turn of the rung `echo`, whose events other rungs judge too."""
     wrote: bool = False
-    """Whether it wrote the file after permission was granted."""
+    """Whether the peer wrote the file after permission was granted."""
     wrote_through_us: bool = False
     asked: list[Question] = field(default_factory=list)
     """The permission requests since `decide_with`."""
@@ -154,8 +154,9 @@ class Verification:
     async def connect(
         self, dialect: str, *, proving: bool = False, timeout: float | None = None
     ) -> ConnectedPeer:
-        """Start the peer and do the handshake, in at most `timeout` seconds. The caller must close
-        it (see `keep`). With `proving`, a dialect without a handshake is proved by a request."""
+        """Start the peer, or connect to it, and do the handshake, in at most `timeout` seconds. The
+        caller must close it (see `keep`). With `proving`, a dialect without a handshake is proved
+        by a request."""
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
@@ -203,14 +204,14 @@ class Verification:
         return program_of(command) if command else program_at(str(self.way.address))
 
     def remember_dialect(self, dialect: str) -> None:
-        """Store its dialect for its next use, because its command line does not show it."""
+        """Store the peer's dialect for its next use, because its command line does not show it."""
         program = self._program
         if program is not None:
             launch = launch_of(self.way.command or (), self.surroundings.workspace)
             self.cache.put(program, discovery.dialect_concept(launch), dialect)
 
     def keep(self, connected: ConnectedPeer) -> ConnectedPeer:
-        """Close a peer at the end of the verification, if it is still running."""
+        """Register a peer to be closed at the end of the verification, and return it."""
         self._stack.push_async_callback(connected.peer.aclose)
         return connected
 
@@ -219,7 +220,7 @@ class Verification:
         return self.keep(await self.connect(self.dialect))
 
     async def peer(self) -> Peer:
-        """Return the first process, or a new one if it has died."""
+        """Return the peer of the first process; start a new one if it has died."""
         if self.first is None or not self.first.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -228,7 +229,7 @@ class Verification:
         return self.first.peer
 
     async def successor(self) -> ConnectedPeer:
-        """Return a second process, which must find the session of the first.
+        """Return the second process, which must find the session of the first.
 
         The first is closed.
         """
@@ -276,8 +277,8 @@ class Verification:
     async def turning(
         self, conversation: Conversation, prompt: str
     ) -> AsyncIterator[ConversationTurn]:
-        """Run a turn. If the verification is cancelled in the meantime, the turn's end is not
-        awaited."""
+        """Context manager: run a turn. If the verification is cancelled in the meantime, the turn's
+        end is not awaited."""
         async with conversation.prompt(prompt) as turn:
             try:
                 yield turn
@@ -303,7 +304,7 @@ class Verification:
         return TurnObservation(result, events, after)
 
     async def quiet(self, heard: EventBuffer) -> None:
-        """Wait until no event has come for a while."""
+        """Wait until no event has come for `limits.tail`, at most for ten times as long."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + 10 * self.limits.tail
         seen = -1
@@ -318,5 +319,5 @@ def is_given_up(conversation: Conversation | None) -> bool:
 
 
 def allow(question: Question) -> Answer:
-    """Allow it, once."""
+    """Permit function: allow every request, once."""
     return Answer.ALLOW_ONCE

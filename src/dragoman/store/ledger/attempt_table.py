@@ -118,8 +118,8 @@ class AttemptTable(PosteriorTable):
     def add_ended(
         self, decision_id: str, decision: Mapping[str, Any], attempts: Sequence[EndedAttempt]
     ) -> bool:
-        """Record all attempts of an ended job in one transaction. False if the ledger already has
-        attempts of this job; then nothing is changed."""
+        """Record all attempts of an ended job in one transaction. Returns False and changes nothing
+        if there are none, or if the ledger already has attempts of this job."""
         with self.transaction():
             if not attempts or self.attempts(attempts[0].began.job):
                 return False
@@ -158,7 +158,7 @@ class AttemptTable(PosteriorTable):
         return before
 
     def attempt(self, attempt_id: int) -> AttemptRecord | None:
-        """Return one attempt."""
+        """Return the attempt with this id, or None."""
         found = self._attempts("id = ?", attempt_id)
         return found[0] if found else None
 
@@ -171,7 +171,7 @@ class AttemptTable(PosteriorTable):
         return self._attempts("TRUE ORDER BY started_at DESC, id DESC LIMIT ?", limit)
 
     def decision(self, decision_id: str) -> dict[str, Any] | None:
-        """Return a decision, as passed to `begin`."""
+        """Return a decision as passed to `begin`, or None if it is unknown."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT data FROM decisions WHERE id = ?", (decision_id,)
@@ -267,7 +267,7 @@ class AttemptTable(PosteriorTable):
 
 
 def day_of(at: float) -> str:
-    """Return the local date of an instant."""
+    """Return the local date of an instant, in ISO format."""
     return datetime.fromtimestamp(at).date().isoformat()
 
 

@@ -64,7 +64,8 @@ class EventName(enum.StrEnum):
 
 
 class LoggedEvent(Struct, frozen=True, kw_only=True):
-    """One line. Every line has every field, which is null if unknown or not applicable."""
+    """One line of the log. Every line has every field; a field is null if unknown or not
+    applicable."""
 
     time: str
     """ISO 8601, in UTC."""
@@ -142,7 +143,8 @@ def logged(
 
 
 class EventsFile:
-    """The file. It is opened for every line, so that it may be moved or deleted at any time."""
+    """The event log. It is opened for every line, so that it may be moved or deleted at any
+    time."""
 
     def __init__(
         self, path: Path, redact: Redactor | None = None, *, max_size: int = MAX_SIZE
@@ -207,7 +209,8 @@ class EventsFile:
             time.sleep(LOCK_INTERVAL)
 
     def _move_away(self) -> bool:
-        """Rotate the file. The caller must hold the lock of the current one."""
+        """Rotate the files. The caller must hold the lock of the current one. Returns False if the
+        files cannot be moved."""
         names = [self.path, *(older(self.path, number) for number in range(1, KEPT + 1))]
         for source, target in zip(names[-2::-1], names[:0:-1], strict=True):
             try:

@@ -37,7 +37,7 @@ _SAVE: Final = (
 
 
 class PosteriorTable(Database):
-    """The peer methods of the ledger."""
+    """The methods of the ledger for posteriors and the health of peers."""
 
     form: ClassVar[Form] = FORM
 
@@ -54,7 +54,7 @@ class PosteriorTable(Database):
         }
 
     def posterior(self, arm: Arm) -> Posterior | None:
-        """Return the posterior of one arm."""
+        """Return the posterior of one arm, or None if it was never tried."""
         where = " AND ".join(f"{name} = ?" for name in _ARM)
         with self._reading() as connection:
             row = connection.execute(
@@ -87,7 +87,7 @@ class PosteriorTable(Database):
             return {peer: decode_typed(data, Health) for peer, data in rows}
 
     def change_health(self, peer: str, change: HealthChange) -> Health:
-        """Update the health of a peer, and return it."""
+        """Update the health of a peer, and return its new value."""
         with self.transaction() as connection:
             changed = change(self.health(peer))
             after = structs.replace(

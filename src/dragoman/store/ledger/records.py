@@ -169,7 +169,7 @@ class StatRow(Struct, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float | None:
-        """The share of finished attempts that succeeded."""
+        """The share of finished attempts that succeeded, from 0 to 1; None if none has finished."""
         return self.done / self.finished if self.finished else None
 
 

@@ -144,8 +144,7 @@ class Totals(PosteriorTable):
 
 
 def _day(at: float, beyond: str) -> str:
-    """Return the date of an instant somewhere on earth; `beyond` if the calendar has none for
-    it."""
+    """Return the UTC date of an instant; `beyond` if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):

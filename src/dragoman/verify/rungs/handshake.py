@@ -88,7 +88,8 @@ def _answered(state: Verification, error: DragomanError, seconds: float) -> Rung
 
 
 async def _refuse_other(connected: ConnectedPeer, dialect: str) -> None:
-    """Raise `ProtocolMismatch` if the answer shows another dialect, although ACP accepted it."""
+    """Close the peer and raise `ProtocolMismatch` if its response shows another dialect, although
+    it is valid in ACP."""
     if dialect != discovery.ACP:
         return
     found = discovery.of_text(connected.peer.client.hello)
@@ -168,7 +169,7 @@ async def dialect(state: Verification) -> RungFinding:
 
 
 def _is_shown(peer: Peer) -> bool:
-    """Return whether the response to the handshake can only be that of one dialect."""
+    """Return whether the response to the handshake identifies the dialect."""
     if peer.dialect != discovery.ACP:
         return True
     answer = msgspec.json.decode(peer.client.hello)
@@ -176,7 +177,7 @@ def _is_shown(peer: Peer) -> bool:
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
-    """Return whether it speaks another version of the protocol."""
+    """Return whether the peer speaks this protocol in another version."""
     refused = isinstance(error.__cause__, RemoteError)
     return refused or error.version is not None or probes.names_version(state.witness.greeting)
 

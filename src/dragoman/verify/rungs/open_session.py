@@ -61,7 +61,8 @@ def _offered(state: Verification, peer: Peer) -> str:
 
 
 def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
-    """Return whether an open session does not prove a login."""
+    """Return whether a missing login shows only later, so that an open session does not prove a
+    login."""
     if known is None:
         return bool(peer.auth_methods)
     return quirks.login_shown_in != "session"
@@ -103,8 +104,8 @@ async def models(state: Verification) -> RungFinding:
 
 
 async def _listed(state: Verification) -> tuple[str, ...] | None:
-    """Return the models that the peer's own command lists, if its descriptor names one: one model
-    per line, its id first."""
+    """Return the models that the peer's own command lists, or None if its descriptor names no such
+    command. Each line is one model, its id first."""
     descriptor = state.way.descriptor
     if descriptor is None or not descriptor.models.command:
         return None

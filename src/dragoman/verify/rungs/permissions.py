@@ -21,7 +21,8 @@ from dragoman.verify.verification import Verification, allow
 
 
 class _Watch:
-    """A file that must not exist before the peer has asked for permission."""
+    """Records at each permission request whether a file already exists. The peer must not write it
+    before it has asked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -102,10 +102,8 @@ def _cannot(peer: Peer, what: str) -> str:
 
 
 async def _found(state: Verification, peer: Peer) -> int:
-    """Return the position of the session in the list, or 0.
-
-    Stops at the session or after MAX_LISTED.
-    """
+    """Return the position of the first process's session in the list of sessions, from 1; 0 if it
+    is not among the first `MAX_LISTED`."""
     place = 0
     async for one in peer.list_sessions(state.surroundings.workspace):
         place += 1
@@ -144,8 +142,8 @@ async def load(state: Verification) -> RungFinding:
 
 
 def _in_its_first_minute(state: Verification) -> bool:
-    """Return whether it is still the minute in which the session was opened. The peer reads its
-    clock before we do, so the boundary counts as the same minute."""
+    """Return whether the session was opened in the current minute. The peer reads its clock before
+    we do, so the boundary counts as the same minute."""
     began = state.session_began
     if began is None:
         return False

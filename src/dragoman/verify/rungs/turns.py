@@ -157,7 +157,8 @@ async def cancel(state: Verification) -> RungFinding:
 
 
 async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
-    """Cancel a turn and judge its end. Returns None if it ended before the cancel could arrive."""
+    """Start a turn, cancel it and judge its end. Returns None if it ended before the cancel could
+    arrive."""
     loop = asyncio.get_running_loop()
     conversation = await state.conversation()
     after, cancelled_at = 0, None
@@ -254,5 +255,5 @@ LATER: Final = (
         turns=True,
     ),
 )
-"""These run after the others: the first leaves a failed turn behind, the second may leave a turn
+"""Run after the other rungs: the first leaves a failed turn behind, the second may leave a turn
 running."""
