@@ -61,12 +61,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def lock(self) -> Path:
-        """Held by the broker as long as it accepts callers."""
+        """The lock file that the broker holds as long as it accepts callers."""
         return self.runtime / f"{self.name}{LOCK}"
 
     @property
     def starting(self) -> Path:
-        """Held by the caller that starts the broker."""
+        """The lock file that is held by the caller that starts the broker."""
         return self.runtime / f"{self.name}{STARTING}"
 
     @property

@@ -150,7 +150,7 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def holder_of(text: bytes) -> ProcessIdentity | None:
-    """Return the process that wrote its identity into a lock."""
+    """Return the process that wrote its identity into a lock, or None."""
     try:
         return decode_typed(text, ProcessIdentity)
     except UNDECODABLE:
@@ -172,7 +172,8 @@ async def lock_for_life(endpoint: Endpoint, *, timeout: float) -> HeldLock | Non
 
 
 def mark_console(paths: Paths) -> HeldLock | None:
-    """Mark this process as a console that answers questions. Release the result at the end."""
+    """Mark this process as a console that answers questions. Release the returned lock at the end;
+    None if the process could not be marked."""
     from dragoman.broker.endpoint import consoles_folder, make_private
 
     folder = consoles_folder(paths.runtime)

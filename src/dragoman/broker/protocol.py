@@ -258,7 +258,7 @@ class Submitted(Struct, rename="camel", omit_defaults=True):
 
 
 class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What a broker adds to ACP results, in their `_meta`. None means absent."""
+    """The broker's additions to ACP results, in their `_meta`. None means absent."""
 
     broker: Any = None
     """With `initialize`: data about the broker."""

@@ -74,7 +74,7 @@ def runtime_role(peer: str) -> RuntimeRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSetup:
-    """What all attempts of one delegation have in common."""
+    """Values that all attempts of one delegation have in common."""
 
     request: DelegationRequest
     place: RunContext

@@ -106,7 +106,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def first_event_seconds(self) -> float | None:
-        """Seconds from the start to the first event."""
+        """Seconds from the start to the first event; None if there was none."""
         if self.first_event_at is None:
             return None
         return max(self.first_event_at - self.started_at, 0.0)

@@ -219,7 +219,7 @@ async def delegate_request(
 
 
 class _DelegationRun:
-    """One delegation while it runs."""
+    """Runs one delegation: its attempts, one after another."""
 
     def __init__(
         self,

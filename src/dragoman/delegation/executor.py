@@ -54,22 +54,22 @@ class ExecutedJob(Struct, frozen=True, kw_only=True):
 
 
 class ExecutorListener(Protocol):
-    """What an executor reports while a job runs."""
+    """Callbacks that an executor calls while a job runs."""
 
     def notice(self, text: str) -> None:
-        """A message for the user."""
+        """Called with a message for the user."""
 
     def placed(self, machine: str) -> None:
         """A machine starts the job, possibly after another one was lost."""
 
     def decided(self, decision: Decision) -> None:
-        """The machine has made its routing decision."""
+        """Called when the machine has made its routing decision."""
 
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
-        """The machine is about to prompt a peer."""
+        """Called when the machine is about to prompt a peer."""
 
     def event(self, event: Event) -> None:
-        """An event of the running attempt."""
+        """Called with each event of the running attempt."""
 
 
 class Executor(Protocol):

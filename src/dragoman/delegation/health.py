@@ -41,7 +41,7 @@ LONGEST_BACKOFF: Final = 30.0
 
 
 class Sign(enum.StrEnum):
-    """What the end of a turn says about the peer."""
+    """What the end of a turn indicates about its peer."""
 
     WELL = "well"
     NOTHING = "nothing"
@@ -300,7 +300,8 @@ def _instant(value: Any) -> float | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Parse a period: a number of seconds, or text such as "3h 20m" and "12.5s"."""
+    """Parse a period: a number of seconds, or text such as "3h 20m" and "12.5s". Returns None if it
+    is neither."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):

@@ -63,7 +63,7 @@ SENT: Final = "sent"
 
 
 async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bool:
-    """Serve the request on `source`. Returns False if it failed; the response says why."""
+    """Serve the request on `source`. Returns False if it failed; the response then says why."""
     patch = b""
     try:
         request = _read_request(source)
@@ -82,7 +82,7 @@ async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bo
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise `IsolationFailed` in a read or write that blocks for too long."""
+    """Context manager: raise `IsolationFailed` in a read or write that blocks for too long."""
 
     def over(number: int, frame: FrameType | None) -> None:
         raise IsolationFailed(

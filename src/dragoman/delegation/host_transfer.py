@@ -83,7 +83,7 @@ class HostResult(Struct, frozen=True, kw_only=True):
 
     id: str
     bundle: Bundle
-    """What was sent."""
+    """The description of the bundle that was sent."""
     patch: bytes
 
 

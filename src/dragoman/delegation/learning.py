@@ -129,10 +129,9 @@ def ending_of(report: AttemptReport) -> Ending:
 
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
-    """Return how a verdict changes the posterior of an attempt that was counted by its outcome.
-
-    A failed turn has earned nothing, and a good verdict does not change that.
-    """
+    """Return how a verdict changes the posterior of an attempt that was counted by its outcome, or
+    None if it changes nothing. A failed turn has earned nothing, and a good verdict does not change
+    that."""
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None
     size = next((known for known in SCALES if known == before.size), None)

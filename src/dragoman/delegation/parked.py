@@ -54,7 +54,8 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
 
 
 def _paused(health: Health, now: float) -> Park | None:
-    """Return until when a peer is not used because it failed several times in a row."""
+    """Return until when a peer is not used because it failed several times in a row, or None if it
+    may be used."""
     if BREAKER.state(health, now) != "open":
         return None
     until = BREAKER.opens_again_at(health)

@@ -52,7 +52,8 @@ async def read_facts(
 
 
 async def _unread_act(connection: FleetConnection, job_id: str, attempt: FleetAttempt) -> str:
-    """Read what an attempt did outside its worktree from a message still in the inbox."""
+    """Return what an attempt did outside its worktree, from a message that is still in the
+    inbox."""
     note = subjects.acted(attempt.worker, job_id, attempt.number)
     found = await connection.last(subjects.INBOX, note)
     if found is None:

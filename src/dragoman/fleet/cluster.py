@@ -26,7 +26,7 @@ ROUTE_OFFSET: Final = 2000
 """The servers connect to each other on the members' port plus this: 6222 for 4222."""
 
 MAX_REPLICAS: Final = 3
-"""Maximum number of copies of each stream. A write waits for most of them."""
+"""Maximum number of copies of each stream. A write waits until most copies are stored."""
 
 
 class Cluster(Struct, frozen=True, kw_only=True):

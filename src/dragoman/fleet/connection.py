@@ -306,11 +306,11 @@ class FleetConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed for good: revoked, expired or closed here."""
+        """Whether the connection is permanently closed: revoked, expired or closed here."""
         return self._closed.is_set()
 
     async def wait_closed(self) -> None:
-        """Return when the connection is permanently closed."""
+        """Wait until the connection is permanently closed."""
         await self._closed.wait()
 
     def _require_open(self) -> None:

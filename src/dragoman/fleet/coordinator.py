@@ -129,7 +129,7 @@ class Coordinator:
         team: str = "",
         on_notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """With `folder`, also answer join requests."""
+        """`folder` is the fleet directory. Without it, join requests are not answered."""
         self._access = access
         self._options = options
         self._folder = folder
@@ -186,7 +186,7 @@ class Coordinator:
 
 
 class CoordinatorSession:
-    """One term of leadership."""
+    """The work of a coordinator during one term of leadership."""
 
     def __init__(
         self,
@@ -350,8 +350,8 @@ class CoordinatorSession:
         return 0.0
 
     def _submitted(self, job_id: str, member: str, data: bytes) -> FleetJob | None:
-        """Create the record of a new job. A job that cannot be read is recorded as refused, because
-        its submitter waits for it."""
+        """Create the record of a new job, or return None if it is already known. A job that cannot
+        be read is recorded as refused, because its submitter waits for it."""
         subjects.require_job_id(job_id)
         try:
             if len(data) > MAX_SUBMISSION_SIZE:
@@ -560,7 +560,7 @@ class CoordinatorSession:
 
 
 async def _first_of(*tasks: asyncio.Task[None]) -> None:
-    """Return when one of the tasks has ended, and raise what it raised."""
+    """Wait until one of the tasks has ended, and raise its exception, if any."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         await task

@@ -38,7 +38,8 @@ FOLDER: Final = "fleet"
 
 
 class MemberCredential(Struct, frozen=True, kw_only=True):
-    """What a member needs to connect: addresses, key, token and certificate authority."""
+    """The credential with which a member connects: addresses, key, token and certificate
+    authority."""
 
     team: str
     name: str
@@ -75,7 +76,7 @@ class JoinCode(Struct, frozen=True, kw_only=True):
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True):
-    """What a joining machine sends: its public key. The private key stays on the machine."""
+    """Sent by a machine that joins: its public key. The private key stays on the machine."""
 
     public: str
 
@@ -131,13 +132,14 @@ def credential_path(paths: Paths, team: str, name: str) -> Path:
 
 
 def save_credential(credential: MemberCredential, path: Path) -> None:
-    """Write the file with mode 0600."""
+    """Write a credential to a file with mode 0600."""
     make_state(path.parent)
     write_file(path, msgspec.json.format(msgspec.json.encode(credential)), mode=0o600)
 
 
 def read_credential(path: Path) -> MemberCredential:
-    """Read the file. Raises `UsageError` if it is missing, invalid, or readable by others."""
+    """Read a credential file. Raises `UsageError` if it is missing, invalid, or readable by
+    others."""
     data = read_file(path, invalid=_invalid)
     if data is None:
         raise UsageError(f"no fleet credentials in {path}")

@@ -216,7 +216,7 @@ class _Follower:
         self._attempt = 0
 
     async def run(self) -> FleetError | None:
-        """Follow the job until it is done. Returns why it cannot be followed."""
+        """Follow the job until it is done. Returns None then, or why it cannot be followed."""
         try:
             # End the subscriptions even if the listener raises, because the connection stays open.
             async with aclosing(self._reader.follow()) as events:

@@ -66,7 +66,7 @@ _ORDER: Final[tuple[Permissions, ...]] = ("deny-all", "approve-reads", "ask", "a
 
 
 class WorkerLimits(Struct, frozen=True, kw_only=True):
-    """What a worker allows jobs to use."""
+    """The limits that a worker sets for jobs."""
 
     peers: tuple[str, ...] = ()
     """Peers that jobs may use; empty: all enabled peers."""
@@ -75,7 +75,7 @@ class WorkerLimits(Struct, frozen=True, kw_only=True):
 
 
 class JobOutput(Struct, frozen=True, kw_only=True):
-    """What a job produced."""
+    """The output of a job: its delegation and its patch."""
 
     delegation: Delegation
     patch: bytes
@@ -166,7 +166,7 @@ def narrowed_permissions(wanted: Permissions | None, place: RunContext) -> Permi
 
 
 def refusal(spec: JobSpec, place: RunContext, limits: WorkerLimits) -> str:
-    """Return why this worker refuses a job; empty if it accepts it."""
+    """Return why this worker refuses a job; empty if it accepts the job."""
     for problem in place.config.problems:
         return f"its settings are invalid: {problem}"
     if spec.check is not None and not limits.checks:
@@ -248,7 +248,7 @@ async def removed(folder: Path) -> None:
 
 
 async def remove_leftovers(state: Path, *, now: float) -> None:
-    """Remove what killed workers left behind."""
+    """Remove the directories that killed workers left behind."""
 
     def remove(stop: threading.Event) -> None:
         for folder in (state / WORK).glob("*-*"):

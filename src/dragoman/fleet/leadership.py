@@ -22,7 +22,7 @@ KEY: Final = "$KV.fleet.leader"
 
 
 class LeaderRecord(Struct, frozen=True, kw_only=True):
-    """The current leader, and how long it leads without a renewal."""
+    """The stored record of the leader, and for how long it leads without a renewal."""
 
     id: str
     """Empty: the leader has resigned."""
@@ -69,7 +69,7 @@ class Leadership:
             await asyncio.sleep(self._ttl / 8)
 
     async def keep(self) -> None:
-        """Renew the leadership until it is lost. Raises `FleetError` then."""
+        """Renew the leadership repeatedly. Raises `FleetError` when it is lost."""
         while True:
             await asyncio.sleep(self._ttl / 4)
             await self._write(self._record, self._revision)

@@ -42,18 +42,18 @@ class ObjectRef(Struct, frozen=True, kw_only=True):
     chunks: int
     size: int
     key: str
-    """Key of the encryption. Only members that are to read the object get it."""
+    """The encryption key. Only members that are to read the object get it."""
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a submitter requests."""
+    """The job that a submitter requests."""
 
     role: str
     prompt: str
     bundle: ObjectRef
     """The repository, packed by `delegation.worktree.bundle`."""
     packed: dict[str, str | int | tuple[str, ...]] = {}
-    """The `Bundle` that describes how to unpack it."""
+    """The `Bundle` that describes how to unpack the files."""
     peer: str | None = None
     tier: str | None = None
     model: str | None = None
@@ -118,7 +118,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current(self) -> FleetAttempt | None:
-        """The running attempt, if any."""
+        """The running attempt, or None."""
         return self.attempts[-1] if self.state == "running" else None
 
 
@@ -198,7 +198,7 @@ class BeatReply(Struct, frozen=True, kw_only=True):
 
 
 class DrainQuestion(Struct, frozen=True, kw_only=True):
-    """A request to stop assigning jobs to a worker, or to resume it."""
+    """A request to stop assigning jobs to a worker, or to resume assigning them."""
 
     name: str
     undo: bool = False
@@ -221,7 +221,7 @@ class JobAssignment(Struct, frozen=True, kw_only=True):
 
 
 class AttemptEnded(Struct, frozen=True, kw_only=True):
-    """What a worker reports at the end of an attempt: a result, or that it refused the job."""
+    """A worker's report at the end of an attempt: a result, or that it refused the job."""
 
     result: FleetResult | None = None
     refused: str = ""

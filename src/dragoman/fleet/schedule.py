@@ -75,7 +75,7 @@ MAX_REPLY_SIZE: Final = 768 * 1024
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
-    """What is known about a lost attempt from its stored events."""
+    """Facts about a lost attempt, from its stored events."""
 
     started: bool
     """Whether a peer may have been prompted."""
@@ -272,8 +272,9 @@ class Schedule:
         return [self.jobs[job] for job, lease in self.leases.items() if now >= lease.until]
 
     def lost(self, job_id: str, facts: AttemptFacts, *, at: float) -> FleetJob | None:
-        """End the attempt of a lost worker. The job is queued again only if another attempt cannot
-        repeat an effect outside the worktree."""
+        """End the attempt of a lost worker and return the changed job, or None if nothing changes.
+        The job is queued again only if another attempt cannot repeat an effect outside the
+        worktree."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None:

@@ -273,7 +273,7 @@ class FollowedJob:
         self.cursor = after
         """The position after the last event."""
         self.ended: JobRecord | None = None
-        """The job when it has ended."""
+        """The record of the job once it has ended; None before that."""
         self._following: HostConnection | None = None
         """The connection that sends the lines."""
         self._ask = ask

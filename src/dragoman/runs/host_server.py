@@ -53,7 +53,7 @@ Submit = Callable[[protocol.HostPrompt], Coroutine[Any, Any, protocol.HostSubmit
 
 
 class HostServer(Ignore):
-    """The remote side of one connection."""
+    """Serves one connection, on the remote side."""
 
     def __init__(self, submit: Submit, *, paths: Paths, program: tuple[str, ...]) -> None:
         self._submit = submit

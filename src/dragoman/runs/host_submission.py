@@ -52,8 +52,8 @@ class Submission:
 
 @asynccontextmanager
 async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | JobRecord]:
-    """Yield a new submission, or the job if it was already submitted. Raises `BrokerError` if the
-    prompt may have been sent but the job cannot be found."""
+    """Context manager: a new submission, or the job if it was already submitted. Raises
+    `BrokerError` if the prompt may have been sent but the job cannot be found."""
     if not is_id(job):
         raise UsageError(f"not a job id: {job!r}")
     folder = paths.state / FOLDER

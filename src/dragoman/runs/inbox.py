@@ -54,7 +54,7 @@ _ELICITATION: Final = acp.ELICITATION_CREATE
 
 
 class RunInbox:
-    """The questions of one run. Always call `aclose`."""
+    """Shows the questions of one run to open consoles. Always call `aclose`."""
 
     def __init__(
         self, paths: Paths, *, peer: str, workspace: Path, place: Callable[[], tuple[str, str]]
@@ -86,7 +86,8 @@ class RunInbox:
     async def ask(
         self, question: Question, caller: Permit | None, settle: Callable[[Decision], bool]
     ) -> Decision | None:
-        """Ask for permission. Implements `dragoman.policy.approver.Inbox`."""
+        """Ask for permission, in the open consoles and with `caller`. Returns None if there is
+        neither. Implements `dragoman.policy.approver.Inbox`."""
         if caller is None and not self.can_ask:
             return None
         if self.has_broker:

@@ -92,7 +92,7 @@ class Over:
 
 
 class _Route(Route):
-    """Receives the updates of one session."""
+    """Receives the updates of one session and queues them in a lane."""
 
     def __init__(self, lane: Lane[bytes | Position | Over]) -> None:
         self._lane = lane

@@ -294,7 +294,8 @@ def _with_attempt(store: Store, job: JobRecord) -> JobRecord:
 
 
 def _survivor(store: Store, job: JobRecord) -> JobRecord | None:
-    """Return the last attempt of a delegation whose process is gone, if a broker continued it."""
+    """Return the last attempt of a delegation whose process is gone, if a broker continued it, else
+    None."""
     if job.outcome != Outcome.CRASHED:
         return None
     attempts = store.attempts(job.id)

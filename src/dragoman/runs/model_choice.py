@@ -35,7 +35,7 @@ SHOWN_MODELS: Final = 3
 
 
 def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
-    """Return the option that chooses the model, if the agent has one."""
+    """Return the option that chooses the model, or None if the agent has none."""
     return next((o for o in options if o.category == "model" and o.choices), None)
 
 
@@ -119,7 +119,7 @@ def offers_choice(view: View) -> bool:
 
 
 def model_in_use(view: View) -> str | None:
-    """Return the model that a peer reports."""
+    """Return the model that a peer reports, or None."""
     option = model_option(view.options)
     if option is not None and isinstance(option.value, str):
         return option.value

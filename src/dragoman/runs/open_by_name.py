@@ -34,11 +34,9 @@ async def open_named(
     workspace: Path,
     warm: bool | None = None,
 ) -> AsyncIterator[Peer]:
-    """Open a peer of the catalogue by name.
-
-    Uses its broker, unless `warm` or the settings say otherwise. Unless `permit` is `approve_all`,
-    the peer is configured to ask for permission. Raises `PolicyNotEnforced` if it does not ask.
-    """
+    """Context manager: open a peer of the catalogue by name. Uses its broker, unless `warm` or the
+    settings say otherwise. Unless `permit` is `approve_all`, the peer is configured to ask for
+    permission. Raises `PolicyNotEnforced` if it does not ask."""
     options = options or ConnectOptions()
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings

@@ -59,8 +59,8 @@ LOGIN_TIMEOUT: Final = 60.0
 async def open_on_host(
     peer: str, options: ConnectOptions, *, host: str, workspace: str | os.PathLike[str]
 ) -> AsyncIterator[Peer]:
-    """Open a peer on a host in the user's settings. `workspace` is a directory on the host; ``.``
-    means the one in the settings. Raises `HostUnavailable`."""
+    """Context manager: open a peer on a host in the user's settings. `workspace` is a directory on
+    the host; ``.`` means the one in the settings. Raises `HostUnavailable`."""
     there = host_named(host, load_config(Path.cwd(), find_paths()).settings.hosts)
     folder = os.fspath(workspace)
     if folder == ".":

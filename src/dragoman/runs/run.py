@@ -482,7 +482,8 @@ class Run:
     async def _prepare(
         self, blocks: Sequence[Block]
     ) -> tuple[ViolationWatch | None, Sequence[Block]]:
-        """Prepare a prompt. Returns the state of the workspace, and the complete prompt."""
+        """Prepare a prompt. Returns the state of the workspace (None if it is not watched), and the
+        complete prompt."""
         request = self.request
         # A peer may change its mode in a turn, so this is checked before each prompt.
         await self._enforce()
@@ -502,7 +503,8 @@ class Run:
         return before, blocks
 
     async def _look(self) -> ViolationWatch | None:
-        """Return the snapshot of the workspace before a turn, if the peer's changes matter."""
+        """Return the snapshot of the workspace before a turn, or None if the peer's changes do not
+        matter."""
         request = self.request
         if not (request.watch_changes and request.enforced.restricts):
             return None

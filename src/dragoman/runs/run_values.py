@@ -73,7 +73,7 @@ class Deadline(Struct, frozen=True):
 
     @property
     def left(self) -> float:
-        """Remaining seconds; 0 if it has passed."""
+        """Remaining seconds; 0 if the deadline has passed."""
         return max(self.ends_at - self.clock(), 0.0)
 
     async def limit(self, work: Awaitable[Value], during: Callable[[], str]) -> Value:
@@ -337,7 +337,7 @@ class RunListener:
 
 
 class Cancellable(Protocol):
-    """A turn here or on another machine."""
+    """A turn that can be cancelled, here or on another machine."""
 
     def cancel(self) -> object: ...
 
@@ -477,8 +477,8 @@ def turn_timers(
     deadline: Deadline | None,
     on_notice: Callable[[str], object],
 ) -> Iterator[None]:
-    """Expire the turn at the deadline. Notify the user if an agent known to retry silently sends
-    nothing for a while after the prompt."""
+    """Context manager: expire the turn at the deadline. Notify the user if an agent known to retry
+    silently sends nothing for a while after the prompt."""
     timers = []
     if deadline is not None:
         timers.append(deadline.call(turn.expire))

@@ -33,11 +33,9 @@ first."""
 async def begun_once(
     name: str, *, peer: str, folder: Path, paths: Paths | None = None
 ) -> AsyncIterator[None]:
-    """Lock the name of a session that is about to start.
-
-    Other processes that want the same name wait, and then find the session. If locking fails, the
-    session starts without the lock.
-    """
+    """Context manager: lock the name of a session that is about to start. Other processes that want
+    the same name wait, and then find the session. If locking fails, the session starts without the
+    lock."""
     from dragoman.broker.lock import HeldLock, lock_within
     from dragoman.client.folders import make_private
     from dragoman.paths import find_paths
@@ -72,8 +70,8 @@ async def only_turn(
     folder: Path,
     store: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
-    """Lock a session while a job starts in it without a broker, until `store` has stored the
-    job. Raises `TurnInProgress` if another process has started one since the session was
+    """Context manager: lock a session while a job starts in it without a broker, until `store` has
+    stored the job. Raises `TurnInProgress` if another process has started one since the session was
     opened."""
     if not named and opened.context != RESTORED:
         # No other process knows this session.

@@ -40,7 +40,7 @@ def line_pair() -> tuple[LineStream, LineStream]:
 
 
 class MemoryStream(OwnStream):
-    """One end of a pair. Created only by `memory_pair`."""
+    """One end of an in-memory pair of streams. Created only by `memory_pair`."""
 
     _twin: MemoryStream
 

@@ -224,7 +224,7 @@ class WebSocketListener(Listener):
 
     @property
     def port(self) -> int:
-        """The port it listens on; the chosen one if 0 was given."""
+        """The port that the listener uses; the chosen one if 0 was given."""
         return self._port
 
     @property

@@ -71,12 +71,12 @@ class WebSocketStream(EventedStream):
 
     @property
     def subprotocol(self) -> str | None:
-        """The subprotocol negotiated in the handshake."""
+        """The subprotocol negotiated in the handshake, or None."""
         return self._connection.subprotocol
 
     @property
     def response_headers(self) -> Mapping[str, str]:
-        """The server's response to the handshake."""
+        """The headers of the server's response to the handshake."""
         response = self._connection.response
         return {} if response is None else response.headers
 
@@ -208,7 +208,7 @@ class WebSocketStream(EventedStream):
                 self._receiver.stream_ended(failure)
 
     def _verdict(self) -> ConnectionLost:
-        """Return the failure, judging by how the connection ended."""
+        """Return the failure that describes how the connection ended."""
         protocol = self._connection.protocol
         cause = protocol.parser_exc
         if isinstance(cause, PayloadTooBig):

@@ -174,8 +174,8 @@ class WarmClient(AcpClient):
             permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """Return the reason for a cancel: the broker records how a turn ended, so it must know
-        about a timeout."""
+        """Return the `_meta` of a cancel: the budget that was exceeded, because the broker records
+        how the turn ended; None for any other reason."""
         if not isinstance(why, BudgetExceeded):
             return None
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
@@ -293,12 +293,10 @@ async def open_warm(
     max_idle: int | None = None,
     on_fallback: Callable[[BrokerUnavailable], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """Like `catalogue.open.open_peer`, through a broker, which is started if none runs and keeps
-    running.
-
-    `ttl` is its idle timeout in seconds. If no broker is available, the peer is started directly
-    and `on_fallback` is called with the reason; without it the reason is logged.
-    """
+    """Context manager like `catalogue.open.open_peer`, through a broker, which is started if none
+    runs and keeps running. `ttl` is its idle timeout in seconds. If no broker is available, the
+    peer is started directly and `on_fallback` is called with the reason; without it the reason is
+    logged."""
     options = options or ConnectOptions()
     # Iterated twice if the peer is started directly after all.
     options = structs.replace(options, inherit=tuple(options.inherit))

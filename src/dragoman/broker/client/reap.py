@@ -29,7 +29,7 @@ SWEEP_TIMEOUT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What was removed for one dead broker."""
+    """The processes and files that were removed for one dead broker."""
 
     name: str
     processes: int

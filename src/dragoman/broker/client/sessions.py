@@ -51,7 +51,7 @@ async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | No
 
 
 async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | None:
-    """Return the broker that has a stored session open, if any."""
+    """Return the broker that has a stored session open, or None."""
     candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
     told = await together(*(status_of(record) for record in candidates))
     for record, status in zip(candidates, told, strict=True):
@@ -118,7 +118,7 @@ def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
 
 
 def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
-    """Return a job of a session that is run by a process other than `besides`."""
+    """Return a job of a session that is run by a process other than `besides`, or None."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=key),
@@ -129,7 +129,8 @@ def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRec
 
 
 async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:
-    """Have the peer close a session that a broker has open. Returns why it did not."""
+    """Have the peer close a session that a broker has open. Returns why it did not; None if it did,
+    or if no broker has the session open."""
     broker = await broker_with(session, paths)
     if broker is None:
         return None

@@ -72,7 +72,7 @@ class ShellOutput:
         self._size = 0
 
     def is_too_much(self, noise: Noise | Stray) -> bool:
-        """Add a line. Returns whether there are too many."""
+        """Count a line. Returns whether there are too many."""
         self._lines += 1
         self._size += len(noise.line)
         return self._lines > MAX_NOISE_LINES or self._size > MAX_NOISE_SIZE

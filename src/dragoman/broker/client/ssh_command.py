@@ -55,7 +55,7 @@ QUIET_REMEDY: Final = (
     "let the shell's startup files print only in a terminal: "
     "put `[ -t 1 ] || return` before the commands that print"
 )
-"""What to do about a login shell that prints too much."""
+"""The remedy for a login shell that prints too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def ssh_command(host: Host, words: Sequence[str]) -> list[str]:
 
 
 def explain_spawn(host: Host, error: SpawnError) -> HostUnavailable:
-    """Return why ssh could not be started, and what to do about it."""
+    """Return the error for an ssh that could not be started, with its remedy."""
     install = f"install the OpenSSH client, or name the program in {SSH_VARIABLE}"
     return HostUnavailable(host.name, str(error), remedy=install)
 

@@ -199,7 +199,7 @@ class Broker:
 
     @property
     def far(self) -> PeerLink | None:
-        """The peer, if it is running."""
+        """The peer, or None if it is not running."""
         far = self._far
         return far if far is not None and far.failure is None else None
 
@@ -452,5 +452,6 @@ class Broker:
         return told | {"sessionId": job.session.id, "context": job.context}
 
     def timeout_of(self, method: str) -> float | None:
-        """Return the timeout for a request to the peer. A login takes as long as the user needs."""
+        """Return the timeout for a request to the peer, or None for no timeout. A login takes as
+        long as the user needs."""
         return None if method == acp.AUTHENTICATE.name else self.budgets.request

@@ -372,8 +372,8 @@ class LiveSession:
         return settings
 
     def described(self) -> dict[str, str | None]:
-        """Return the known title, mode and model as last reported, if any of them may have changed
-        since the last call."""
+        """Return the known title, mode and model as last reported; empty if none of them can have
+        changed since the last call."""
         kept = self.sheltered
         now = (kept.modes, kept.models, kept.config_options, kept.info)
         if all(each is before for each, before in zip(now, self._described, strict=True)):

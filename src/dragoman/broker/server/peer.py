@@ -95,7 +95,7 @@ class PeerLink:
 
     @property
     def pid(self) -> int | None:
-        """The peer's process, if it has one."""
+        """The id of the peer's process, or None if there is none."""
         stream = self._peer.client.connection.stream
         return stream.pid if isinstance(stream, ProcessStream) else None
 
@@ -110,7 +110,8 @@ class PeerLink:
 
     @property
     def failure(self) -> ConnectionLost | None:
-        """Why the peer is gone. Behind a gateway, the peer's own connection fails first."""
+        """Why the peer is gone; None while it is connected. Behind a gateway, the peer's own
+        connection fails first."""
         failure: ConnectionLost | None = self._peer.client.connection.failure
         return self._unresponsive or failure or self.connection.failure
 
@@ -131,7 +132,7 @@ class PeerLink:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its process is stopped by a signal."""
+        """Whether the peer's process is stopped by a signal."""
         pid = self.pid
         return pid is not None and is_stopped(pid)
 

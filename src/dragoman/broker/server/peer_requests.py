@@ -254,7 +254,7 @@ class PendingQuestion:
             log.debug("could not notify a caller of an answer: %s", error)
 
     def call_off(self) -> Request | None:
-        """Stop asking. Returns the request if it still needs a response."""
+        """Stop asking. Returns the request if it still needs a response, else None."""
         if self._over:
             return None
         self._finish("cancelled")

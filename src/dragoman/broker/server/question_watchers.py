@@ -73,7 +73,7 @@ class Watcher(Protocol):
 
 
 class QuestionContent(Struct):
-    """What is shown of a question."""
+    """A question as sent to watchers."""
 
     session_id: str
     key: str
@@ -88,18 +88,18 @@ class WatchedQuestion(Protocol):
 
     @property
     def is_unattended(self) -> bool:
-        """Whether only watchers can answer it."""
+        """Whether only watchers can answer the question."""
 
     @property
     def job_id(self) -> str | None:
-        """The job that it belongs to."""
+        """The id of the job that the question belongs to, or None."""
 
     @property
     def longest_wait(self) -> float:
-        """Seconds that it waits while no one can answer it."""
+        """Seconds that the question waits while no one can answer it."""
 
     def content(self) -> QuestionContent | None:
-        """Return what to show, or None if it is not for a person."""
+        """Return the question as sent to watchers, or None if it is not for a person."""
 
     def wait(self, timeout: float) -> None:
         """Decide without an answer if none arrives in time."""

@@ -111,7 +111,7 @@ class BrokerRecorder:
             self._writer.put(functools.partial(gap_notes.note, slip=gap))
 
     async def close(self) -> None:
-        """Store the rest."""
+        """Store the remaining events, and close the store."""
         # The last step added runs first, and a step that fails does not skip the others.
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self._close_store)
@@ -310,7 +310,8 @@ class BrokerRecorder:
         return True
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
-        """Return the stored session with this key, or with this id of the peer."""
+        """Return the stored session with this key, or with this id of the peer; None if there is
+        none."""
         writer = self._writer
         if writer is None:
             return None
@@ -431,8 +432,8 @@ class BrokerRecorder:
         )
 
     async def find_job(self, id: str) -> JobRecord | None:
-        """Return a job that is no longer in memory. Raises `StoreError` if the store cannot be
-        read, because the job may be there."""
+        """Return a stored job that is no longer in memory, or None. Raises `StoreError` if the
+        store cannot be read, because the job may be there."""
         writer = self._writer
         if writer is None:
             return None

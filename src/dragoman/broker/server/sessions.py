@@ -513,7 +513,8 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def _lock(self, name: str) -> AsyncIterator[None]:
-        """Serialize work per session. The lock is removed when its last user leaves."""
+        """Context manager: serialize work per session. The lock is removed when its last user
+        leaves."""
         session = self._sessions.get(name)
         name = name if session is None else session.key
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))

@@ -68,10 +68,8 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Exclude a peer that is not what was requested: another peer, role or model.
-
-    A last resort need not claim the role, but does not replace a named peer.
-    """
+    """Exclude a peer that is not what was requested (another peer, role or model); None if it is. A
+    last resort need not claim the role, but does not replace a named peer."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,
@@ -111,7 +109,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
     """Exclude a peer that is not installed, not enabled, lacks its adapter or failed its
-    verification."""
+    verification; None if it is usable."""
     if not peer.installed:
         return PassedOver(
             peer=peer.name,
@@ -160,7 +158,7 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unenforced(peer: PeerFacts) -> PassedOver | None:
-    """Exclude a peer that the policy would not restrict."""
+    """Exclude a peer that the policy would not restrict; None if it would."""
     if not peer.unenforced:
         return None
     return PassedOver(
@@ -172,7 +170,7 @@ def _unenforced(peer: PeerFacts) -> PassedOver | None:
 
 
 def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
-    """Exclude a peer that is parked, failing or over budget."""
+    """Exclude a peer that is parked, failing or over budget; None if it is none of these."""
     until = peer.parked_until
     unpark = f"dragoman peers unpark {peer.name}"
     if until is not None and until > now:

@@ -37,7 +37,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     ok: bool
     exit_code: int | None = None
     signal: str | None = None
-    """The signal that killed it, if one did."""
+    """The signal that killed the check, or None."""
     timed_out: bool = False
     tail: str = ""
     """The end of its output."""

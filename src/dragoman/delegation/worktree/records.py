@@ -58,7 +58,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 
 
 class WorktreeRecord(Struct, frozen=True, kw_only=True):
-    """One worktree and the process that owns it."""
+    """The record of one worktree and of the process that owns it."""
 
     id: str
     workspace: str

@@ -311,7 +311,7 @@ async def _nested(
 
 
 async def _facts(repository: Repository) -> dict[str, str]:
-    """Hashes of the other parts of a repository, for comparison."""
+    """Return hashes of the other parts of a repository, for comparison."""
     refs, index = await together(
         git.ask(("for-each-ref", "--format=%(objectname) %(refname)"), cwd=repository.top),
         git.ask(("ls-files", "--stage", "-z"), cwd=repository.top),

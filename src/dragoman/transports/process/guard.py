@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """The living children of this process, and the warden that ends them if this process dies."""
+    """Tracks the living children of this process, and the warden that ends them if this process
+    dies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -33,7 +33,7 @@ class ProcessState(enum.Enum):
     ALIVE = "alive"
     DEAD = "dead"
     UNKNOWN = "unknown"
-    """It was recorded in another process namespace, or this system cannot tell."""
+    """The process was recorded in another process namespace, or this system cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ProcessIdentity:
     started: str
     """Start time in the system's own unit; only compared, never interpreted."""
     boot: str
-    """Which boot of the machine it belongs to."""
+    """Identifies the boot of the machine in which the process was started."""
     namespace: str = ""
     """The pid namespace of its pid: a container has its own."""
 
@@ -128,7 +128,8 @@ def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
 
 
 def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the resident memory of a process in bytes, if the system reports it."""
+    """Return the resident memory of a process in bytes, or None if the system does not report
+    it."""
     try:
         pages = int((proc / str(pid) / "statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -137,8 +138,8 @@ def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the resident memory of a process and all its descendants in bytes, if the system
-    reports it."""
+    """Return the resident memory of a process and all its descendants in bytes, or None if the
+    system does not report it."""
     total = resident_size(pid, proc=proc)
     if total is None:
         return None

@@ -36,12 +36,12 @@ class ProgramOutput:
     """Output and exit of a program."""
 
     exit_code: int | None
-    """The exit code; None if it had to be stopped."""
+    """The exit code; None if the program had to be stopped."""
     output: bytes
     errors: str
-    """The tail of its stderr."""
+    """The tail of the program's stderr."""
     cut: bool = False
-    """Whether output is missing: it wrote too much, or timed out."""
+    """Whether output is missing, because the program wrote too much or timed out."""
 
     @property
     def ok(self) -> bool:

@@ -104,7 +104,8 @@ def kill_strays_now(
 
 
 class _Hunt:
-    """One search: what to look for, what was killed, and whether to search again."""
+    """The state of one search for stray processes: what to look for, what was killed, and whether
+    to search again."""
 
     def __init__(self, mark: str, sessions: Collection[int], hunt_timeout: float) -> None:
         self.killed: set[int] = set()

@@ -389,7 +389,7 @@ class ProcessStream(Stream):
 
     @property
     def signal(self) -> int | None:
-        """The signal that killed the child, if one did."""
+        """The signal that killed the child, or None."""
         return self._child.signal
 
     def stderr_tail(self, since: int = 0) -> str:
@@ -401,7 +401,7 @@ class ProcessStream(Stream):
 
     @property
     def stderr_size(self) -> int:
-        """How many bytes were written to stderr so far."""
+        """Number of bytes written to stderr so far."""
         return self._tail.total_size
 
     async def wait_exited(self) -> None:

@@ -277,7 +277,7 @@ def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
 
 
 def kill_children(pids: list[int]) -> None:
-    """Kill children of this process. Only we reap them, so their pids are not reused."""
+    """Kill children of this process. Only this process reaps them, so their pids are not reused."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -87,7 +87,7 @@ class RealFiles:
 
 @dataclass(frozen=True, slots=True)
 class CreateProcessPlan:
-    """What to pass to CreateProcess."""
+    """The arguments for CreateProcess."""
 
     program: str
     command_line: str
@@ -96,7 +96,7 @@ class CreateProcessPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """What a batch file starts: a program, the arguments before ours, and NODE_PATH."""
+    """The command that a batch file starts: a program, the arguments before ours, and NODE_PATH."""
 
     program: str
     arguments: tuple[str, ...] = ()
@@ -243,7 +243,7 @@ def _expand(word: str, folder: str) -> str:
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
-    """Return the first of several programs that exists next to the shim or on PATH."""
+    """Return the first of several programs that exists next to the shim or on PATH, or None."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
