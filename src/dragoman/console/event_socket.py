@@ -89,7 +89,7 @@ class EventSocket:
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Serve until the browser disconnects or `close` is called."""
+        """Serve until the browser disconnects, its token expires or `close` is called."""
         offered = self._socket.scope.get("subprotocols", ())
         await self._socket.accept(PROTOCOL if PROTOCOL in offered else None)
         forget = self._state.subscribe(self._put)

@@ -247,7 +247,8 @@ class Journal:
     def executed(
         self, decision: Decision, decision_id: str, attempts: Sequence[EndedAttempt]
     ) -> bool:
-        """Record the attempts of a job that ended on another machine, once."""
+        """Record the attempts of a job that ended on another machine. Returns False if they were
+        already recorded, or if the ledger cannot be used."""
         ledger = self.ledger
         added: list[bool] = []
         if ledger is not None:

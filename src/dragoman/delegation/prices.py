@@ -73,10 +73,8 @@ def read_prices(config: Path) -> Mapping[str, Price]:
 
 
 def price_of(model: str | None, prices: Mapping[str, Price] | None = None) -> Price | None:
-    """Return the price of a model.
-
-    `prices` are the user's own and take precedence over the list.
-    """
+    """Return the price of a model, or None if it is unknown. `prices` are the user's own and take
+    precedence over the list."""
     if not model:
         return None
     # Gateways put the provider before the name: openai/gpt-5.

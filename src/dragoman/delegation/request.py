@@ -29,7 +29,7 @@ TIERS: Final[tuple[str, ...]] = get_args(Tier)
 
 
 def nothing(workspace: Path, can: Capabilities) -> Sequence[Block]:
-    """Return no attachments."""
+    """The default `attach`: return no attachments."""
     return ()
 
 

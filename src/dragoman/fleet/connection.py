@@ -499,7 +499,7 @@ class FleetConnection:
 
 
 def _is_of_interest(record: logging.LogRecord) -> bool:
-    """Filter out a warning that asyncio logs at the end of every connection on which nats-py
+    """Return False for a warning that asyncio logs at the end of every connection on which nats-py
     started TLS after connecting."""
     return "eof_received() has no effect when using ssl" not in record.getMessage()
 

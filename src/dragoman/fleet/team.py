@@ -160,7 +160,7 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """What a `FleetConnection` of a coordinator or of the system user needs."""
+    """Values with which a `FleetConnection` of a coordinator or of the system user connects."""
 
     name: str
     urls: tuple[str, ...]

@@ -38,7 +38,7 @@ class Shared(Struct, frozen=True, kw_only=True):
 
 
 class AccountLimits(Struct, frozen=True, kw_only=True):
-    """What an account may use on the server."""
+    """The limits of an account on the server."""
 
     disk_size: int = _UNLIMITED
     connections: int = _UNLIMITED

@@ -353,7 +353,8 @@ class FleetWorker:
         leased.task = self._tasks.start(self._hold(leased), f"job {assignment.job}")
 
     async def _hold(self, leased: LeasedJob) -> None:
-        """Wait until the coordinator confirms the lease, then run the job."""
+        """Wait until the coordinator confirms the lease, then run the job. The job is dropped if
+        the lease is not confirmed within twice its duration."""
         self._beat_now.set()
         try:
             async with asyncio.timeout(self._lease * 2):
@@ -515,7 +516,7 @@ class FleetWorker:
         )
 
     async def _report(self, leased: LeasedJob, ended: AttemptEnded) -> None:
-        """Store the report while the lease is valid."""
+        """Store the report of the attempt while the lease is valid."""
         one = leased.running
         if not leased.holds():
             raise FleetError("the lease expired")

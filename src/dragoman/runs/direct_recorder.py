@@ -195,7 +195,8 @@ class DirectRecorder:
         await self.aclose()
 
     async def flush(self) -> None:
-        """Wait until everything so far is stored, if the disk accepts it."""
+        """Wait until everything so far is stored, if the disk accepts it, but at most
+        `STORED_TIMEOUT`."""
         if self._recorder is not None:
             # A hanging disk must not keep the caller waiting.
             with suppress(TimeoutError):
@@ -203,7 +204,7 @@ class DirectRecorder:
                     await self._recorder.flush()
 
     async def aclose(self) -> None:
-        """Write the rest. May be called again."""
+        """Store what is left, and close. May be called again."""
         await self._tasks.aclose()
         recorder, store = self._recorder, self._store
         writer: StoreWriter | None = None

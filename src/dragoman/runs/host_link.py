@@ -409,7 +409,8 @@ class FollowedJob:
             self._asking.pop(question.id, None)
 
     async def _deliver(self, answer: QuestionAnswer) -> None:
-        """Send an answer repeatedly until it has arrived. `_settled` also ends this."""
+        """Send an answer repeatedly until it has arrived, or until the retries are used up.
+        `_settled` also ends this."""
 
         async def send(opened: HostConnection) -> protocol.AnswerTaken:
             return await opened.ask(

@@ -86,8 +86,9 @@ class RunInbox:
     async def ask(
         self, question: Question, caller: Permit | None, settle: Callable[[Decision], bool]
     ) -> Decision | None:
-        """Ask for permission, in the open consoles and with `caller`. Returns None if there is
-        neither. Implements `dragoman.policy.approver.Inbox`."""
+        """Ask for permission in the open consoles and with `caller`. A console's answer is passed
+        to `settle`. Returns the answer of `caller`, or None if there is no caller. Implements
+        `dragoman.policy.approver.Inbox`."""
         if caller is None and not self.can_ask:
             return None
         if self.has_broker:

@@ -190,7 +190,9 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
 
 
 async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
-    """Have the process that runs a job without a broker stop that job, and nothing else it runs."""
+    """Have the process that runs a job without a broker stop that job, and nothing else it runs.
+    Returns False if the job has already ended. Raises `BrokerError` if the process cannot be
+    asked."""
     trouble = ""
     if reads_notes(job.runner):
         try:

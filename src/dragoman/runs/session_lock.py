@@ -34,8 +34,8 @@ async def begun_once(
     name: str, *, peer: str, folder: Path, paths: Paths | None = None
 ) -> AsyncIterator[None]:
     """Context manager: lock the name of a session that is about to start. Other processes that want
-    the same name wait, and then find the session. If locking fails, the session starts without the
-    lock."""
+    the same name wait, and then find the session. If locking fails or takes more than
+    `BEGIN_TIMEOUT`, the session starts without the lock."""
     from dragoman.broker.lock import HeldLock, lock_within
     from dragoman.client.folders import make_private
     from dragoman.paths import find_paths

@@ -44,8 +44,8 @@ LOCK_TIMEOUT = 2.0
 lock for microseconds."""
 
 LOCK_RETRY_INTERVAL = 0.01
-"""Interval between attempts for that lock: waiting for it in the kernel would block the event loop.
-"""
+"""Seconds between two attempts to take the lock: waiting for it in the kernel would block the event
+loop."""
 
 HANDLER_TIMEOUT = 5.0
 """How long `aclose` waits for cancelled handlers. Closing a stream takes about two seconds at most;
@@ -79,7 +79,8 @@ class Listener(abc.ABC):
             self._stop_accepting()
 
     async def aclose(self) -> None:
-        """Stop accepting, cancel every handler and wait until their streams are closed.
+        """Stop accepting, cancel every handler and wait until their streams are closed, for at most
+        `HANDLER_TIMEOUT`.
 
         Idempotent, and safe to call from several tasks at once. If the caller is cancelled, the
         handlers still end: they were cancelled before the first wait.

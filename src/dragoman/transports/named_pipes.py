@@ -204,7 +204,8 @@ class NamedPipeListener(Listener):
 
 
 def _pipe_loop(name: str) -> Any:
-    """Return the running loop, if it supports pipes: on Windows the default one does."""
+    """Return the running loop. Raises `UsageError` if it does not support pipes (on Windows the
+    default one does) or if the pipe name is invalid."""
     if not name.startswith(PREFIX):
         raise UsageError(f"{name!r} is not a pipe name: it must begin with {PREFIX}")
     loop = asyncio.get_running_loop()

@@ -64,8 +64,8 @@ async def stop_broker(
 ) -> bool:
     """Stop a broker and wait until it has ended, unless it drains.
 
-    Returns False if it refuses. A broker that does not answer is ended with signals, if its process
-    is proved to be the broker.
+    Returns False if it refuses. A broker that does not answer, or does not end within `timeout`, is
+    ended with signals, if its process is proved to be the broker.
     """
     if not record.draining:
         try:

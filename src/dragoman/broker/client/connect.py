@@ -137,7 +137,8 @@ class WarmClient(AcpClient):
                 self._trace = None
 
     def _told(self, method: str, params: Raw) -> bool:
-        """Handle traffic between the broker and the agent: stderr and trace lines."""
+        """Handle the broker's own notifications, such as trace lines and stderr. Returns whether it
+        was one."""
         if method == TRACE and self._trace is not None:
             try:
                 traced = decode_typed(params, _Traced)

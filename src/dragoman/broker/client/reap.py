@@ -125,7 +125,7 @@ def _sweep_files(folder: Path) -> list[Reaped]:
 
 
 def _remove_socket(path: Path) -> bool:
-    """Remove a socket; any other file at its path is left alone."""
+    """Remove a socket; any other file at its path is left alone. Returns whether it was removed."""
     if sys.platform == "win32":
         return False
     try:

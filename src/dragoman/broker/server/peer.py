@@ -209,8 +209,8 @@ class PeerTrace:
 async def reach(
     spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
 ) -> AsyncIterator[PeerLink]:
-    """Start or connect to the peer of a spec and perform the handshake. Raises what a direct
-    start raises."""
+    """Context manager: start or connect to the peer of a spec and perform the handshake. Raises
+    what a direct start raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
         target = list(spec.command) if spec.command is not None else str(spec.address)

@@ -174,7 +174,7 @@ class PendingQuestion:
             self.wait(TOLD_TIMEOUT)
 
     def wait(self, timeout: float) -> None:
-        """Decide without an answer if none arrives in time."""
+        """Decide without an answer if none arrives within `timeout`."""
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()

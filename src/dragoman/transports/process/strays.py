@@ -46,11 +46,12 @@ async def kill_strays(
     since: int | None = None,
     hunt_timeout: float = HUNT_TIMEOUT,
 ) -> set[int]:
-    """Kill everything that carries a mark or belongs to a session, until nothing is found.
+    """Kill everything that carries a mark or belongs to a session, until nothing is found or
+    `hunt_timeout` has passed.
 
     The caller guarantees that the leaders of the sessions are not reaped yet, so that their ids are
     not reused. `since` is a process that was started a moment ago: only it and later ones are
-    examined. Returns the processes it killed.
+    examined. Returns the processes that were killed.
     """
     hunt = _Hunt(mark, sessions, hunt_timeout)
     while hunt.goes_on():

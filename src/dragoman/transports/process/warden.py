@@ -262,8 +262,8 @@ def is_warden(pid: int) -> bool:
 
 
 def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
-    """Kill and reap every child of this process until none is left. The children of a killed one
-    are adopted in turn. Detached processes are left alone."""
+    """Kill and reap every child of this process until none is left or `end_timeout` has passed. The
+    children of a killed one are adopted in turn. Detached processes are left alone."""
     detached = mark_needle(DETACHED)
     own = os.getpid()
     deadline = time.monotonic() + end_timeout
