@@ -39,7 +39,8 @@ def decide_for(
     rng: random.Random | None = None,
     now: float | None = None,
 ) -> Decision:
-    """Make the decision without starting or writing anything. Opens the ledger if none is given."""
+    """Make the routing decision for a request without starting or writing anything. Opens the
+    ledger if none is given."""
     now = time.time() if now is None else now
     lineage = inherited(place.environ) if lineage is None else lineage
     if ledger is None:

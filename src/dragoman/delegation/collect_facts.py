@@ -195,7 +195,8 @@ def local_model(place: RunContext) -> LocalModel:
 
 
 def login_of(descriptor: Descriptor | None) -> str:
-    """Return the command that logs in to a peer, if its descriptor names one."""
+    """Return the command that logs in to a peer, or an empty string if its descriptor names
+    none."""
     found = _COMMAND.search("" if descriptor is None else descriptor.credentials.login)
     return found[1] if found else ""
 

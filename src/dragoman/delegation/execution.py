@@ -481,8 +481,8 @@ class _DelegationRun:
     def _write_off(
         self, record: AttemptRecord, error: BaseException, torn: AttemptReport | None
     ) -> None:
-        """Record the end of an attempt that was cancelled or raised, with what is known about
-        it."""
+        """Record the end of an attempt that was cancelled or that raised an exception, with what is
+        known about it."""
         gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
         self.journal.ended(

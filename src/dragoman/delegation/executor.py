@@ -60,7 +60,7 @@ class ExecutorListener(Protocol):
         """Called with a message for the user."""
 
     def placed(self, machine: str) -> None:
-        """A machine starts the job, possibly after another one was lost."""
+        """Called when a machine starts the job, possibly after another one was lost."""
 
     def decided(self, decision: Decision) -> None:
         """Called when the machine has made its routing decision."""

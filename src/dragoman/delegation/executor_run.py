@@ -75,7 +75,7 @@ def require_executable(
 
 
 class ExecutorRun:
-    """One running delegation with an executor. It is the executor's listener."""
+    """Runs one delegation with an executor, and is the executor's listener."""
 
     def __init__(
         self,

@@ -148,10 +148,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Seconds for which one trial blocks others. The process that started it may be dead."""
 
     def state(self, health: Health, now: float) -> BreakerState:
-        """Return the state.
-
-        Closed: use the peer. Open: do not use it. Half open: one turn may try.
-        """
+        """Return the state of the breaker. Closed: use the peer. Open: do not use it. Half open:
+        one turn may try."""
         if health.opened_at is None:
             return "closed"
         if now < self.opens_again_at(health):

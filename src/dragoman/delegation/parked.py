@@ -86,5 +86,6 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
 
 
 def _is_held(health: Health) -> bool:
-    """Return whether the ledger has the peer as parked or with failures, even expired ones."""
+    """Return whether the ledger records the peer as parked or with failures, even if the parking
+    has expired."""
     return health.parked_until is not None or bool(health.logins) or health.failures > 0

@@ -69,7 +69,7 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
 
 
 class _SessionStatus(Struct, rename="camel"):
-    """A session in the status of a broker, as far as it matters here."""
+    """The fields of a session in a broker's status that are needed here."""
 
     session_id: str
     running: str | None
@@ -78,7 +78,7 @@ class _SessionStatus(Struct, rename="camel"):
 
 
 class _Status(Struct):
-    """The status of a broker, as far as it matters here."""
+    """The fields of a broker's status that are needed here."""
 
     callers: int
     sessions: list[_SessionStatus]

@@ -118,7 +118,8 @@ def why_full(limits: FleetLimits) -> str:
 
 
 class Coordinator:
-    """Runs until cancelled. Reconnects, and waits while another coordinator leads."""
+    """Coordinates the jobs of one team until cancelled. Reconnects, and waits while another
+    coordinator leads."""
 
     def __init__(
         self,

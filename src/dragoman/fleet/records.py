@@ -228,8 +228,8 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
 
 
 class AttemptActed(Struct, frozen=True, kw_only=True):
-    """What a running attempt did that may have had effects outside its worktree. Sent to the inbox
-    if the events are full, so that the job is not run again if the worker is lost."""
+    """Reports an action of a running attempt that may have had effects outside its worktree. Sent
+    to the inbox if the events are full, so that the job is not run again if the worker is lost."""
 
     acted: str
 

@@ -326,7 +326,8 @@ class FleetServer:
         await self._stream.wait_exited()
 
     async def _port(self, ports: Path) -> int:
-        """Wait for the port that the server chose, in the file that it writes."""
+        """Wait for the port that the server chose, in the file that the server writes, and return
+        it. Raises `FleetError` if the server exits."""
         assert self._stream is not None
         while True:
             if port := _told_port(ports):

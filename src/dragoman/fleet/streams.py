@@ -146,7 +146,8 @@ async def ensure_streams(
 
 
 async def take_inbox(jetstream: JetStreamContext) -> None:
-    """Replace the consumers, so that a coordinator with the old ones can read no more."""
+    """Replace the consumers of the inbox, so that the previous coordinator can no longer read from
+    it."""
     for name, wanted in FILTERS.items():
         try:
             await cancellable(jetstream.delete_consumer(subjects.INBOX, name))

@@ -408,8 +408,8 @@ class JobReader:
             self._on_notice("the fleet's server answers again")
 
     def _missing(self) -> int:
-        """Number of events that the result counts but that were not read. In a cluster, the server
-        being read may get the last events after the record."""
+        """Return the number of events that the result counts but that were not read. In a cluster,
+        the server being read may get the last events after the record."""
         result = None if self.job is None else self.job.result
         return 0 if result is None else max(result.events - self._yielded, 0)
 

@@ -32,7 +32,7 @@ def parse_address(
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it is written before a port: an IPv6 address in brackets."""
+    """Return a host as it is written before a port: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -107,7 +107,7 @@ class Stream(abc.ABC):
 
 
 class OwnStream(Stream):
-    """Base of the streams here: one receiver, and one failure reported to it."""
+    """Base class of the streams in this package: one receiver, and one failure reported to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

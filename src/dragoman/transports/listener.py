@@ -66,7 +66,8 @@ class Listener(abc.ABC):
     @property
     @abc.abstractmethod
     def address(self) -> str:
-        """The address it listens on, in the form that the matching connect function takes."""
+        """The address that the listener uses, in the form that the matching connect function
+        takes."""
 
     @abc.abstractmethod
     def _stop_accepting(self) -> None:

@@ -120,7 +120,7 @@ class _Taken:
 
 
 def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tuple[int, bool]:
-    """Return a private descriptor for the same file, and whether it needs a thread."""
+    """Return a private descriptor for the same file as this one, and whether it needs a thread."""
     mode = os.fstat(fd).st_mode
     if platform == "linux" and (_is_nameless_pipe(fd) or os.isatty(fd)):
         # Opening it again gives an open file of our own, with its own mode. A named pipe is left

@@ -260,7 +260,8 @@ class WebSocketListener(Listener):
         return None
 
     async def _serve_one(self, connection: ServerConnection) -> None:
-        """Run by the library in a task of its own, for the lifetime of the connection."""
+        """Serve one connection. The library runs this in a task of its own, for the lifetime of the
+        connection."""
         stream = cast(_ServerConnection, connection).stream
         stream._opened()
         self._accepted(stream)

@@ -108,10 +108,8 @@ def _without_prefix(word: bytes) -> bytes | None:
 
 
 def _path_of_head(line: bytes) -> bytes:
-    """Return the path from the first line, which contains it twice.
-
-    Empty and binary files have it nowhere else.
-    """
+    """Return the path from the first line of a file's part of a patch, which contains it twice. For
+    empty and binary files, the path is nowhere else."""
     rest = line.removeprefix(_HEAD)
     if rest.startswith(b'"'):
         return _unquoted(rest[: len(rest) // 2])[2:]

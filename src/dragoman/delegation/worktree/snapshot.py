@@ -98,7 +98,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
     @property
     def untouched(self) -> bool:
-        """Whether it is proved that nothing was changed. Caches do not count."""
+        """Whether it is certain that nothing was changed. Caches do not count."""
         return self.complete and not self.files and not self.repository
 
 

@@ -84,8 +84,8 @@ class Handle(abc.ABC):
         """Reap a dead child, which frees its pid. Idempotent."""
 
     def sessions(self) -> tuple[int, ...]:
-        """Return the session that the child leads, while its id cannot belong to another
-        process."""
+        """Return the id of the session that the child leads, in a tuple; empty if the id is unknown
+        or could belong to another process."""
         return ()
 
 
@@ -261,7 +261,8 @@ class ChildProcess:
             self._settle()
 
     async def _bring_down(self) -> None:
-        """Ask, terminate, then kill; each step waits for the exit it may cause."""
+        """End the child in steps: ask it, terminate it, kill it. Each step waits for the exit that
+        it may cause."""
         if self.farewell is not None:
             await self.farewell()
             if await self._dies_within(self.times.exit_timeout):

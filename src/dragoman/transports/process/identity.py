@@ -160,7 +160,8 @@ def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def _all_children(proc: Path) -> dict[int, list[int]]:
-    """Return the children of every process, from one scan of all of them."""
+    """Return the pids of the children of every process, by parent, from one scan of all
+    processes."""
     below: dict[int, list[int]] = {}
     for entry in proc.iterdir() if proc.is_dir() else ():
         if entry.name.isdigit() and (parent := parent_of(int(entry.name), proc=proc)):
@@ -169,7 +170,7 @@ def _all_children(proc: Path) -> dict[int, list[int]]:
 
 
 def parent_of(pid: int, *, proc: Path = PROC) -> int:
-    """Return the parent of a process, or 0 if the system does not report it."""
+    """Return the pid of the parent of a process, or 0 if the system does not report it."""
     try:
         return int(_fields(pid, proc)[1])
     except (ValueError, IndexError):

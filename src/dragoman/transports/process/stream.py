@@ -384,7 +384,8 @@ class ProcessStream(Stream):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while it lives, if a signal killed it, or if it is unknown."""
+        """The exit code of the child; None while it lives, if a signal killed it, or if it is
+        unknown."""
         return self._child.exit_code
 
     @property

@@ -175,7 +175,7 @@ def sweep(
     sweep_timeout: float = SWEEP_TIMEOUT,
     clean_sweeps: int = CLEAN_SWEEPS,
 ) -> None:
-    """Kill all processes of an owner until none is left, or the time is up."""
+    """Kill all processes of an owner until none is left or the timeout has passed."""
     needle = owner_needle(owner)
     deadline = time.monotonic() + sweep_timeout
     if not os.path.isdir("/proc/self"):
@@ -213,7 +213,7 @@ def read_register(fd: int) -> set[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Return the parent of a process, or 0 if there is no such process."""
+    """Return the pid of the parent of a process, or 0 if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in parentheses may itself hold a parenthesis.
