@@ -221,7 +221,8 @@ class AdapterPeer(Peer):
 
 
 class AdapterConversation(Conversation):
-    """The prompts of one run. The adapter opens a separate session for each."""
+    """The conversation of one run with an adapter, which opens a separate session for each
+    prompt."""
 
     replayed: Sequence[model.Event] = ()
 

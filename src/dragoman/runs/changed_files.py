@@ -189,7 +189,8 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
 
 
 class ViolationWatch(Struct, frozen=True, kw_only=True):
-    """The state of a workspace before a turn, and the answers to the requests before it."""
+    """Records the state of a workspace before a turn and the answers given until then, to detect
+    changes that were not allowed."""
 
     before: ChangeWatch
     approver: Approver

@@ -63,7 +63,7 @@ Put = Callable[[int, str, bool], Awaitable[None] | None]
 
 
 class RunningCommand:
-    """One command, which may have been started by an earlier connection."""
+    """A command that runs on this host. It may have been started by an earlier connection."""
 
     def __init__(self, program: tuple[str, ...], asked: HostCommand, *, paths: Paths) -> None:
         if asked.id and not is_id(asked.id):
@@ -274,6 +274,7 @@ class _Tail:
 
 
 def _machine() -> str:
-    """Return what identifies this boot and pid namespace: a home may be on several machines."""
+    """Return a text that identifies this boot and pid namespace: a home directory may be on several
+    machines."""
     own = own_identity()
     return f"{own.boot} {own.namespace}"

@@ -29,7 +29,8 @@ def is_id(text: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a private directory for such files, and remove old files in it. Raises `OSError`."""
+    """Create a private directory for the files of repeated requests, and remove old files in it.
+    Raises `OSError`."""
     make_private(folder)
     before = time.time() - KEPT_AGE
     for file in folder.iterdir():

@@ -115,7 +115,8 @@ def _jobs(names: list[Any]) -> tuple[str, ...]:
 
 
 def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Iterator[dict[str, str]]:
-    """Yield our variables in the parent processes, if the system shows them."""
+    """Yield dragoman's variables in the environment of each parent process, if the system shows
+    them."""
     if sys.platform != "linux":
         return
     for _ in range(MAX_ANCESTORS):

@@ -127,7 +127,7 @@ def model_in_use(view: View) -> str | None:
 
 
 def model_choices(conversation: Conversation, view: View) -> Sequence[Choice]:
-    """Return the models that an open session can use, if its peer reports them."""
+    """Return the models that an open session can use; empty if its peer does not report them."""
     option = model_option(view.options)
     return conversation.model_choices if option is None else option.choices
 
@@ -221,7 +221,7 @@ def _listed(option: SessionOption) -> list[str]:
 
 
 def _meant(wanted: str, listed: Sequence[str]) -> str:
-    """Say which of the listed models may be meant, or name some of them."""
+    """Return a hint: which of the listed models may be meant, or some of their names."""
     if close := nearest(wanted, listed, close=MISSPELLED):
         return f"did you mean {' or '.join(map(_one_line, close))}?"
     more = ", …" if len(listed) > SHOWN_MODELS else ""

@@ -437,7 +437,8 @@ class BrokerNotes:
 
 
 def _added(answered: Conversation | ConversationTurn, *, warm: bool) -> Added | None:
-    """Return what the broker added to the response to a session or a turn, or None without one."""
+    """Return the broker's additions to the response to a session or a turn, or None without a
+    broker."""
     if not warm:
         return None
     from dragoman.broker.protocol import added_to

@@ -155,7 +155,8 @@ def merge(
     *,
     peer: str = "",
 ) -> list[ListedSession]:
-    """Return the stored sessions, followed by those that only `peer` lists, as in `told`."""
+    """Return the stored sessions, followed by those that only `peer` lists. `told` is the peer's
+    list."""
     known = {summary.id: summary for summary in told or ()}
     merged = []
     for record in records:

@@ -346,7 +346,7 @@ class Broker:
             raise BrokerBusy("this broker is shutting down; connect again to get a new one")
 
     async def greet(self) -> Raw:
-        """Return the response to `initialize`: the peer's own, plus what the broker adds."""
+        """Return the response to `initialize`: the peer's own, with the broker's additions."""
         far = await self.ready()
         body = protocol.members(far.client.hello)
         body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)

@@ -44,7 +44,8 @@ class LogLimits:
 
 
 class EventLog:
-    """The lines of one session. Numbers count from 0 for its very first event."""
+    """The event lines of one session. They are numbered from 0, the very first event of the
+    session."""
 
     __slots__ = (
         "_limit", "_lines", "_room", "_size", "began", "first", "next", "stored", "taken",

@@ -239,8 +239,8 @@ class EventReader:
             self._behind.popleft()[1]()
 
     async def _cut_off(self) -> None:
-        """Close the connection because pending events no longer exist anywhere: better than leaving
-        a gap."""
+        """Close the connection because pending events no longer exist anywhere. That is better than
+        leaving a gap."""
         self._scopes.clear()
         self._behind.clear()
         await self.connection.aclose()

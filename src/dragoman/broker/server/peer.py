@@ -119,8 +119,8 @@ class PeerLink:
 
     @property
     def heard(self) -> int:
-        """A counter of everything received from the peer itself, not from a gateway in front of
-        it."""
+        """Number of times anything was received from the peer itself, not from a gateway in front
+        of it."""
         received: int = self._peer.client.connection.received
         return received
 
@@ -137,7 +137,7 @@ class PeerLink:
         return pid is not None and is_stopped(pid)
 
     def ping(self) -> bool:
-        """Ping the peer itself. False if its dialect has no way to do that."""
+        """Ping the peer itself. Returns False if its dialect has no way to do that."""
         if self._pings:
             self._peer.client.connection.begin(PING, {}, settle=_ignore)
         return self._pings

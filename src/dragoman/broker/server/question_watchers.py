@@ -152,10 +152,8 @@ class QuestionWatchers:
         return [shown for _, shown in self._shown.values() if _sees(watch, shown.job)]
 
     def left(self, caller: Watcher) -> None:
-        """Called when a caller has disconnected.
-
-        Questions that only it could answer wait a little longer.
-        """
+        """Called when a caller has disconnected. Questions that only this caller could answer wait
+        a little longer."""
         watch = self._watchers.pop(caller, None)
         if watch is None or not watch.answers:
             return

@@ -167,7 +167,7 @@ class BrokerRecorder:
             self.save(session)
 
     def hasten(self, session: LiveSession) -> None:
-        """Write soon, because a decision about the next step is about to be made."""
+        """Write queued events soon, because a decision about the next step is about to be made."""
         if session.log.taken != session.log.next:
             self.save(session)
             self._recorder.hasten()
@@ -291,12 +291,13 @@ class BrokerRecorder:
             self._recorder.change(session.key, closed_at=time.time())
 
     async def released(self, session: LiveSession) -> None:
-        """Store the rest of a session that another process will continue."""
+        """Store the remaining events of a session that another process will continue."""
         if self._leave(session):
             await self.flush()
 
     def _leave(self, session: LiveSession) -> bool:
-        """Store the rest of a session. Returns whether it is in the store at all."""
+        """Store the remaining events of a session. Returns whether the session is in the store at
+        all."""
         if session in self._marked:
             self._marked.remove(session)
         if session.key not in self._known:
@@ -337,7 +338,8 @@ class BrokerRecorder:
         self._recorder.job_changed(self.record(job))
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job after its events. It is settled when that is on the disk."""
+        """Store the end of a job after its events. The job is settled when its end is on the
+        disk."""
         if job.started_at is not None:
             # Events in the session of a job that never ran belong to another job.
             self._save(job.session, job, end=True)

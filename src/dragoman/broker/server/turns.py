@@ -176,7 +176,8 @@ class Turns:
         return context
 
     def _not_sent(self, job: Job, error: DragomanError) -> None:
-        """End a job whose prompt could not be sent. One that was cancelled has ended already."""
+        """End a job whose prompt could not be sent, unless it was cancelled and so has already
+        ended."""
         if job in self._called_off:
             self._dropped(job)
         else:
@@ -279,7 +280,7 @@ class Turns:
     def _stored(
         self, job: Job, result: Raw | None, error: DragomanError | None, *, ran: bool
     ) -> None:
-        """Called when the end of a job is on the disk, or cannot be: answer its caller and
+        """Called when the end of a job is on the disk, or cannot be stored: answer its caller and
         continue."""
         session = job.session
         self._answer(job, result, error)
