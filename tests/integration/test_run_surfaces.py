@@ -326,6 +326,26 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     assert left == ["dragoman"], "what was begun for this is discarded, but for the editor's own"
 
 
+@aio
+async def test_an_agent_that_dies_before_its_prompt_has_not_run_at_any_surface(warm: Cli) -> None:
+    answers(warm, "dead-session")
+    for words in ((), ("--cold",)):
+        done = warm("run", "alpha", "x", *words)
+        assert done.code == 1, done
+        assert "may already be done" not in done.err, done.err
+    async with over_stdio(warm) as client:
+        asked = (
+            await client.call_tool("ask_peer", {"peer": "alpha", "prompt": "x"})
+        ).structured_content
+    assert asked["error"]["mayHaveRun"] is False, asked
+    assert asked["outcome"] == "not_asked", asked
+    delegated = await by_delegate(warm, nothing)
+    assert delegated["mayHaveRun"] is False
+    edited = await by_acp(warm, nothing)
+    assert edited["mayHaveRun"] is False
+    assert read_lines(warm.home / "alpha.prompts") == []
+
+
 def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm: Cli) -> None:
     config = warm.home / "config_home" / "config.toml"
     config.write_text(f"{config.read_text()}\n[timeouts]\ninitialize = 1\n")

@@ -430,7 +430,12 @@ class Run:
         self._notes.turn_begins()
         clock = asyncio.get_running_loop().time
         began_at = clock()
-        before, blocks = await self._before_deadline(self._prepare(blocks))
+        try:
+            before, blocks = await self._before_deadline(self._prepare(blocks))
+        except DragomanError as error:
+            # A request such as setting the mode failed, and the prompt was not sent.
+            error.may_have_run = False
+            raise
         self._listener.began(seen.job, self.opened.key)
         deadline = None if self._used else request.deadline
         notice = self._listener.notice
