@@ -189,6 +189,19 @@ async def test_a_session_of_the_command_line_goes_on_in_the_editor(cli: Cli) -> 
 
 
 @aio
+async def test_the_tool_call_of_a_cancelled_delegation_ends(cli: Cli) -> None:
+    async with editor(cli, "--role", "review") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(it.agent.prompt(session, [sdk.text_block("wait")]))
+            await it.hear("characters")
+            await it.agent.cancel(session)
+        assert turn.result().stop_reason == "cancelled"
+        calls = [each for each in it.updates if hasattr(each, "tool_call_id")]
+        assert calls[-1].status == "failed", calls
+
+
+@aio
 async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> None:
     async with editor(cli, "--role", "review") as it:
         session = (await it.agent.new_session(str(cli.cwd))).session_id

@@ -88,6 +88,8 @@ class DelegationView(DelegationListener):
             self._cancel.pull()
             # Let the peer stop and the journal record what it did.
             await finish(asyncio.wait([work], timeout=CANCEL_TIMEOUT))
+            showing.cancel()
+            await finish(self._end("failed", [*self._lines, "cancelled"]))
             raise
         finally:
             work.cancel()
