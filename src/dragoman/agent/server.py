@@ -571,9 +571,9 @@ def _came_from_client(error: RemoteError) -> bool:
 
 
 def _uncaught(error: RemoteError) -> Exception:
-    """Return the error for a handler that does not catch a client's refusal. The client's own code
-    would mislead the client: it could mean that the session is unknown, or that the prompt method
-    does not exist, so that the client sends the prompt again."""
+    """Return the error to report if a handler does not catch an error response of its client. The
+    code of that response must not be sent back: the client could take it to mean that the session
+    or the prompt method is unknown, and send the prompt again."""
     failure = RuntimeError(f"a handler did not catch an error from its client: {error}")
     failure.__cause__ = error
     return failure

@@ -50,7 +50,8 @@ class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to find the version without starting a server by mistake."""
 
     how: Literal["package", "flag", "handshake", "ours"] = "handshake"
-    """From its package, from a flag, only from the handshake, or dragoman's own."""
+    """Where the version comes from: `package` (the npm package), `flag` (the output of `flag`),
+    `handshake`, or `ours` (dragoman's own version)."""
     package: str | None = None
     """The npm package whose package.json has the version, found from the program's real path."""
     flag: str | None = None
@@ -61,7 +62,8 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How models are listed and chosen."""
 
     listing: Literal["session", "command", "none"] = "session"
-    """From an open session (its options), from a command, or not at all."""
+    """Where the models come from: `session` (the options of an open session), `command`, or
+    `none`."""
     command: tuple[str, ...] = ()
     """The command that lists them."""
     flag: str | None = None
@@ -74,8 +76,8 @@ class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     env: tuple[str, ...] = ()
     """Variables that the peer reads, passed to it if they are set."""
     endpoints: tuple[str, ...] = ()
-    """Variables that contain the address of the model; they are passed as well, but removed by a
-    careful probe."""
+    """Variables that contain the address of the model; they are passed too, except when an unknown
+    program is probed for the first time."""
     login: str = ""
     """How a user logs in."""
 
@@ -108,7 +110,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode_after_open: str | None = None
     """The mode to set after new, load and resume, because it never asks in its initial mode."""
     login_shown_in: Literal["session", "prompt", "account"] = "session"
-    """Where a missing login is reported."""
+    """Where a missing login is reported: `session` (when a session is opened), `prompt` (when a
+    prompt is sent) or `account` (only when the account is read)."""
     silent_retries: bool = False
     """Whether it retries silently for more than 25 s if its model fails."""
     stays_after_eof: bool = False
@@ -118,8 +121,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     terminals: bool = False
     """Whether it runs commands in the client's terminals if the client offers them."""
     command_titles: bool = False
-    """Whether permission requests contain the command only as a title, which its program writes and
-    not its model."""
+    """Whether permission requests contain the command only in their title, and that title is
+    written by the peer's program, not by its model."""
 
 
 class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -82,7 +82,7 @@ async def get_object(connection: FleetConnection, ref: ObjectRef) -> bytes:
     """Read an object. Raises `FleetError` if it is gone or damaged."""
     if not (subjects.is_name(ref.owner) and _ID.fullmatch(ref.id) and _KEY.fullmatch(ref.key)):
         # The reference comes from another member, and its parts are used in a subject.
-        raise FleetError("not the reference of an object")
+        raise FleetError("invalid object reference")
     if ref.size > MAX_OBJECT_SIZE or not 0 < ref.chunks <= MAX_OBJECT_SIZE // CHUNK_SIZE + 1:
         raise FleetError("the object is larger than a fleet allows")
 

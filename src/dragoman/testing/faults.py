@@ -364,8 +364,9 @@ _FAILURES: dict[str, Callable[[], ConnectionLost]] = {
 
 
 def _struck_at(at: int, strike: Stage, *, always: bool = False) -> Stage:
-    """Return a stage that lets `at` bytes pass and then acts on the rest of that chunk, once or on
-    everything after it."""
+    """Return a stage that passes the first `at` bytes unchanged, and applies `strike` to the rest
+    of the chunk in which they end. Later chunks are passed unchanged or, with `always`, also go
+    through `strike`."""
     passed = 0
     struck = False
 

@@ -79,7 +79,7 @@ async def test_an_invalid_reference_is_rejected(
 ) -> None:
     memory = MemoryConnection()
     ref = await put_object(memory.as_connection(), b"data")
-    with pytest.raises(FleetError, match="not the reference"):
+    with pytest.raises(FleetError, match="invalid object reference"):
         await get_object(memory.as_connection(), structs.replace(ref, **wrong))
 
 
