@@ -134,7 +134,7 @@ class MessageMcpResponse(Wire, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.result is UNSET and self.error is None:
-            raise ValueError("an MCP answer needs a `result` or an `error`")
+            raise ValueError("an MCP response needs a `result` or an `error`")
 
 
 class MessageMcpNotification(Wire, frozen=True, kw_only=True):
