@@ -303,12 +303,17 @@ class FleetWorker:
         for leased in list(self._jobs.values()):
             if leased.until and clock() >= leased.until:
                 self._fence(leased, "its lease expired")
-                self._jobs.pop(leased.assignment.job, None)
+                self._forget(leased)
 
     def _drop(self, leased: LeasedJob) -> None:
         if not leased.reported:
             self._fence(leased, "the coordinator ended its lease")
-        self._jobs.pop(leased.assignment.job, None)
+        self._forget(leased)
+
+    def _forget(self, leased: LeasedJob) -> None:
+        """Remove an attempt from the jobs, unless a later attempt of its job has replaced it."""
+        if self._jobs.get(leased.assignment.job) is leased:
+            del self._jobs[leased.assignment.job]
 
     def _fence(self, leased: LeasedJob, why: str) -> None:
         """End the job's agent and publish nothing more for the job."""
@@ -326,7 +331,7 @@ class FleetWorker:
             left = leased.until - clock()
             if left <= 0:
                 self._fence(leased, "its lease expired")
-                self._jobs.pop(leased.assignment.job, None)
+                self._forget(leased)
                 return
             await asyncio.sleep(min(left, self._lease / BEATS_PER_LEASE))
 
@@ -382,8 +387,7 @@ class FleetWorker:
     def _give_up(self, leased: LeasedJob) -> None:
         """Stop listing a job that ended without a report, so that its lease expires."""
         leased.fenced = True
-        if self._jobs.get(leased.assignment.job) is leased:
-            del self._jobs[leased.assignment.job]
+        self._forget(leased)
 
     async def _run(self, leased: LeasedJob) -> None:
         assignment = leased.assignment

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from dragoman.client.results import failure_record, usage_record
+from dragoman.client.results import explain, failure_record, usage_record
 from dragoman.dialects.acp.v1 import codec, methods, updates
 from dragoman.errors import DragomanError, FileFailed, StoreError
 from dragoman.events import model
@@ -137,8 +137,11 @@ class DirectRecorder:
         """Record an event."""
         if self._recorder is not None:
             self._take(self._recorder, event)
-        elif self._store is not None and len(self._early) < MAX_EARLY:
-            self._early.append(event)
+        elif self._store is not None:
+            if len(self._early) < MAX_EARLY:
+                self._early.append(event)
+            else:
+                log.warning("too many events before the session is open: %s", event.native)
 
     def began(self, job: str, blocks: Sequence[Block]) -> None:
         """Called before a prompt is sent as this job."""
@@ -188,6 +191,17 @@ class DirectRecorder:
             usage=usage_record(result.usage),
             text=result.text,
         )
+
+    def not_sent(self, error: BaseException) -> None:
+        """Called instead of `ended` if the prompt was not sent, because of this error."""
+        outcome, failed = Outcome.CANCELLED, None
+        if isinstance(error, DragomanError):
+            outcome, failure = explain(error)
+            failed = failure_record(failure, error)
+            if outcome is Outcome.UNKNOWN:
+                # Nothing ran, so nothing is unknown.
+                outcome = Outcome.FAILED
+        self._end(outcome=outcome.value, failure=failed, text="")
 
     async def end_session(self) -> None:
         """Write the rest, and store the session as closed."""

@@ -432,9 +432,11 @@ class Run:
         began_at = clock()
         try:
             before, blocks = await self._before_deadline(self._prepare(blocks))
-        except DragomanError as error:
-            # A request such as setting the mode failed, and the prompt was not sent.
-            error.may_have_run = False
+        except BaseException as error:
+            if isinstance(error, DragomanError):
+                # A request such as setting the mode failed, and the prompt was not sent.
+                error.may_have_run = False
+            self._record_unsent(error)
             raise
         self._listener.began(seen.job, self.opened.key)
         deadline = None if self._used else request.deadline
@@ -454,7 +456,9 @@ class Run:
         except BaseException as error:
             if self._turn is not None:
                 self._record_left(self._turn)
-            elif isinstance(error, DragomanError) and self.warm and broker_ended(error):
+                raise
+            self._record_unsent(error)
+            if isinstance(error, DragomanError) and self.warm and broker_ended(error):
                 lost = BrokerError(f"the broker was lost before the turn: {error}")
                 lost.may_have_run = error.may_have_run
                 raise lost from error
@@ -558,6 +562,11 @@ class Run:
         with suppress(UsageError):
             if self._keeper is not None:
                 self._keeper.ended(turn.result)
+
+    def _record_unsent(self, error: BaseException) -> None:
+        """Record the end of a job whose prompt was not sent."""
+        if self._keeper is not None:
+            self._keeper.not_sent(error)
 
     def _watch(self, event: Event) -> None:
         seen, request = self.seen, self.request

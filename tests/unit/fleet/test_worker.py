@@ -123,6 +123,17 @@ def report(memory: MemoryConnection) -> FleetResult:
 
 
 @aio
+async def test_a_late_reply_about_an_attempt_does_not_remove_the_next_attempt() -> None:
+    memory = MemoryConnection()
+    worker_ = _HoldingWorker(memory)
+    later = LeasedJob(JobAssignment(epoch=1, boot="b", job="f1", attempt=3, spec=SPEC))
+    worker_._jobs["f1"] = later
+    worker_._drop(worker_.leased)
+    assert worker_.leased.fenced
+    assert worker_._jobs == {"f1": later}
+
+
+@aio
 async def test_the_agent_is_ended_when_its_actions_cannot_be_recorded(
     delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,14 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.client.options import ConnectOptions
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, BudgetExceeded, SpawnError, Unsupported, UsageError
+from dragoman.errors import (
+    BrokerUnavailable,
+    BudgetExceeded,
+    SessionUnusable,
+    SpawnError,
+    Unsupported,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.parts import Capabilities, Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
@@ -28,6 +35,7 @@ from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
 from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord
 from tests.aio import aio
 
 AGENT = (
@@ -295,6 +303,12 @@ async def test_a_caller_that_is_cancelled_while_opening_leaves_nothing(request_o
     task.uncancel()
 
 
+def jobs() -> list[JobRecord]:
+    """The stored jobs."""
+    with open_store(read_only=True) as store:
+        return list(store.jobs())
+
+
 def sessions() -> list[str | None]:
     """The names of the stored sessions."""
     with open_store(read_only=True) as store:
@@ -333,6 +347,21 @@ async def test_a_running_turn_is_cancelled_and_the_next_one_is_not(request_of: A
         assert not run.in_turn
         run.cancel_turn()
         assert outcome_of(await run.prompt([Text("hello")])) is Outcome.OK
+
+
+@aio
+async def test_the_job_of_a_prompt_that_cannot_be_sent_has_ended(request_of: Any) -> None:
+    async with Run(request_of()) as run:
+        conversation: Any = run.opened.conversation
+        conversation.unusable = True
+        with pytest.raises(SessionUnusable):
+            await run.prompt([Text("hello")], job="j-1")
+        await run._keeper.flush()  # type: ignore[union-attr]
+        (job,) = jobs()
+        assert (job.id, job.state, job.outcome) == ("j-1", "ended", "failed")
+        conversation.unusable = False
+        assert outcome_of(await run.prompt([Text("hello")], job="j-2")) is Outcome.OK
+    assert {(job.id, job.outcome) for job in jobs()} == {("j-1", "failed"), ("j-2", "ok")}
 
 
 @aio

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -19,7 +20,7 @@ from msgspec import Raw
 from dragoman.broker.protocol import POSITION, Position
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import session_of
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionLost, DragomanError, MessageTooLong
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.acp_filter import Unannounced
@@ -29,6 +30,10 @@ from dragoman.wire.messages import Notification
 
 if TYPE_CHECKING:
     from dragoman.broker.server.live_session import LiveSession
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.broker")
 
 BATCH_SIZE: Final = 128 * 1024
 """How many bytes to send to a caller that catches up before checking that it keeps up."""
@@ -212,15 +217,20 @@ class EventReader:
                 if self.attached:
                     self.connection.post(POSITION, Position(self.session_id, first))
             for line in stored:
-                self._tell_stored(line)
+                _send(self._tell_stored, line)
             self._advance(first + len(stored))
             return True
         events = log.lines(start, stop, max_size=BATCH_SIZE)
-        if self._session.renamed or self._instead is not None:
+        try:
+            together = self.takes_all and not self._session.renamed
+            if together:
+                self.connection.pass_all_on([event.line for event in events])
+        except MessageTooLong:
+            # Skip an update that is too long, but not the others.
+            together = False
+        if not together:
             for event in events:
-                self.tell(event)
-        else:
-            self.connection.pass_all_on([event.line for event in events])
+                _send(self.tell, event)
         self._advance(start + len(events))
         return True
 
@@ -251,3 +261,19 @@ def renamed(params: Raw, session_id: str) -> Raw:
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))
+
+
+def _send(tell: Callable[[T], None], event: T) -> None:
+    """Send one event, or skip it if it cannot be sent, for example because it is too long."""
+    try:
+        tell(event)
+    except ConnectionLost:
+        raise
+    except DragomanError as error:
+        log_untold(error)
+
+
+def log_untold(error: DragomanError) -> None:
+    """Log a failed update, unless the caller has disconnected and needs none."""
+    level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
+    log.log(level, "could not send an update to a caller: %s", error)

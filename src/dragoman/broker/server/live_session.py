@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from dragoman.broker.server.cancellation import Cancelling, Phase
 from dragoman.broker.server.event_log import EventLog, LogLimits
-from dragoman.broker.server.event_reader import EventReader, renamed
+from dragoman.broker.server.event_reader import EventReader, log_untold, renamed
 from dragoman.broker.server.peer_requests import PERMISSION, PeerQuestions
 from dragoman.broker.server.replay import Replay
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.errors import ConnectionLost, DragomanError
+from dragoman.errors import DragomanError
 from dragoman.events.parts import Cost, Usage
 from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
@@ -147,7 +147,7 @@ class LiveSession:
                     else:
                         reader.tell(notification)
                 except DragomanError as error:
-                    _log_untold(error)
+                    log_untold(error)
             if slow is not None:
                 for reader in slow:
                     reader.fall_behind(number)
@@ -182,7 +182,7 @@ class LiveSession:
                 try:
                     reader.tell(notification)
                 except DragomanError as error:
-                    _log_untold(error)
+                    log_untold(error)
         if not self.marked:
             self.marked = True
             self._recorder.mark(self)
@@ -202,7 +202,7 @@ class LiveSession:
             try:
                 reader.tell(event)
             except DragomanError as error:
-                _log_untold(error)
+                log_untold(error)
 
     def request(self, request: Request) -> Any:
         """Handle a request from the peer."""
@@ -449,9 +449,3 @@ class LiveSession:
         self.sheltered = far.client.shelter(id, self.cwd, self.additional)
         self.sheltered.opened(settings.modes, settings.models, settings.config_options)
         far.upstream.route(id, self)
-
-
-def _log_untold(error: DragomanError) -> None:
-    """Log a failed update, unless the caller has disconnected and needs none."""
-    level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
-    log.log(level, "could not send an update to a caller: %s", error)

@@ -148,6 +148,32 @@ async def test_what_has_left_the_memory_is_fetched_without_a_gap() -> None:
         assert ear.heard[-1] == "30"
 
 
+@pytest.mark.parametrize("forgotten", [False, True])
+@aio
+async def test_an_event_that_is_too_long_for_the_caller_is_skipped_while_catching_up(
+    forgotten: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reading() as (sheet, reader, ear):
+        sheet.happens(2)
+        long = notice("s1", "x" * (reader.connection.settings.max_line_size + 1))
+        sheet.log.append(long)
+        sheet.disk.append(bytes(long.params))
+        sheet.happens(2)
+        if forgotten:
+            sheet.forget()
+        answered = asyncio.Event()
+        reader.go_back(0)
+        reader.behind(answered.set)
+        async with asyncio.timeout(5):
+            await answered.wait()
+        await ear.until(4)
+        assert ear.heard == ["0", "1", "3", "4"]
+        assert not reader.lags
+    assert [each.message[:40] for each in caplog.records] == [
+        "could not send an update to a caller: th"
+    ]
+
+
 @aio
 async def test_what_stands_behind_the_events_waits_for_a_reader_that_lags() -> None:
     async with reading() as (sheet, reader, ear):
