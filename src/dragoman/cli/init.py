@@ -32,9 +32,9 @@ Find the installed agents, verify them and run a first task.
 In four steps it finds the installed agents, verifies them, enables the ones you pick, and delegates
 a first task. If you name peers, only those are set up. Peers that were verified before and have not
 changed are not verified again. Verification calls no model unless you add --turns; the task at the
-end is one short prompt, and you are asked before it is sent. Some peers report a missing login only
-when prompted: you are asked whether to send a prompt, --try-login sends it without asking, and with
---yes alone it is not sent.
+end is one short prompt, and without --yes you are asked before it is sent. Some peers report a
+missing login only when prompted: you are asked whether to send a prompt, --try-login sends it
+without asking, and with --yes alone it is not sent.
 
 Each step is saved when it is done: after Ctrl-C, `dragoman init` continues from there. The exit
 code is 0 if one of the enabled peers answered, or scout if nothing is installed, and 10 if agents
