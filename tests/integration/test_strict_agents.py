@@ -219,7 +219,7 @@ def test_a_card_of_another_dialect_than_the_descriptors_is_not_kept(cli: Cli) ->
     added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *strict(cli, "asp"))
     assert added.code == 0, added.out + added.err
     tried = cli("peers", "verify", "old", "--no-turns", "--dialect", "oneshot")
-    assert tried.code == 10 and "its descriptor says that it speaks threads" in tried.err
+    assert tried.code == 10 and "the descriptor of old names another dialect, threads" in tried.err
     card = json.loads(cli("peers", "show", "old", "--format", "json").out)["card"]
     assert card["facts"]["dialect"] == "threads"
 

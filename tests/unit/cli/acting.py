@@ -45,6 +45,7 @@ class ActedTurn:
         self.agent = agent
         self.prompt = prompt
         self.cancels = 0
+        self.unsent: DragomanError | None = None
         self.over: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> ActedTurn:

@@ -95,6 +95,7 @@ async def test_too_much_unsent_ends_the_connection(monkeypatch: pytest.MonkeyPat
         told = connection.tasks.start(connection.notify("later"), "later")
         await turns()
         connection.post("fill", "x" * (2 * HIGH_WATER_SIZE))
+        connection.post("fill")
         await turns()
         assert isinstance(connection.failure, Overflow)
         for work, may_have_run in ((waiting, True), (blocked, False), (told, False)):
