@@ -83,7 +83,7 @@ EXAMPLES: Final = {
     "peer.NAME.env": '["MY_PROVIDER_KEY", "MY_PROXY_*"]',
     "peer.NAME.model": '"some-model"',
     "peer.NAME.mode": '"plan"',
-    "peer.NAME.roles": '["review", "explore"]',
+    "peer.NAME.roles": '["review", "exploration"]',
     "peer.NAME.permissions": '"ask"',
     "peer.NAME.allow_unenforced": "true",
     "hosts.BOX.destination": '"me@box.example.org"',

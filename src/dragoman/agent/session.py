@@ -57,9 +57,9 @@ class Session:
         self._options: dict[str, str | bool] | None = None
         self._state: Any = None
         self.client = client
-        """The client's own description from the handshake."""
+        """The client's `initialize` request, with its `client_info` and capabilities."""
         self.choices = settings or SessionSettings((), ())
-        """The choices that the client has in this session."""
+        """The modes and config options that the client can choose from."""
         self.mode = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
         self.turn: Turn | None = None

@@ -78,9 +78,9 @@ class Turn:
         """Whether the prompt was answered. Then nothing more can be sent in this turn."""
         self._work: asyncio.Task[Any] | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the client has cancelled the turn."""
+        """A future that is done when the client has cancelled the turn."""
         self.ended = asyncio.Event()
-        """Set when the turn is over."""
+        """An event that is set when the turn is over."""
 
     def __repr__(self) -> str:
         state = "over" if self.over else "cancelled" if self.cancelled else "running"

@@ -19,8 +19,9 @@ HEAD = """\
 # Peers
 
 The agents that dragoman knows by name: how to install, log in to and start each one, and the roles
-that it claims. Under "evidence", "seen" means that the facts were confirmed by running the peer,
-and "unverified" that they come from the vendor's documentation. `dragoman peers verify NAME`
+that it claims. Under "evidence", "seen" means that turns of the peer were tested, and "unverified"
+that none were: the facts come from the vendor's documentation or from a handshake. "Source" says
+which. "Quirks" are keys of a [descriptor](descriptor.md#quirks). `dragoman peers verify NAME`
 measures what a peer does on your machine and stores the result as its [card](peer-card.md). To use
 an agent that is not listed, [add a peer](../how-to/add-a-peer.md).
 

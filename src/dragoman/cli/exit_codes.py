@@ -32,15 +32,16 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.OK: "The agent finished the task successfully.",
+    ExitCode.OK: "The command succeeded. If it ran a turn, the outcome of the turn is `ok`.",
     ExitCode.FAILED: (
-        "The agent, the protocol or the machine failed, or the answer was empty or a refusal."
+        "The agent, the protocol or the machine failed, or the turn ended without success in "
+        "another way, such as a refusal."
     ),
     ExitCode.USAGE: ("The command line is invalid, or names a peer that does not exist."),
     ExitCode.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
     ExitCode.NO_SESSION: "The session or job does not exist, or the session can no longer be used.",
     ExitCode.DENIED: (
-        "A permission was denied and none approved, whatever the agent reported afterwards."
+        "A permission was denied and none approved, or the turn ended right after a denial."
     ),
     ExitCode.AUTH_REQUIRED: "The agent needs a login.",
     ExitCode.NO_PEER: "No enabled peer can do the work.",
@@ -48,7 +49,7 @@ MEANINGS: Final = {
     ExitCode.BUDGET: "A spending limit was reached.",
     ExitCode.UNVERIFIED: "A peer failed verification.",
     ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
-    ExitCode.TERMINATED: "Terminated by a signal.",
+    ExitCode.TERMINATED: "Ended by SIGTERM or SIGHUP.",
 }
 """A one-sentence description of each code."""
 

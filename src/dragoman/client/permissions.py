@@ -16,7 +16,8 @@ from dragoman.errors import UsageError
 
 
 class Answer(enum.Enum):
-    """A decision about one question."""
+    """A decision about one question: ``ALLOW_ONCE``, ``ALLOW_ALWAYS``, ``REJECT_ONCE``,
+    ``REJECT_ALWAYS`` or ``CANCEL``."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
@@ -71,9 +72,11 @@ class Question(Struct, frozen=True, gc=False):
     session_id: str
     tool_call_id: str
     title: str
+    """The title of the tool call."""
     kind: str
     """The tool's kind, such as ``read`` or ``execute``; ``other`` if the agent did not say."""
     options: Sequence[Option]
+    """The options that the agent offers, each with an `option_id` and a `kind`."""
     tool_call: Any
     """The tool call in the dialect's own type, with locations, content and raw input."""
     request_id: str = ""
@@ -205,7 +208,8 @@ def deny_all(question: Question) -> Answer:
 
 
 class Denial(Struct, frozen=True):
-    """A permission request that was refused in a turn."""
+    """A permission request that was refused in a turn, with its `tool_call_id`, `title` and
+    `kind`."""
 
     tool_call_id: str
     title: str

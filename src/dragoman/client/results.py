@@ -41,18 +41,21 @@ class Result(msgspec.Struct, frozen=True):
     """How a turn ended."""
 
     outcome: Outcome
+    """How the turn really ended, such as `ok`, `denied` or `timed_out`."""
     text: str
     """The agent's text."""
     stop: str = ""
     """The agent's own stop reason."""
     failure: Failure | None = None
+    """The error that ended the turn, if any: its message, kind and code."""
     usage: Usage | None = None
+    """Tokens and cost of the turn, if the agent reported them."""
     denials: tuple[Denial, ...] = ()
     """The permissions that were refused."""
     error: DragomanError | None = None
     """The corresponding exception, for callers that want to raise it."""
     truncated: bool = False
-    """Whether `text` is cut off; see `ConversationTurn.max_text_size`."""
+    """Whether `text` is cut off because of `Turn.max_text_size`."""
     approvals: int = 0
     """How many permissions were granted, by a person or a policy."""
     ended_by_denial: bool = False

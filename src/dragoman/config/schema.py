@@ -46,7 +46,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     silence: Seconds | None = None
     """Between two events; ``"never"`` means no limit."""
     total: Seconds | None = None
-    """The whole turn; ``"never"`` is the default."""
+    """The whole turn; ``"never"`` means no limit."""
     cancel_grace: float | None = None
     """From a cancellation to the end of the turn."""
 
@@ -84,13 +84,14 @@ class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The address of the API. For ``openai``, it includes the version, such as
     http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The variable that holds the key, if it is not the usual one."""
+    """The variable that holds the key. Default: ``ANTHROPIC_API_KEY`` or ``OPENAI_API_KEY``,
+    depending on ``api``."""
     max_tokens: int | None = None
-    """Maximum number of tokens in an answer."""
+    """Maximum number of tokens in an answer. If not set, it is 8192."""
     system: str = ""
     """The system prompt."""
     competes: bool = False
-    """Whether it is a candidate like any peer, instead of only after the peers."""
+    """Whether it competes with the peers, instead of being used only if none of them can answer."""
 
 
 class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +105,8 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     mode: str | None = None
     """The mode to open sessions in, unless a command names another."""
     roles: tuple[str, ...] | None = None
-    """Its roles in delegation, in place of those that it claims."""
+    """Its roles in delegation, in place of those that it claims: ``execute``, ``research``,
+    ``exploration``, ``debug``, ``plan``, ``review``, ``write``, or a name of your own."""
     permissions: Permissions | None = None
     """The permission preset for this peer."""
     allow_unenforced: bool = False

@@ -39,20 +39,21 @@ DEFAULT_PRESET: Final[Preset] = "approve-reads"
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule: what it matches, and the action. An omitted key matches everything."""
+    """One rule: what it matches, and the action; an omitted key matches everything."""
 
     action: Action
     """``allow``, ``ask``, ``escalate`` or ``deny``."""
     kind: Kind | tuple[Kind, ...] = ()
-    """Kinds of tools, such as ``edit`` or ``["edit", "delete"]``."""
+    """One kind or a list: ``read``, ``edit``, ``delete``, ``move``, ``search``, ``execute``,
+    ``think``, ``fetch``, ``switch_mode``, ``other``."""
     paths: tuple[str, ...] = ()
     """File globs, relative to the workspace unless they begin with ``/`` or ``~/``."""
     commands: tuple[str, ...] = ()
     """Command-line patterns, matched word by word, such as ``git status *``."""
     peer: Words = ()
-    """Names of peers."""
+    """The name of a peer, or a list of names."""
     role: Words = ()
-    """Roles that work was delegated for."""
+    """The role that the work was delegated for, or a list of roles."""
     why: str = ""
     """A reason to show with the verdict."""
 

@@ -96,7 +96,7 @@ class Session(AcpSettings, Conversation):
         """Called with every update on arrival, inside and outside turns."""
         # Not a deque: an empty one takes 700 bytes, and most stay empty.
         self.outside: list[acp.SessionUpdate] = []
-        """The newest updates received outside turns, at most `KEPT_OUTSIDE`."""
+        """The newest updates received outside turns, at most 256."""
         self.outside_dropped = 0
         """Number of updates dropped from `outside`."""
         self.replayed: list[Any] = []
@@ -179,7 +179,7 @@ class Session(AcpSettings, Conversation):
             await terminals.aclose()
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once. The caller must close the returned terminals."""
+        """Forget the session at once, and return its terminals, which the caller must close."""
         self.client.forget(self)
         self.unusable = True
         self.cancel_questions()
@@ -342,7 +342,7 @@ class Session(AcpSettings, Conversation):
     def missing_file_is_empty(self) -> bool:
         return self.client.options.missing_file_is_empty
 
-    # -- open questions of the agent
+    # -- inside: open questions of the agent
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
         """Record a permission request from the agent. Its tool call may be new: two real agents do

@@ -12,19 +12,19 @@ input ends.
 
 | trigger | what the model does |
 |---|---|
-| none | says ``You said: `` and the text, a word in each chunk |
+| none | says ``You said: `` and the text, one word per chunk |
 | ``CHUNKS:n`` | says a text in n chunks |
 | ``THINK`` | thinks aloud before anything else |
 | ``SLOW`` | says a long text slowly, for cancelling |
 | ``HOLD`` | says one word, and the rest after `FakeModel.release` |
-| ``HANG`` | does not answer, not even with a status |
+| ``HANG`` | sends no response, not even an HTTP status |
 | ``CUT`` | breaks the connection in the middle of the answer |
 | ``SHELL:command`` | calls the tool that runs commands |
 | ``WRITE:path:content`` | calls the tool that writes files |
-| ``PLAN:step;step`` | calls the tool that keeps a plan; the first step is under way |
+| ``PLAN:step;step`` | calls the tool that sets a plan; the first step is in progress |
 | ``TOOL:name:{…}`` | calls a tool by its name, or ``group.name``, with these arguments |
-| ``HTTP:status`` | answers with this status and an error |
-| ``HTTP:status*n`` | the same, n times for each text, and then answers normally |
+| ``HTTP:status`` | responds with this HTTP status and an error |
+| ``HTTP:status*n`` | does this for the first n requests with the same text, and then answers normally |
 
 A trigger that calls a tool must be at the start of a line, and its argument ends with the line. The
 other triggers can be anywhere, as separate words. Several tool calls are made one after another.
