@@ -21,7 +21,7 @@ HEAD = """\
 # Conformance
 
 This page lists the requirements of version 1 of the Agent Client Protocol for agents and clients,
-the checks that test any program against them, and how dragoman proves that it meets them.
+the checks that test any program against them, and how dragoman itself is tested against them.
 [Check an agent or a client](../how-to/check-an-agent.md) shows how to run the checks. The last part
 covers the Codex app-server protocol, which dragoman speaks as a client only.
 
@@ -36,11 +36,30 @@ for Codex (`tests/conformance/codex.toml`), and a test compares it with them.
 | FACT | defined by the schema of the protocol | failed |
 | SHOULD, SHOULD NOT | recommended | warned |
 | IMPL | not in the protocol; peers rely on it, or the protocol leaves it open | warned |
-| MAY | optional | – |
+| MAY | optional, but to be done in the defined way | warned |
 
 A check has the strictest level of its requirements, or SHOULD if the protocol does not define the
 exact behaviour in the tested case. A program conforms if no check failed and at least one passed.
 Checks that do not apply are skipped, with the reason.
+"""
+
+REQUIREMENTS = """
+## Requirements
+
+The last column names the checks and tests which prove that dragoman's own agent kit (A) and client
+(C) meet a requirement, or says why no proof is claimed. The cell is empty if there is no separate
+proof; every MUST, MUST NOT, SHOULD and SHOULD NOT has a proof or a reason.
+
+"""
+
+CODEX_HEAD = """
+## Codex app-server
+
+The protocol has no numbered requirements, so the ids are dragoman's. MUST comes from the server's
+own documentation, FACT from its schema or from what version 0.166.0 does, and IMPL is a choice of
+dragoman. The tests below `tests/peers` run the real `codex`; most others run a scripted server as a
+child process.
+
 """
 
 
@@ -59,15 +78,9 @@ def page() -> str:
         _checks([check.check for check in agents.ALL], turned),
         "\n## Checks of clients\n\n",
         _checks(list(client_checks.CHECKS.values()), set()),
-        "\n## Requirements\n\nThe last column says how dragoman's own agent kit (A) and client (C) "
-        "are proved to meet a requirement: by a check, by a test, or why no proof is "
-        "claimed.\n\n",
+        REQUIREMENTS,
         _requirements(),
-        "\n## Codex app-server\n\nThe protocol has no numbered requirements, so the ids are "
-        "dragoman's. "
-        "MUST comes from the server's own documentation, FACT from its schema or from what version "
-        "0.166.0 does, and IMPL is a choice of dragoman. The tests below `tests/peers` run the "
-        "real `codex`; most others run a scripted server as a child process.\n\n",
+        CODEX_HEAD,
         _codex(),
     ]
     return "".join(parts)

@@ -158,7 +158,7 @@ class Card(Struct, frozen=True, kw_only=True):
     turns: bool
     """Whether rungs that spend model calls were tried."""
     reached: str
-    """The last rung that passed."""
+    """The last rung that passed or warned."""
     usable: bool
     """Whether the peer may be added: it speaks a supported protocol and nothing essential
     failed."""

@@ -24,7 +24,7 @@ input ends.
 | ``PLAN:step;step`` | calls the tool that sets a plan; the first step is in progress |
 | ``TOOL:name:{…}`` | calls a tool by its name, or ``group.name``, with these arguments |
 | ``HTTP:status`` | responds with this HTTP status and an error |
-| ``HTTP:status*n`` | does this for the first n requests with the same text, and then answers normally |
+| ``HTTP:status*n`` | does this for the first n requests with this text, then answers normally |
 
 A trigger that calls a tool must be at the start of a line, and its argument ends with the line. The
 other triggers can be anywhere, as separate words. Several tool calls are made one after another.
