@@ -302,7 +302,7 @@ class _Pair:
         before = text[start : int(self.key.start_mark.index)]
         if self.yaml.flow or not re.fullmatch(r" *(?:\? *)?", before):
             raise FrontMatterInvalid(
-                f"line {self.line}: the front matter is on one line; remove {self.name} by hand"
+                f"line {self.line}: {self.name} is not on lines of its own; remove it by hand"
             )
         return text[:start] + text[end if text[end - 1 : end] in "\r\n" else _line_end(text, end) :]
 
@@ -387,9 +387,7 @@ def _added(parts: _Parts, yaml: _Yaml, line: str) -> str:
     if not parts.present:
         return f"{parts.before}---{end}{line}{end}---{end}{parts.after}"
     if yaml.flow:
-        raise FrontMatterInvalid(
-            f"the front matter is on one line with braces; add '{line}' by hand"
-        )
+        raise FrontMatterInvalid(f"the front matter is written in braces; add '{line}' by hand")
     return _with_inner(parts, f"{parts.inner}{yaml.indent}{line}{end}")
 
 

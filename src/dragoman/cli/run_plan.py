@@ -395,7 +395,7 @@ def _warm(options: RunOptions, settings: Settings) -> bool:
 
 def _session(name: str | None) -> str | None:
     if name is not None and (not name.strip() or not name.isprintable()):
-        raise UsageError("--session takes a name, a key or an id of a session")
+        raise UsageError("--session: must not be empty or contain unprintable characters")
     if name is not None and len(name) > MAX_NAME_LENGTH:
         raise UsageError(f"--session: more than {MAX_NAME_LENGTH} characters")
     return name

@@ -134,8 +134,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, merged."""
 
     enabled_peers: tuple[str, ...] = ()
-    """The peers that delegation may use. A peer that you name in a command need not be enabled.
-    ``codex@box`` is codex on the host box; only your own settings can enable it."""
+    """The peers that delegation may use. `run` and `chat` also run a peer that is not enabled, if
+    you name it. ``codex@box`` is codex on the host box; only your own settings can enable it."""
     default_peer: str | None = None
     """The peer that `run` and `chat` use by default."""
     permissions: Permissions = "ask"

@@ -96,7 +96,8 @@ class WorkList:
         return self._tasks.start(work, name)
 
     def find(self, job: str) -> RunningWork | None:
-        """Return the work with this job id, or None if this server did not start it."""
+        """Return the work with this job id, or None if this server did not start it or no longer
+        keeps it."""
         return next((one for one in self._all if one.job == job), None)
 
     async def begun(self, running: RunningWork) -> str:

@@ -284,8 +284,8 @@ class ToolHandlers:
         return tool_results.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
-        """Return the running work of a job, or None if this server did not start it. Raises
-        `UnknownJob` if the client may not see its workspace."""
+        """Return the work of a job, or None if this server did not start it or no longer keeps it.
+        Raises `UnknownJob` if the client may not see its workspace."""
         running = self.work_list.find(job)
         if running is not None:
             await self._check(job, running.folder, call)

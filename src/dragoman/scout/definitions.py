@@ -156,7 +156,8 @@ _COMMAND: Final = re.compile(r".*(?:[;|&({`!]|\b(?:then|do|else|if|while|until))
 
 @functools.cache
 def _rules(family: str) -> tuple[re.Pattern[str], list[tuple[int, str]]]:
-    """Return all rules of a family as one expression; the matching group is the rule's number."""
+    """Return all rules of a family as one pattern, and the rank and kind of each rule. The name of
+    the matching group is "r" and the index of the rule, as in ``r3``."""
     rows = _RULES[family].replace("\n+ ", "").split("\n")
     rules = [row.split(" ", 2) for row in rows if row]
     text = "|".join(f"(?:{rule[2].replace('<name>', f'<r{n}>')})" for n, rule in enumerate(rules))

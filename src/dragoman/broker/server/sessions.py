@@ -56,7 +56,7 @@ LEAVE_INTERVAL: Final = 0.02
 disconnected. A command that ended before the next one began has closed its connection by then."""
 
 MAX_SESSIONS: Final = 256
-"""Number of open sessions above which an unused one is closed to make room."""
+"""Number of open sessions at which an unused one is closed before another is opened."""
 
 
 class Sessions:
@@ -279,9 +279,9 @@ class Sessions:
         return False
 
     async def _make_room(self) -> None:
-        """Close the oldest unused sessions above the limit; they can be reopened by id.
+        """If the limit is reached, close the oldest unused session, which can be reopened by id.
 
-        Callers that die leave their sessions open.
+        Sessions accumulate because callers that die leave them open.
         """
         if len(self._sessions) < MAX_SESSIONS:
             return

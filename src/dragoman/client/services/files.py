@@ -156,7 +156,7 @@ def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> I
             return
         scanned_size += len(chunk)
         if scanned_size > MAX_SCAN_SIZE:
-            raise TooLarge(text, MAX_SCAN_SIZE, "the requested part is too far into it")
+            raise TooLarge(text, MAX_SCAN_SIZE, "the requested part begins too far into the file")
         yield chunk
 
 
@@ -190,7 +190,7 @@ def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_
                 limit -= count
         size += len(chunk)
         if size > max_size:
-            raise TooLarge(text, max_size, "the requested part is larger")
+            raise TooLarge(text, max_size, f"the requested part has more than {max_size} bytes")
         if limit == 0:
             break
         chunk = next(chunks, b"")
