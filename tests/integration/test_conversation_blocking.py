@@ -73,6 +73,22 @@ def test_a_turn_is_cancelled_by_leaving_its_block_or_on_request(tmp_path: Path) 
             assert turn.result.outcome is Outcome.CANCELLED
 
 
+def test_an_iteration_that_is_left_early_goes_on_where_it_was_left(tmp_path: Path) -> None:
+    texts: list[str] = []
+    with (
+        connect_sync(AGENT, workspace=tmp_path, env=ENVIRONMENT) as peer,
+        peer.session() as session,
+        session.prompt("count 100") as turn,
+    ):
+        for event in turn:
+            if isinstance(event, model.MessageDelta):
+                texts.append(event.text)
+                if len(texts) == 3:
+                    break
+        texts += [event.text for event in turn if isinstance(event, model.MessageDelta)]
+        assert "".join(texts) == turn.result.text and len(texts) > 3
+
+
 def test_a_permission_may_block_its_thread_and_a_failing_one_fails_its_turn(
     tmp_path: Path,
 ) -> None:

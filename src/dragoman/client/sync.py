@@ -11,6 +11,7 @@ import asyncio
 import functools
 import inspect
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import (
@@ -177,16 +178,21 @@ class BlockingTurn:
     def __init__(self, turn: ConversationTurn, loop: _Loop) -> None:
         self._turn = turn
         self._loop = loop
+        self._unread: deque[model.Event] = deque()
+        """Events that were taken from the turn and not yet iterated over."""
 
     def __repr__(self) -> str:
         return f"<Blocking{repr(self._turn)[1:]}"
 
     def __iter__(self) -> Iterator[model.Event]:
+        unread = self._unread
         while True:
-            batch = self._loop.run(self._next)
-            if not batch:
+            # Kept for the next iteration if this one is left early.
+            while unread:
+                yield unread.popleft()
+            unread.extend(self._loop.run(self._next))
+            if not unread:
                 return
-            yield from batch
 
     async def _next(self) -> list[model.Event]:
         """Return the next events, at least one; empty at the end.
@@ -202,6 +208,7 @@ class BlockingTurn:
 
     def wait(self) -> Result:
         """Wait for the end, dropping the events that were not iterated over."""
+        self._unread.clear()
         return self._loop.run(self._turn.wait)
 
     @property

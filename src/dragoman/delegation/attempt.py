@@ -253,6 +253,8 @@ class Attempt:
         except asyncio.CancelledError:
             if self._known is not None and isolation.kept is not None:
                 self._known = structs.replace(self._known, patch=str(isolation.kept))
+            if self._known is not None and isolation.applied is not None:
+                self._known = structs.replace(self._known, applied=isolation.applied)
             raise
         finally:
             self._kept = isolation.kept

@@ -31,7 +31,7 @@ from dragoman.delegation.worktree.patch_files import files_in
 from dragoman.delegation.worktree.uncommitted import uncommitted
 from dragoman.errors import DragomanError, FileFailed, PatchChanged, UnknownSession, UsageError
 from dragoman.events.parts import FileChange
-from dragoman.rpc.tasks import in_thread
+from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs.context import load_context
 from dragoman.store.open import open_store
 from dragoman.store.records import APPLIED, CHECK, REPORT
@@ -191,19 +191,30 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
             raise PatchChanged("the patch was already applied, or its file was deleted")
         if digest != hashlib.sha256(data).hexdigest():
             raise PatchChanged("the patch has changed since it was shown; review it again")
-        applied = await worktree_patch.apply_patch(
-            data,
-            Path(report.patch_top),
-            files=tuple(FileChange(each.path, each.op) for each in files_in(data)),
-            patches=path.parent,
-            name=path.stem,
-        )
-        if applied.ok:
-            kept = KeptApplication(digest=digest)
-            await in_thread(key, lambda _: _note(record, APPLIED, kept, paths), changes_disk=True)
-        return applied
+        work = _apply_noted(data, Path(report.patch_top), path, record, digest, paths)
+        # A cancelled caller must not leave a patch that is applied and not recorded as applied.
+        return await finish(work)
     finally:
         lock.__exit__(None, None, None)
+
+
+async def _apply_noted(
+    data: bytes, top: Path, path: Path, record: SessionRecord, digest: str, paths: Paths
+) -> Applied:
+    """Apply a patch, and record in the session that it was applied."""
+    applied = await worktree_patch.apply_patch(
+        data,
+        top,
+        files=tuple(FileChange(each.path, each.op) for each in files_in(data)),
+        patches=path.parent,
+        name=path.stem,
+    )
+    if applied.ok:
+        kept = KeptApplication(digest=digest)
+        await in_thread(
+            record.key, lambda _: _note(record, APPLIED, kept, paths), changes_disk=True
+        )
+    return applied
 
 
 def is_repository(folder: Path) -> bool:

@@ -74,6 +74,8 @@ class Isolation:
         self._workspace: Path | None = None
         self.kept: Path | None = None
         """Path of the saved patch, if the block raised and there were changes."""
+        self.applied: Applied | None = None
+        """The result of `apply`, even if its caller was cancelled."""
 
     @property
     def workspace(self) -> Path:
@@ -120,7 +122,8 @@ class Isolation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await finish(self._leave(save=error is not None))
+        # Changes that were applied, or saved because of a conflict, need no other patch.
+        await finish(self._leave(save=error is not None and self.applied is None))
 
     async def _leave(self, *, save: bool) -> None:
         try:
@@ -235,7 +238,13 @@ class Isolation:
         Changes made there in the meantime stay. If they conflict, the conflicts are returned, the
         workspace is not changed, and the patch is saved to a file.
         """
-        return await apply(self._trees(), self._patches, self.id)
+
+        async def work() -> Applied:
+            self.applied = await apply(self._trees(), self._patches, self.id)
+            return self.applied
+
+        # A cancelled caller must still be able to say whether the workspace was changed.
+        return await finish(work())
 
     def _trees(self) -> tuple[Tree, ...]:
         if self._record is None or self._workspace is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.errors import PatchChanged, UnknownSession, UsageError
 from dragoman.paths import VARIABLES, Paths
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import git as runs_git
 from dragoman.store.open import open_store
 from dragoman.store.records import REPORT
 from tests.aio import aio
@@ -103,6 +105,30 @@ async def test_the_patch_of_isolated_work_is_applied_once(here: Reviewed) -> Non
     assert after.patch is not None and after.patch.state == "applied"
     # What was applied is seen in the workspace now.
     assert after.source == "workspace" and [file.path for file in after.files] == ["a.txt"]
+
+
+@aio
+async def test_a_patch_is_recorded_as_applied_although_its_caller_is_cancelled(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.isolated()
+    review = await review_of(here.key, paths=here.paths)
+    assert review.patch is not None and review.patch.digest is not None
+    ask = runs_git.ask
+
+    async def cancel_and_ask(words: Sequence[str], **more: Any) -> Any:
+        if words[0] == "apply":
+            applying.cancel()
+        return await ask(words, **more)
+
+    monkeypatch.setattr(runs_git, "ask", cancel_and_ask)
+    tasks = TaskOwner("test")
+    applying = tasks.start(apply_patch(here.key, review.patch.digest, paths=here.paths), "apply")
+    with pytest.raises(asyncio.CancelledError):
+        await applying
+    monkeypatch.undo()
+    after = await review_of(here.key, paths=here.paths)
+    assert after.patch is not None and after.patch.state == "applied"
 
 
 @aio

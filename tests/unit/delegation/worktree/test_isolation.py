@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.snapshot import Snapshot, changes
 from dragoman.errors import FilterFailed, IsolationFailed, UsageError
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import git as runs_git
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import commit_all, git, make, tree, with_submodule
 
@@ -198,6 +203,36 @@ async def test_an_exception_keeps_the_work_as_a_patch_and_removes_the_copy(tmp_p
     assert kept.stat().st_mode & 0o077 == 0
     git(folder, "apply", str(kept))
     assert (folder / "a.txt").read_text() == "half\n"
+
+
+@aio
+async def test_a_caller_that_is_cancelled_while_git_applies_knows_that_it_was_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    ask = runs_git.ask
+
+    async def cancel_and_ask(words: Sequence[str], **more: Any) -> Any:
+        if words[0] == "apply":
+            applying.cancel()
+        return await ask(words, **more)
+
+    monkeypatch.setattr(runs_git, "ask", cancel_and_ask)
+    tasks = TaskOwner("test")
+    isolation = isolated(tmp_path, folder)
+
+    async def work() -> None:
+        async with isolation:
+            (isolation.workspace / "a.txt").write_text("two\n")
+            await isolation.apply()
+
+    applying = tasks.start(work(), "apply")
+    with pytest.raises(asyncio.CancelledError):
+        await applying
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert isolation.applied is not None and isolation.applied.ok
+    assert isolation.kept is None
+    assert not list((tmp_path / "state" / "patches").glob("*.patch"))
 
 
 @aio
