@@ -346,6 +346,21 @@ async def test_an_agent_that_dies_before_its_prompt_has_not_run_at_any_surface(w
     assert read_lines(warm.home / "alpha.prompts") == []
 
 
+def test_what_dragoman_writes_in_the_workspace_is_not_a_change_of_the_peer(warm: Cli) -> None:
+    config = warm.home / "config_home"
+    add_peer(config, warm.home, "beta", "error", ("review",))
+    (config / "config.toml").write_text('enabled_peers = ["alpha", "beta"]\n')
+    warm.extra["DRAGOMAN_STATE_HOME"] = str(warm.cwd / ".state")
+    done = warm("run", "alpha", "x", "--deny-all", "--json-strict")
+    result = json.loads(done.out.splitlines()[-1])
+    assert (result["outcome"], result["violations"]) == ("ok", [])
+    answers(warm, "error")
+    done = warm("delegate", "review", "x")
+    assert "no other peer was tried" not in done.err, done.err
+    assert len(read_lines(warm.home / "alpha.prompts")) >= 2
+    assert len(read_lines(warm.home / "beta.prompts")) >= 1
+
+
 def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm: Cli) -> None:
     config = warm.home / "config_home" / "config.toml"
     config.write_text(f"{config.read_text()}\n[timeouts]\ninitialize = 1\n")

@@ -190,21 +190,20 @@ class BlockingTurn:
             # Kept for the next iteration if this one is left early.
             while unread:
                 yield unread.popleft()
-            unread.extend(self._loop.run(self._next))
+            self._loop.run(self._next)
             if not unread:
                 return
 
-    async def _next(self) -> list[model.Event]:
-        """Return the next events, at least one; empty at the end.
+    async def _next(self) -> None:
+        """Take the next events, at least one unless the turn has ended.
 
-        All available events are passed at once: switching threads costs more than an event.
+        All available events are taken at once: switching threads costs more than an event. They are
+        stored here, so that an interrupt of the waiting thread loses none.
         """
-        batch: list[model.Event] = []
         async for event in self._turn:
-            batch.append(event)
+            self._unread.append(event)
             if not self._turn.ready:
                 break
-        return batch
 
     def wait(self) -> Result:
         """Wait for the end, dropping the events that were not iterated over."""

@@ -40,12 +40,12 @@ from dragoman.delegation.worktree.patch import stat_of
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
-from dragoman.events.parts import Failure, Text
+from dragoman.events.parts import Failure, FileChange, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
-from dragoman.runs.changed_files import without_own
+from dragoman.runs.changed_files import outside_own_folders, without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
 from dragoman.runs.run import Run
@@ -212,10 +212,15 @@ class Attempt:
         left = self._seconds_left
         try:
             async with asyncio.timeout(None if left is None else left + LATE_LOOK_TIMEOUT):
-                return changes(before, await Snapshot.take(workspace))
+                changed = changes(before, await Snapshot.take(workspace))
         except TimeoutError:
             self.setting.on_notice("its changes are unknown: no time was left to check")
             return None
+        return structs.replace(
+            changed,
+            files=_by_others(changed.files, workspace),
+            ignored=_by_others(changed.ignored, workspace),
+        )
 
     async def _on_host(self) -> AttemptReport:
         """Work on another machine, in a copy of the workspace. The changes are applied here under
@@ -562,3 +567,9 @@ async def ask_local(
         )
     )
     return seen
+
+
+def _by_others(files: tuple[FileChange, ...], workspace: Path) -> tuple[FileChange, ...]:
+    """Return the changes without those that dragoman itself makes in its own directories."""
+    kept = set(outside_own_folders(str(workspace), [one.path for one in files]))
+    return tuple(one for one in files if one.path in kept)

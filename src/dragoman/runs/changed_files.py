@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from dragoman.catalogue.enforcement import unapproved
 from dragoman.errors import SpawnError
+from dragoman.paths import find_paths
 from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
 
@@ -216,10 +217,11 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the files without those that this process has open, such as its output or a trace."""
+    """Return the files without those that this process has open, such as its output or a trace,
+    and without those in dragoman's own directories."""
     own = {(info.st_dev, info.st_ino) for info in _open_files()}
     found = []
-    for name in names:
+    for name in outside_own_folders(folder, names):
         try:
             info = os.lstat(os.path.join(folder, name))
         except OSError:
@@ -228,6 +230,19 @@ def without_own(folder: str, names: Iterable[str]) -> list[str]:
         if (info.st_dev, info.st_ino) not in own:
             found.append(name)
     return found
+
+
+def outside_own_folders(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the files without those in dragoman's own directories. A workspace such as the home
+    directory may contain them, and a broker writes there in every turn."""
+    paths = find_paths()
+    top = os.path.join(os.path.realpath(folder), "")
+    own = tuple(
+        os.path.join(os.path.realpath(each), "").removeprefix(top)
+        for each in (paths.state, paths.cache, paths.runtime)
+        if os.path.realpath(each).startswith(top)
+    )
+    return [name for name in names if not name.startswith(own)]
 
 
 def _real(folder: Path) -> str:

@@ -39,6 +39,22 @@ async def test_what_git_ignores_and_what_git_keeps_is_left_out(tmp_path: Path) -
 
 
 @aio
+async def test_what_dragoman_writes_in_its_own_directories_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "home" / ".state"
+    (state / "worktrees" / "w").mkdir(parents=True)
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(state))
+    home = await ChangeWatch.take(tmp_path / "home")
+    inside = await ChangeWatch.take(state / "worktrees" / "w")
+    (state / "sessions.db-wal").touch()
+    (state / "worktrees" / "w" / "a.txt").touch()
+    (tmp_path / "home" / "b.txt").touch()
+    assert await home.changed() == ("b.txt",)
+    assert await inside.changed() == ("a.txt",), "a worktree for a delegation"
+
+
+@aio
 async def test_a_file_beyond_what_is_looked_at_is_not_called_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
