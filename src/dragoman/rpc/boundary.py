@@ -1,8 +1,9 @@
-"""Convert exceptions to responses on the wire; nothing else does.
+"""Convert exceptions to error responses on the wire and back; nothing else does.
 
-Decides what the peer may learn about a failure of ours: an error raised on purpose is sent
-unchanged, everything else becomes an internal error with an incident id; the id and the traceback
-are logged. The text of an unexpected exception is never sent: it may contain paths and secrets.
+Decides what the peer may learn about a failure of ours: a `RemoteError` is sent unchanged, a
+message that is too long is reported as such, and everything else becomes an internal error with an
+incident id; the id and the traceback are logged. The text of an unexpected exception is never sent:
+it may contain paths and secrets.
 """
 
 from __future__ import annotations

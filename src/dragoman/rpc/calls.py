@@ -333,9 +333,12 @@ class Requester:
             self._deadlines.add(call, timeout)
         return call
 
-    def expire(self, call: Call, timeout: float) -> None:
-        """Give up an open call after `timeout` seconds, unless it settles before."""
-        self._deadlines.add(call, timeout)
+    def expect_late(self, call: Call, timeout: float) -> None:
+        """Tell the peer that an open call is cancelled, but still wait for its response, for
+        `timeout` seconds: it may name something that must be undone."""
+        if self._failure is None and not call.settled:
+            self._notify_cancelled(call)
+            self._deadlines.add(call, timeout)
 
     def call(
         self,
@@ -377,8 +380,8 @@ class Requester:
         return self._call(method, params, decode, timeout, explain, None)
 
     async def wait_for_room(self, method: str, timeout: float) -> None:
-        """Wait until a request can be sent with `begin`. Raises `CallTimeout` if the peer does not
-        read."""
+        """Wait while the peer reads too slowly, before a request is sent with `begin`. Raises
+        `CallTimeout` after `timeout` seconds."""
         if self._outbox.is_full:
             try:
                 async with asyncio.timeout(timeout):
@@ -481,6 +484,9 @@ class Requester:
         if self._failure is not None:
             return
         self._peer.abandon(call.id)
+        self._notify_cancelled(call)
+
+    def _notify_cancelled(self, call: Call) -> None:
         if self.settings.cancel_notice is not None:
             try:
                 self.post(*self.settings.cancel_notice(call.id))

@@ -269,7 +269,8 @@ class Connection(Requester, Responder):
         self._outbox.put_all(lines)
 
     async def drain(self) -> None:
-        """Wait until the peer has read enough of what was sent."""
+        """Wait until at most `HIGH_WATER_SIZE` bytes of what was sent are waiting to be accepted by
+        the operating system."""
         try:
             await self._outbox.drain()
         except ConnectionLost:

@@ -141,7 +141,7 @@ class Outbox:
         return self.crowded
 
     async def drain(self) -> None:
-        """Flush, and wait until the peer has read enough."""
+        """Flush, and wait until at most `HIGH_WATER_SIZE` bytes are unsent."""
         self.flush()
         await self._stream.drain()
 

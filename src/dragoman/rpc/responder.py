@@ -147,7 +147,8 @@ class Responder:
         self._refuse(request, code, message, data)
 
     async def wait_answered(self) -> None:
-        """Wait until no inbound request is being handled, except one whose handler calls this."""
+        """Wait until no handler of an inbound request is running, except one that calls this.
+        Requests whose handler returned `LATER` are not waited for."""
         here = asyncio.current_task()
         while waiting := [task for task in self._inbound.values() if task is not here]:
             await asyncio.wait(waiting)

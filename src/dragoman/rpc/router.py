@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct
 
+from dragoman.decoders import typed_decoder
 from dragoman.errors import Overflow, UsageError
 from dragoman.rpc import boundary
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.lanes import HandlerLane
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 

@@ -141,6 +141,20 @@ def was_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def await_callback(work: Awaitable[T]) -> T:
+    """Await what a callback returned.
+
+    Raises `RuntimeError` if it lets the cancellation of something else escape, which must not count
+    as a cancellation of this task.
+    """
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        if was_cancelled():
+            raise
+        raise RuntimeError("something that it awaited was cancelled") from error
+
+
 async def cancellable(work: Awaitable[T]) -> T:
     """Await work of a library that may swallow a cancellation of this task, and raise
     `CancelledError` if it did.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from dragoman.errors import UsageError
 from dragoman.rpc.connection import TRACE_VARIABLE
 from dragoman.wire.peer import Event, Overrun, Repeated
 
@@ -64,15 +65,27 @@ def lines_of(events: Iterable[Event[Any]]) -> Iterator[bytes]:
                 yield event.line
 
 
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raise `UsageError` if no trace can be written to this file."""
+    try:
+        os.close(_open(path))
+    except OSError as error:
+        raise UsageError(f"cannot write the trace {path}: {error.strerror or error}") from error
+
+
+def _open(path: str | os.PathLike[str]) -> int:
+    # Each record is one write to a file opened for appending, so records do not interleave. A pipe
+    # without a reader must not block the event loop, neither here nor at a record.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags, 0o600)
+
+
 class Trace:
     """An open trace file. Several connections, and several processes, may share one path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # Each record is one write to a file opened for appending, so records do not interleave. A
-        # pipe without a reader must not block the event loop, neither here nor at a record.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-        self._fd: int | None = os.open(path, flags, 0o600)
+        self._fd: int | None = _open(path)
         self._began_at = time.monotonic()
         # Not at the top: a program without a trace does not load it.
         from dragoman.redaction.messages import MessageRedactor, NotJson
@@ -136,5 +149,5 @@ def from_environment() -> Trace | None:
     try:
         return Trace(path)
     except OSError as error:
-        log.warning("no trace is written: %s", error)
+        log.warning("no trace is written: cannot write %s: %s", path, error.strerror or error)
         return None

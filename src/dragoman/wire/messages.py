@@ -16,7 +16,6 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from dragoman.errors import UsageError
 from dragoman.wire import codes
-from dragoman.wire.decoders import typed_decoder
 
 Id: TypeAlias = int | str
 """The id of a request: a string or an integer. ``1`` is not ``"1"``, ``0`` is an id, ``true`` is
@@ -111,7 +110,7 @@ class Envelope(Struct, gc=False):
     error: Raw | UnsetType = UNSET
 
 
-decode_envelope = typed_decoder(Envelope)
+decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Everything the decoder raises for bytes that do not match the type."""
@@ -226,7 +225,7 @@ class _LooseError(Struct):
     data: Raw = _NULL
 
 
-_decode_loose_error = typed_decoder(_LooseError)
+_decode_loose_error = msgspec.json.Decoder(_LooseError).decode
 
 
 def _error_object(raw: Raw) -> ErrorObject:

@@ -353,7 +353,7 @@ class LinkState(PeerState[Slot]):
     __slots__ = ()
 
     def told(self, method: str, params: Any = UNSET) -> Notification:
-        """Create a notification, as the other end will decode it."""
+        """Create a notification, as the other end will decode it. Raises `MessageTooLong`."""
         line = self._writer.notification(method, params)
         if messages.BACKSLASH in line:
             line = messages.mend(line)

@@ -217,7 +217,7 @@ async def test_the_primitive_under_a_call_settles_once_and_in_wire_order() -> No
 
 @pytest.mark.parametrize("error", [ValueError("by design"), asyncio.CancelledError()])
 @aio
-async def test_a_failing_callback_stops_nobody_else(
+async def test_a_failing_callback_stops_no_other(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(result: Raw | None, failure: DragomanError | None) -> None:
@@ -401,7 +401,7 @@ async def test_every_answer_is_reported_after_its_call_is_settled() -> None:
 
 
 @aio
-async def test_a_failure_of_whoever_is_told_about_answers_is_logged_and_stops_nothing(
+async def test_a_failing_response_observer_is_logged_and_stops_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object) -> None:
@@ -488,7 +488,7 @@ async def test_a_timer_whose_calls_were_answered_looks_once_and_is_gone() -> Non
 
 
 @aio
-async def test_who_is_told_of_a_timeout_may_end_the_connection() -> None:
+async def test_a_timeout_callback_may_end_the_connection() -> None:
     ends: list[str] = []
 
     def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -782,7 +782,7 @@ async def test_a_cancellation_that_comes_with_the_answer_is_not_lost() -> None:
 
 
 @aio
-async def test_a_handler_whose_time_is_up_before_it_waits_is_told_so() -> None:
+async def test_a_handler_whose_time_is_up_before_it_waits_times_out() -> None:
     async def handle(request: Request) -> str:
         try:
             async with asyncio.timeout(0):
@@ -801,7 +801,7 @@ async def test_a_handler_whose_time_is_up_before_it_waits_is_told_so() -> None:
 
 
 @aio
-async def test_a_handler_that_calls_as_the_connection_ends_is_told_so() -> None:
+async def test_a_handler_that_calls_as_the_connection_ends_gets_the_error() -> None:
     ended: list[BaseException] = []
 
     async def handle(request: Request) -> None:
@@ -826,7 +826,7 @@ async def test_a_handler_that_calls_as_the_connection_ends_is_told_so() -> None:
 
 
 @aio
-async def test_whoever_is_told_of_an_answer_and_ends_the_process_keeps_no_caller_waiting() -> None:
+async def test_an_observer_that_ends_the_process_keeps_no_caller_waiting() -> None:
     class Stop(BaseException):
         pass
 
@@ -868,7 +868,7 @@ async def test_a_stream_that_fails_to_write_keeps_no_caller_waiting() -> None:
 
 @pytest.mark.parametrize("answer", [{"result": 1}, {"error": {"code": 1, "message": "no"}}])
 @aio
-async def test_whoever_keeps_a_call_keeps_nothing_of_its_caller(answer: dict[str, Any]) -> None:
+async def test_a_kept_call_keeps_nothing_of_its_caller_alive(answer: dict[str, Any]) -> None:
     class Belonging:
         pass
 

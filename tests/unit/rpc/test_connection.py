@@ -47,7 +47,7 @@ SOON = 0.01
 
 
 @aio
-async def test_a_call_to_somebody_who_does_not_read_times_out_unsent() -> None:
+async def test_a_call_to_a_peer_that_does_not_read_times_out_unsent() -> None:
     stream = RecordingStream()
     async with Connection(stream) as connection:
         stream.stuck = True
@@ -195,7 +195,7 @@ async def test_an_answer_that_is_too_long_is_an_error() -> None:
 
 @pytest.mark.parametrize("data", [object(), "x" * 500])
 @aio
-async def test_an_error_that_cannot_be_sent_is_an_error_all_the_same(
+async def test_an_error_that_cannot_be_sent_is_still_an_error(
     data: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(request: Request) -> Any:
@@ -670,7 +670,7 @@ async def test_many_lines_are_passed_on_in_order_or_not_at_all() -> None:
 
 
 @aio
-async def test_what_comes_can_be_handed_to_somebody_else() -> None:
+async def test_inbound_messages_can_be_handed_to_another_receiver() -> None:
     first, second = Witness(), Witness(lambda request: "second")
     async with talk(first) as (connection, other):
         other.say({"method": "one"})

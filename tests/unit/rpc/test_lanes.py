@@ -133,7 +133,7 @@ async def test_what_is_in_a_hurry_brings_along_what_is_not_and_order_is_kept() -
 
 
 @aio
-async def test_what_is_not_in_a_hurry_needs_no_timer_where_nobody_waits_or_nothing_counts() -> None:
+async def test_low_priority_items_need_no_timer_without_a_waiter_or_a_limit() -> None:
     lane: Lane[int] = Lane(make(Limits())[1])
     lane.put_unhurried(1, 1)
     assert await lane.get() == 1
@@ -195,7 +195,7 @@ async def test_the_end_wakes_a_consumer_that_waits() -> None:
 
 
 @aio
-async def test_a_closed_lane_forgets_everything_and_holds_nobody_back() -> None:
+async def test_a_closed_lane_drops_everything_and_blocks_nothing() -> None:
     stream, flow, _ = make()
     lane: Lane[int] = Lane(flow)
     fill(lane, *range(5))
@@ -242,7 +242,7 @@ async def test_reading_pauses_over_the_soft_limit_and_goes_on_below_it() -> None
 
 
 @aio
-async def test_whoever_holds_keeps_reading_paused_whatever_the_lanes_do() -> None:
+async def test_a_hold_keeps_reading_paused_whatever_the_lanes_do() -> None:
     stream, flow, clock = make()
     flow.hold()
     assert flow.paused and not clock.ticking
@@ -520,7 +520,7 @@ async def test_a_failing_afterwards_does_not_stop_the_lane(
 
 @pytest.mark.parametrize("how", ["closed", "cancelled", "cut"])
 @aio
-async def test_whoever_waits_for_a_lane_is_told_when_it_ends(how: str) -> None:
+async def test_a_waiter_on_a_lane_is_woken_when_it_ends(how: str) -> None:
     told: list[object] = []
     gate = asyncio.Event()
 
@@ -558,7 +558,7 @@ async def test_whoever_waits_for_a_lane_is_told_when_it_ends(how: str) -> None:
 
 
 @aio
-async def test_a_handler_that_is_cut_off_is_told_after_its_last_item() -> None:
+async def test_a_handler_that_is_cut_off_is_notified_after_its_last_item() -> None:
     told: list[object] = []
     gate = asyncio.Event()
 

@@ -78,7 +78,7 @@ async def test_flushing_by_hand_leaves_nothing_for_the_end_of_the_turn() -> None
 
 
 @aio
-async def test_a_stream_that_is_over_is_no_failure_yet() -> None:
+async def test_a_stream_that_has_ended_is_not_a_failure_yet() -> None:
     # The stream tells its end itself, with a better reason, after the last answer it brought.
     stream, outbox, failures = make()
     stream.refusal = ConnectionBroken("by design")
@@ -104,7 +104,7 @@ async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -
 
 
 @aio
-async def test_one_message_alone_is_no_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_message_alone_is_not_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     size = HIGH_WATER_SIZE + 1000
     monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", size)
     stream, outbox, failures = make()

@@ -177,7 +177,7 @@ async def test_an_exception_that_is_not_an_error_is_answered_too() -> None:
         assert (await other.next())["error"]["code"] == codes.INTERNAL_ERROR
 
 
-def test_whoever_knows_no_method_refuses_each_by_its_name() -> None:
+def test_without_methods_each_request_is_refused_by_name() -> None:
     handlers = Ignore()
     with pytest.raises(RemoteError) as refused:
         handlers.request(Request(1, "dance", Raw(b"{}"), b""))

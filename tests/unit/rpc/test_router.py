@@ -224,7 +224,7 @@ async def test_an_unknown_notification_is_left_alone() -> None:
 
 
 @aio
-async def test_noise_and_stray_answers_reach_whoever_wants_them() -> None:
+async def test_noise_and_stray_responses_reach_their_handlers() -> None:
     noise: list[Noise | Stray] = []
     async with talk(Router(on_noise=noise.append)) as (connection, other):
         other.raw(b"hello, world\n")
@@ -236,7 +236,7 @@ async def test_noise_and_stray_answers_reach_whoever_wants_them() -> None:
 
 
 @aio
-async def test_noise_that_nobody_wants_is_dropped() -> None:
+async def test_noise_without_a_handler_is_dropped() -> None:
     async with talk(Router()) as (connection, other):
         other.raw(b"hello, world\n")
         await turns()

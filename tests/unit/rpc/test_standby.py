@@ -235,7 +235,7 @@ async def test_a_timeout_that_begins_in_the_first_step_ends_the_wait(
 
 @everywhere
 @on_bench
-async def test_a_timeout_that_is_not_needed_hits_nobody(bench: Bench) -> None:
+async def test_a_timeout_that_is_not_needed_cancels_nothing(bench: Bench) -> None:
     async def work(seconds: float) -> str:
         async with asyncio.timeout(seconds):
             await just(None)
@@ -451,7 +451,7 @@ async def test_who_keeps_its_task_weakly_never_meets_another_work_in_it(bench: B
 
 @everywhere
 @on_bench
-async def test_who_asks_to_be_told_of_the_end_of_the_task_is_told(bench: Bench) -> None:
+async def test_a_done_callback_of_the_task_is_called(bench: Bench) -> None:
     told: list[str] = []
 
     async def work() -> None:

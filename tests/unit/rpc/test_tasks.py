@@ -417,7 +417,7 @@ async def test_a_cancelled_caller_stops_the_work_and_sees_it_end(cancellations: 
 
 
 @aio
-async def test_a_cancelled_caller_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_caller_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "STOP_TIMEOUT", 0.01)
     work = Work()
     async with asyncio.timeout(TIMEOUT):

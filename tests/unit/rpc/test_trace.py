@@ -125,7 +125,7 @@ def test_a_trace_that_cannot_be_opened_is_a_warning(
     assert "no trace is written" in caplog.text
 
 
-def test_a_pipe_that_nobody_reads_does_not_stop_the_program(
+def test_a_pipe_without_a_reader_does_not_stop_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "pipe"

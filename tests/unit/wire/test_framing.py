@@ -231,7 +231,7 @@ def test_lines_before_a_line_that_is_too_long_are_given_out_and_nothing_after_it
     assert framer.end() is None
 
 
-def test_a_chunk_longer_than_the_limit_is_no_overflow_if_its_lines_are_not() -> None:
+def test_a_chunk_longer_than_the_limit_is_not_an_overflow_if_its_lines_are_not() -> None:
     framer = Framer(3)
     assert framer.feed(b"one\ntwo\nsix\n") == [b"one", b"two", b"six"]
     assert not framer.overflowed

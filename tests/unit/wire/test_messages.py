@@ -178,7 +178,7 @@ def test_a_method_of_null_beside_a_result_is_a_success() -> None:
 
 
 @pytest.mark.parametrize("id", [b"", b'"id":null,'])
-def test_an_error_without_an_id_is_a_failure_of_nobody(id: bytes) -> None:
+def test_an_error_without_an_id_fails_no_request(id: bytes) -> None:
     line = b"{" + id + b'"error":{"code":-32700,"message":"Parse error"}}'
     assert decode(line) == ErrorResponse(None, ErrorObject(codes.PARSE_ERROR, "Parse error"), line)
 
@@ -327,7 +327,7 @@ def test_json_that_is_not_a_message_is_an_invalid_request(line: bytes, reason: s
     assert message.reason == reason
 
 
-def test_invalid_utf8_in_a_body_is_left_to_whoever_decodes_it() -> None:
+def test_invalid_utf8_in_a_body_is_left_to_its_decoder() -> None:
     line = b'{"id":1,"result":"\xff"}'
     assert decode(line) == ResultResponse(1, Raw(b'"\xff"'), line)
 

@@ -388,7 +388,7 @@ def test_an_agent_answers_json_that_is_not_a_message_as_an_invalid_request(line:
 
 
 @pytest.mark.parametrize("line", [b'{"result":1}', b'{"id":true,"result":1}'])
-def test_nobody_answers_an_answer(line: bytes) -> None:
+def test_a_response_is_never_answered(line: bytes) -> None:
     assert reply_to(agent(), line) is None
 
 

@@ -3,7 +3,8 @@
 msgspec analyses a type when it is first used, without a lock (seen in version 0.22). A second
 thread that uses the type at the same time, even as part of another type, reads uninitialized
 memory, and the process crashes with a segmentation fault. So types are analysed here, one after the
-other. `messages` lists the errors that decoding raises.
+other. `dialects` has no lock, because it does no I/O: there, each module analyses its types when it
+is imported (`dialects.analyse`). `wire.messages` lists the errors that decoding raises.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def typed_decoder(hint: type[T], *, dec_hook: Hook | None = None) -> Callable[[J
 def typed_decoder(hint: Any, *, dec_hook: Hook | None = None) -> Callable[[Json], Any]: ...
 def typed_decoder(hint: Any, *, dec_hook: Hook | None = None) -> Callable[[Json], Any]:
     """Return a function that decodes JSON to the type `hint`. It raises one of the errors in
-    `messages.UNDECODABLE`."""
+    `wire.messages.UNDECODABLE`."""
     with _lock:
         return msgspec.json.Decoder(hint, dec_hook=dec_hook).decode
 
@@ -49,7 +50,7 @@ def decode_typed(data: Json, hint: type[T]) -> T: ...
 @overload
 def decode_typed(data: Json, hint: Any) -> Any: ...
 def decode_typed(data: Json, hint: Any) -> Any:
-    """Decode JSON to the type `hint`. Raises one of the errors in `messages.UNDECODABLE`."""
+    """Decode JSON to the type `hint`. Raises one of the errors in `wire.messages.UNDECODABLE`."""
     return _known(hint)(data)
 
 

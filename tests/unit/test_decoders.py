@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from dragoman.wire.decoders import convert_typed, decode_typed, typed_decoder
+from dragoman.decoders import convert_typed, decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 
