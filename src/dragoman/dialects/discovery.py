@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.dialects import analyse
 from dragoman.errors import (
     AuthRequired,
     CallTimeout,
@@ -28,6 +29,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.errors.usage import nearest, shown
+from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
 
 ACP: Final = "acp"
@@ -208,6 +210,9 @@ class DialectSearch:
         self.dialect = family(argv)
         """The dialect to try now."""
         self.tried = [self.dialect]
+        self._broken = False
+        """Whether the program failed at a greeting with an internal error. It may speak that
+        dialect, so silence after another greeting ends the search."""
         self._order: tuple[str, ...] = GREETINGS
         if self.dialect != ACP:
             self._order = (THREADS, ACP, *GREETINGS)
@@ -233,6 +238,8 @@ class DialectSearch:
             if refusal.version is not None:
                 # The program speaks another version of this dialect.
                 return None
+        if self._broken and isinstance(refusal, CallTimeout):
+            return None
         if not is_refusal(refusal) and not (
             self.answered and isinstance(refusal, CallTimeout | ConnectionLost)
         ):
@@ -240,6 +247,7 @@ class DialectSearch:
         if isinstance(refusal, RemoteError):
             if _wants_login(refusal):
                 return None
+            self._broken = self._broken or refusal.code == codes.INTERNAL_ERROR
             if refusal.code == NO_METHOD and self.dialect not in WITHOUT_GREETING:
                 self._order = WITHOUT_GREETING
             elif "protocolVersion" in f"{refusal.message} {refusal.data}":
@@ -338,3 +346,6 @@ def not_executed(code: int, message: str, method: str) -> bool:
         f"unknown variant `{method}`" in message
         or message.endswith("requires experimentalApi capability")
     )
+
+
+analyse(__name__)

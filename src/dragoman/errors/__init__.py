@@ -1,8 +1,8 @@
 """Every error dragoman raises on purpose, in one tree.
 
 Every class answers three questions: whose fault it is (`blame`), whether a retry makes sense
-(`retryable`), and whether the other side may already have acted (`may_have_run`). It imports
-nothing from dragoman, so every package may use it.
+(`retryable`), and whether the other side may already have acted (`may_have_run`). This package
+imports nothing else of dragoman, so every package may use it.
 
     DragomanError
     ├── UsageError                  the caller asked for something that cannot be done here
@@ -11,7 +11,7 @@ nothing from dragoman, so every package may use it.
     │   ├── AddressInUse            another process already listens there
     │   ├── Unsupported             the other side did not announce this capability
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
-    │   ├── SessionUnusable         the session was abandoned; open another
+    │   ├── SessionUnusable         the session was closed or abandoned; open another
     │   ├── InputTimeout            stdin did not end in time; nothing was started
     │   ├── UnknownSession          no stored session has this name or id
     │   │   └── SessionLost         the agent has lost it; the conversation is stored
@@ -30,7 +30,7 @@ nothing from dragoman, so every package may use it.
     ├── SpawnError                  a program could not be started
     │   ├── ProgramNotFound         the program was not found
     │   └── NotInstalled            no launcher of a peer is installed, or it cannot run here
-    ├── ConnectError                a connection could not be opened; nothing was sent
+    ├── ConnectError                a connection could not be opened
     │   └── HostUnavailable         another machine cannot be reached, or has no fitting dragoman
     ├── ConnectionLost              the connection is over; every pending call gets one of these
     │   ├── ConnectionClosed        by us
@@ -70,7 +70,7 @@ nothing from dragoman, so every package may use it.
     │   └── StoreTooNew             written by a newer version of dragoman
     ├── FleetError                  the fleet's server or coordinator failed
     │   ├── FleetUnreachable        it does not answer
-    │   ├── FleetRefused            it refused the credentials
+    │   ├── FleetRefused            it refused the credentials, or has another certificate
     │   ├── FleetFull               it has no room left; nothing was accepted
     │   └── FleetConflict           a record was changed by another process
     ├── IsolationFailed             a worktree for a job could not be created or used

@@ -309,6 +309,7 @@ class BudgetExceeded(CallTimeout):
             "total": "timed out after",
             "first_event": "the agent sent nothing after the prompt for",
             "silence": "the agent sent nothing for",
+            "tool_silence": "the agent sent nothing during a tool call for",
         }.get(budget, f"the turn used up its budget {budget}:")
         self.args = (f"{happened} {timeout:g} s" + (f" ({option})" if option else ""),)
         self.budget = budget

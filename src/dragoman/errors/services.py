@@ -134,7 +134,8 @@ class FleetUnreachable(FleetError):
 
 
 class FleetRefused(FleetError):
-    """The fleet's server refused the credentials: revoked, expired, or without the right."""
+    """The fleet's server refused the credentials (revoked, expired, or without the right), or its
+    certificate is not the one that they expect."""
 
     error_class = "fleet_refused"
 
@@ -182,7 +183,8 @@ class ServiceError(DragomanError):
 
 
 class ArgumentInvalid(ServiceError):
-    """An argument that can never be valid: a relative path, a NUL byte, a negative line."""
+    """An argument that can never be valid was passed, such as a relative path, a NUL byte or a
+    negative line."""
 
     error_class = "argument_invalid"
 
@@ -241,7 +243,8 @@ class TooLarge(ServiceError):
 
 
 class FileFailed(ServiceError):
-    """The operating system refused: disk full, read-only, no permission."""
+    """The operating system reported an error, such as a full or read-only disk, or did not answer
+    in time."""
 
     error_class = "file_failed"
     blame = "world"

@@ -1,6 +1,7 @@
 """The root of the tree, and usage errors: invalid arguments, unknown names, wrong order of calls.
 
-Nothing was sent when a usage error is raised. The whole tree is drawn in `dragoman.errors`.
+Nothing has run when one is raised, unless its `may_have_run` is set. The whole tree is drawn in
+`dragoman.errors`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class DragomanError(Exception):
 
 
 class UsageError(DragomanError):
-    """The caller asked for something that cannot be done here; nothing was sent.
+    """The caller asked for something that cannot be done here, or made a mistake.
 
     `remedy` says what would help.
     """
@@ -98,8 +99,8 @@ def nearest(word: str, known: Iterable[str], *, close: float = CLOSE) -> list[st
 
 def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str:
     """Return the part of a message that names alternatives to an unknown name: similar names, if
-    any, and all known names. If there are many, their number and, without similar names, a few of
-    them."""
+    any, and all known names. If there are many, it gives their number instead and, without similar
+    names, a few of them."""
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
         return f"it {verb} none"
@@ -163,14 +164,14 @@ def no_such(
 
 
 class TurnInProgress(UsageError):
-    """A session allows one turn at a time: real agents handle a second one in six different
-    ways."""
+    """A turn was begun in a session whose previous turn is still running. A session allows one at a
+    time: real agents handle a second one in six different ways."""
 
     error_class = "turn_in_progress"
 
 
 class SessionUnusable(UsageError):
-    """The session was abandoned after a cancel that was never answered; open another."""
+    """The session was closed, or abandoned after a cancel that was never answered; open another."""
 
     error_class = "session_unusable"
 
@@ -267,7 +268,7 @@ class UnknownPeer(UsageError):
                 f"there is no peer {shown(name)}; `dragoman peers` lists the known peers, and "
                 "`dragoman peers add` adds one"
             )
-        super().__init__(text)
+        super().__init__(text, remedy="fix the descriptor, then try again" if problem else "")
         self.name = name
         self.nearest = tuple(nearest)
 

@@ -322,7 +322,7 @@ class PermissionAsked(Base, frozen=True, gc=False, tag=True):
 
 
 class PermissionAnswered(Base, frozen=True, gc=False, tag=True):
-    """A permission request is settled. `by`: caller, policy, cancel or peer."""
+    """A permission request is settled. `by`: caller, policy or cancel."""
 
     request_id: str
     allowed: bool
@@ -342,14 +342,14 @@ class InputAsked(Base, frozen=True, gc=False, tag=True):
 
 
 class InputAnswered(Base, frozen=True, gc=False, tag=True):
-    """A question is settled. `action`: accept, decline, cancel, completed or expired."""
+    """A question is settled. `action`: accept, decline, cancel or completed."""
 
     request_id: str
     action: str
 
 
 class ServiceCalled(Base, frozen=True, gc=False, tag=True):
-    """The peer called a service of the client. `service`: fs, terminal, tool or extension."""
+    """The peer called a service of the client. `service`: fs or terminal."""
 
     service: str
     operation: str

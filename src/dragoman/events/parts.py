@@ -182,7 +182,7 @@ class Usage(Struct, frozen=True, gc=False):
     context_size: int | None = None
     cost: Cost | None = None
     limits: tuple[Limit, ...] = ()
-    """The account's remaining quota, in a report about the account."""
+    """How much of the account's quotas is used, in a report about the account."""
 
 
 class PermissionOption(Struct, frozen=True, gc=False):

@@ -128,6 +128,14 @@ class MessageRedactor(Generic[T]):
             self._search(oldest, final=True)
             yield from self._certain()
 
+    def end(self, kind: object) -> Iterator[tuple[T, Any]]:
+        """End the runs to which this value of one of `KINDS` belongs. Yields what was held back for
+        them, unless an earlier message is held back for another run."""
+        for run in [run for run in self._open if kind in run]:
+            self._search(run, final=True)
+            self._due.pop(run, None)
+        yield from self._certain()
+
     def flush(self) -> Iterator[tuple[T, Any]]:
         """End all runs. Yields everything that was held back."""
         for run in list(self._open):

@@ -96,8 +96,8 @@ class Redactor:
         return text if clean == text else clean
 
     def line(self, line: bytes) -> bytes:
-        """Return a line of JSON, redacted. Without secrets it is returned unchanged; otherwise its
-        JSON may be formatted differently."""
+        """Return a line of JSON, redacted. A line without secrets and escaped characters is
+        returned unchanged; any other may be formatted differently."""
         try:
             text = line.decode()
         except UnicodeDecodeError:

@@ -51,7 +51,8 @@ def size_before(text: str, place: int, size: int, most: int) -> int:
     """Return how many characters before a position decode to `size` characters, not counting an
     escape that begins before them.
 
-    The result is less than twice as many as necessary, and at most `most`.
+    The result is less than twice as many as necessary, and at most `most`, or `size` if that is
+    larger.
     """
     written = size
     while written < min(place, most):

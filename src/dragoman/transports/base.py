@@ -4,9 +4,10 @@ A stream carries bytes; it does not know what a message is. It only relies on wr
 lines, each ended by a newline, because one transport (WebSocket) has to turn lines into frames.
 Messages are decoded in `dragoman.rpc`.
 
-A stream fails in exactly three ways and reports the failure once, after the last byte it delivered:
-closed by us (`ConnectionClosed`), ended by the other side (`ConnectionEnded`, or `ProcessExited` if
-the process died), or broken by an I/O error (`ConnectionBroken`).
+A stream fails in three ways and reports the failure once, after the last byte it delivered: closed
+by us (`ConnectionClosed`), ended by the other side (`ConnectionEnded`, or `ProcessExited` if the
+process died), or broken (`ConnectionBroken`; `LineTooLong` for a WebSocket message that is too
+long).
 """
 
 from __future__ import annotations

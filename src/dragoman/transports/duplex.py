@@ -162,7 +162,7 @@ class DuplexStream(OwnStream):
         self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
 
     def _waits(self) -> bool:
-        """Return whether input has to wait for our side."""
+        """Return whether input has to wait for the receiver."""
         return self._paused or self._receiver is None
 
     def _end(self, failure: ConnectionLost) -> None:

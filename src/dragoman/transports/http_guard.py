@@ -26,10 +26,10 @@ ADMIT: Final = "dragoman.admit"
 authenticated; it returns False if the limit is reached."""
 
 MAX_BODY_SIZE: Final = 4 * 1024 * 1024
-"""Maximum size of one request, in bytes. A prompt is far shorter."""
+"""Maximum size of the body of one request, in bytes. A prompt is far shorter."""
 
 BODY_TIMEOUT: Final = 10.0
-"""Timeout in seconds for the body of a request, which comes from this machine."""
+"""Timeout in seconds for the body of a request. Most requests come from this machine."""
 
 LINGER_SIZE: Final = 4 * MAX_BODY_SIZE
 LINGER_TIMEOUT: Final = 2.0

@@ -38,7 +38,7 @@ LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost")
 
 HEAD_TIMEOUT: Final = 10.0
 """Timeout in seconds for the head of a request, from the connection or from the first byte of a
-further request."""
+further request; with TLS, also for the handshake before it."""
 
 IDLE_TIMEOUT: Final = 60
 """Seconds that an idle connection stays open between two requests."""
@@ -104,7 +104,14 @@ class HttpServer:
         context = None if self._tls is None else self._tls.context()
         try:
             self._listening = await asyncio.get_running_loop().create_server(
-                connected, host, port, ssl=context, start_serving=False
+                connected,
+                host,
+                port,
+                ssl=context,
+                # By default a minute, in which a silent connection takes a descriptor. Limits
+                # apply only after the handshake.
+                ssl_handshake_timeout=None if context is None else self._terms.head_timeout,
+                start_serving=False,
             )
         except OSError as error:
             raise _in_use(host, port, error) from error
@@ -201,8 +208,8 @@ class ConnectionLimits:
         self._strangers[connection] = None
 
     def admit(self, connection: LimitedConnection) -> bool:
-        """Count a connection as authenticated. Returns False if the limit is reached and all are
-        busy."""
+        """Count a connection as authenticated. Over the limit, an idle authenticated one is closed;
+        returns False if all are busy."""
         if connection not in self._known and len(self._known) >= self._max_known:
             idle = next((each for each in self._known if each.is_between), None)
             if idle is None:

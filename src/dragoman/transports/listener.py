@@ -162,8 +162,8 @@ async def listen_unix(
     """Listen on a new socket file that only our user may open.
 
     The directory must exist. A stale socket file is replaced. Raises `AddressInUse` if another
-    process listens on it, and `UsageError` if `path` is anything but a socket. With
-    `same_user_only`, connections of other users (root can always connect) are dropped.
+    process listens on it, and `UsageError` if `path` is anything but a socket or cannot be used.
+    With `same_user_only`, connections of other users (root can always connect) are dropped.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import listen_named_pipe

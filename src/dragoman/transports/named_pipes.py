@@ -173,7 +173,8 @@ async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
 
 
 async def listen_named_pipe(name: str, on_stream: OnStream) -> Listener:
-    """Serve a pipe. Raises `AddressInUse` if another process serves it."""
+    """Serve a pipe. Raises `AddressInUse` if another process serves it, and `UsageError` if it
+    cannot be served for another reason."""
     loop = _pipe_loop(name)
     listener = NamedPipeListener(name, on_stream)
     try:

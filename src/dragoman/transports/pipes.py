@@ -439,8 +439,8 @@ def open_write_pipe(
     threaded: bool | None = None,
     keep_alive: KeepAlive | None = None,
 ) -> AnyWritePipe:
-    """Return a writer for a descriptor; `threaded` forces or forbids the thread. `keep_alive` needs
-    it."""
+    """Return a writer for a descriptor. `threaded` forces or forbids a thread, but with
+    `keep_alive` there always is one."""
     if keep_alive is not None or (needs_thread(fd) if threaded is None else threaded):
         from dragoman.transports.threaded_pipes import ThreadedWritePipe
 

@@ -26,14 +26,14 @@ CONNECT_RETRY_INTERVAL = 0.02
 """
 
 PATH_LIMIT = 107 if sys.platform == "linux" else 103
-"""Number of bytes that fit into `sun_path`, including the final NUL."""
+"""Number of bytes that fit into `sun_path`, without the final NUL."""
 
 _SO_PEERCRED: int = getattr(socket, "SO_PEERCRED", 17)
 
 
 class PeerCredentials(NamedTuple):
-    """Credentials of the process at the other end, as the operating system reports them; None if
-    unknown."""
+    """Credentials of the process at the other end, as the operating system reports them. A field
+    is None if it is unknown."""
 
     uid: int | None = None
     gid: int | None = None

@@ -28,7 +28,8 @@ state."""
 
 
 async def open_stdio() -> Stream:
-    """Take over standard input and output until the stream is closed."""
+    """Take over standard input and output until the stream is closed. Raises `UsageError` if they
+    are already taken, closed or unusable."""
     if _stdio_taken:
         raise UsageError("standard input and output are already in use")
     if sys.__stdin__ is None or sys.__stdout__ is None:

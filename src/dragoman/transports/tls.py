@@ -29,7 +29,7 @@ class TlsFiles:
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"cannot use the TLS certificate {self.certificate} with the key {self.key} (both "
-                f"must be PEM files): {error}"
+                f"must be PEM files): {getattr(error, 'strerror', None) or error}"
             ) from error
         return context
 
@@ -44,8 +44,8 @@ def trusting(authority: str) -> ssl.SSLContext:
 
 
 def rejected(error: BaseException | None) -> bool:
-    """Return whether a connection failed because TLS rejected the other side: its certificate, or
-    that it does not speak TLS. Libraries wrap the error in their own."""
+    """Return whether a connection failed because TLS rejected the other side: its certificate is
+    not accepted, or it does not speak TLS. Libraries wrap the error in their own."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             # The others mean that the connection was lost.

@@ -85,8 +85,9 @@ async def connect_websocket(
 ) -> WebSocketStream:
     """Connect to a `ws:` or `wss:` URL, or with `unix_path` to a WebSocket on a Unix socket.
 
-    Raises `ConnectError` if there is no connection in time or the server refuses; its `status` is
-    then the HTTP status. A proxy from the environment is used, except for this machine.
+    Raises `ConnectError` if the connection fails; if it was refused with an HTTP status, this is
+    its `status`. Raises `UsageError` for a URL or proxy that cannot be used. A proxy from the
+    environment is used, except for this machine.
     """
 
     def make(*args: Any, **kwargs: Any) -> _ClientConnection:

@@ -295,6 +295,8 @@ REFUSED = RemoteError(-32602, "no")
             [REFUSED, CallTimeout("initialize", 1), ConnectionEnded()],
             ["acp", "oneshot", "tagged", "keyed"],
         ),
+        ([RemoteError(-32603, "x"), CallTimeout("initialize", 1)], ["acp", "oneshot"]),
+        ([RemoteError(-32603, "x"), REFUSED], ["acp", "oneshot", "tagged"]),
         ([SpawnError("x")], ["acp"]),
     ],
 )

@@ -173,7 +173,7 @@ def test_plans_are_replaced_grown_and_removed() -> None:
     assert set(view.plans) == {"main", "text"}
 
 
-def test_settings_change_only_where_they_were_told() -> None:
+def test_only_reported_settings_change() -> None:
     option = parts.SessionOption("o", "O", "v")
     view = fold(
         [

@@ -83,5 +83,5 @@ def test_no_part_is_lost_twice(losses: tuple[Loss, ...]) -> None:
     assert parts_of(losses) == set(parts)
 
 
-def test_every_part_is_lost_by_somebody() -> None:
+def test_every_part_is_lost_by_some_dialect() -> None:
     assert frozenset.union(*map(parts_of, EVERY)) == set(Part)

@@ -60,6 +60,18 @@ def test_a_message_whose_text_is_certain_is_not_held_back() -> None:
     assert [tag for tag, _ in redactor.feed(b'{"id":1,"result":{}}', 4)] == [2, 3, 4]
 
 
+def test_only_the_runs_of_what_has_ended_end() -> None:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor())
+    key = KEYS[0]
+    for number, (text, session) in enumerate([(key[:9], "a"), ("a wor", "b"), (key[9:], "a")]):
+        assert list(redactor.feed(json.dumps(codex(text, session)).encode(), number)) == []
+    assert list(redactor.end("b")) == []
+    assert list(redactor.end("c")) == []
+    ended = [(tag, message["params"]["delta"]) for tag, message in redactor.end("a")]
+    assert ended == [(0, REDACTED), (1, "a wor"), (2, "")]
+    assert not redactor.is_holding
+
+
 def test_a_line_that_is_not_json_is_distinguished() -> None:
     redactor: MessageRedactor[int] = MessageRedactor(Redactor())
     ((_, text),) = redactor.feed(b"TOKEN=hunter2hunter2 x", 1)

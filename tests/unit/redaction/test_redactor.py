@@ -66,7 +66,7 @@ def test_each_long_line_of_a_value_is_cut_out_too() -> None:
     assert redact.text("a first line, which is long enough, short") == "a [redacted], short"
 
 
-def test_values_too_short_to_be_told_from_words_stay() -> None:
+def test_values_too_short_to_be_distinguished_from_words_stay() -> None:
     assert Redactor(["abc", ""]).text("abc") == "abc"
 
 
@@ -94,7 +94,7 @@ def test_a_field_that_occurs_twice_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("line", [b'{"a":"%b"', b'\xff "%b"', b"[" * 5000 + b'"%b"'])
-def test_what_is_no_json_is_searched_as_a_text(line: bytes) -> None:
+def test_what_is_not_json_is_searched_as_text(line: bytes) -> None:
     assert SECRET.encode() not in Redactor().line(line % SECRET.encode())
 
 
@@ -134,7 +134,7 @@ def test_a_word_that_shows_late_what_it_is_is_not_torn_in_a_long_text(place: int
         assert Redactor().text(text) == text.replace(written, "[redacted]")
 
 
-def test_a_long_text_is_not_cut_for_ever_where_a_secret_has_no_end() -> None:
+def test_a_long_text_is_only_cut_so_far_if_a_secret_has_no_end() -> None:
     text = "-----BEGIN PRIVATE KEY-----\n" + "words and words " * 20_000
     clean = Redactor().text(text)
     assert clean.endswith("words and words ")

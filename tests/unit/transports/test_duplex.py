@@ -263,7 +263,7 @@ async def test_a_socket_closed_with_bytes_unread_counts_as_ended_by_them() -> No
 
 
 @aio
-async def test_whoever_closed_its_output_is_still_answered_if_that_is_asked_for() -> None:
+async def test_a_peer_that_closed_its_output_is_still_answered_if_requested() -> None:
     pipes = Pipes()
     over = asyncio.Event()
     pipes.stream.on_input_end = over.set
@@ -281,7 +281,7 @@ async def test_whoever_closed_its_output_is_still_answered_if_that_is_asked_for(
 
 
 @aio
-async def test_whoever_is_gone_after_its_input_ended_ends_the_stream_without_a_write(
+async def test_a_peer_that_left_after_its_input_ended_ends_the_stream_without_a_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.01)

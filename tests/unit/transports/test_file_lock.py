@@ -33,7 +33,7 @@ def test_shared_locks_only_hinder_others(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_a_lock_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_only_so_long(tmp_path: Path) -> None:
     holder, waiter = opened(tmp_path / "a"), opened(tmp_path / "a")
     assert take_lock(holder)
     assert not wait_for_lock(waiter, timeout=0.02)

@@ -122,6 +122,18 @@ async def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path)
     await server.aclose()
 
 
+@aio
+async def test_a_connection_that_never_begins_tls_is_closed_in_time(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    terms = ConnectionTerms(head_timeout=0.1)
+    server = HttpServer(app, terms, tls=TlsFiles(certificate=certificate, key=key))
+    reader, writer = await asyncio.open_connection(LOOPBACK, await listening(server))
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+    await server.aclose()
+
+
 class Narrow(asyncio.Transport):
     """Stands for a connection whose client takes some of what waits for it, and then no more."""
 

@@ -173,7 +173,7 @@ async def test_a_handler_that_refuses_to_end_is_reported_and_does_not_hold_up_th
 
 
 @aio
-async def test_who_is_connected_stays_when_nobody_new_is_accepted() -> None:
+async def test_open_connections_stay_when_no_new_ones_are_accepted() -> None:
     gone = asyncio.Event()
 
     async def wait(stream: Stream) -> None:

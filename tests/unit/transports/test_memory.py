@@ -150,7 +150,7 @@ async def test_a_broken_link_refuses_writes_at_once_and_fails_both_ends_after_th
 
 
 @aio
-async def test_a_writer_waiting_in_drain_is_told_of_a_broken_link() -> None:
+async def test_a_writer_waiting_in_drain_gets_the_error_of_a_broken_link() -> None:
     ours, theirs = memory_pair()
     ours.start(Recorder())
     ours.write(b"x" * (BUFFER_SIZE + HIGH_WATER_SIZE + 1))

@@ -271,7 +271,7 @@ async def test_served_connections_get_a_handler_and_closing_stops_the_server(
 
 
 @aio
-async def test_a_pipe_that_somebody_serves_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pipe_with_a_server_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(stream: Stream) -> None:
         raise AssertionError
 

@@ -444,7 +444,7 @@ async def test_drain_does_not_wait_below_the_mark(threaded: bool) -> None:
 
 @both
 @aio
-async def test_a_reader_that_is_gone_is_told_once_and_every_use_raises(threaded: bool) -> None:
+async def test_a_lost_reader_is_reported_once_and_every_use_raises(threaded: bool) -> None:
     reader, pipe, broken = open_pair(threaded)
     pipe.write(b"x" * (4 * 1024 * 1024))
     waiting = [asyncio.get_running_loop().create_task(pipe.drain()) for _ in range(2)]

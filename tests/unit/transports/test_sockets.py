@@ -113,7 +113,7 @@ async def test_only_our_user_may_open_the_socket_file(folder: Path) -> None:
 
 
 @aio
-async def test_a_socket_file_that_nobody_listens_on_is_replaced(folder: Path) -> None:
+async def test_a_socket_file_without_a_listener_is_replaced(folder: Path) -> None:
     leave_stale_socket(folder / "s")
     async with await listen_unix(folder / "s", greet):
         assert (await heard_from(folder / "s")).data == b"hello\n"
@@ -280,7 +280,7 @@ class Exhausted:
 
 
 @aio
-async def test_connecting_to_nobody_is_a_connect_error(folder: Path) -> None:
+async def test_connecting_without_a_listener_is_a_connect_error(folder: Path) -> None:
     with pytest.raises(ConnectError, match="No such file") as missing:
         await connect_unix(folder / "s")
     leave_stale_socket(folder / "s")

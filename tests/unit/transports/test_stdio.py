@@ -238,7 +238,7 @@ def test_a_terminal_works_and_blocks_for_others_even_if_we_are_killed(death: str
         os.close(slave)
 
 
-def test_output_that_nobody_reads_any_more_is_noticed() -> None:
+def test_output_that_is_no_longer_read_is_noticed() -> None:
     during = """\
 try:
     while True:

@@ -121,7 +121,7 @@ async def test_who_is_not_authorized_gets_401_and_no_handler_runs() -> None:
 
 
 @aio
-async def test_an_authorization_that_fails_lets_nobody_in_and_is_reported() -> None:
+async def test_an_authorization_that_fails_refuses_the_client_and_is_reported() -> None:
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
 
@@ -217,7 +217,7 @@ async def test_encryption_settings_for_a_plain_address_are_a_usage_error() -> No
 
 
 @aio
-async def test_nobody_there_is_a_connect_error_that_shows_no_secret() -> None:
+async def test_a_missing_listener_is_a_connect_error_that_shows_no_secret() -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()

@@ -1,4 +1,4 @@
-"""Map errors of turns and calls to error kinds.
+"""Map errors of turns and calls to error kinds, and failed turns to outcomes.
 
 `translate` handles all other ends of a turn.
 """

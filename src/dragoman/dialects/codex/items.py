@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 PART_BREAK: Final = "\n\n"
 """Separates two parts of a summary, as in the server's own display."""
 
-_decode = typed_decoder(shapes.Item)
+_decode = msgspec.json.Decoder(shapes.Item).decode
 
 
 def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
+from dragoman.dialects import analyse
+
 
 class Shape(Struct, rename="camel", gc=False):
     """Base class of the app-server's messages: wire names in camelCase, unknown fields ignored."""
@@ -311,7 +313,7 @@ class AccountLoginCompleted(Shape):
     error: str | None = None
 
 
-# -- requests of the server
+# -- requests from the server
 
 
 class CommandApproval(TurnScoped):
@@ -359,3 +361,6 @@ class LegacyApproval(Shape):
     file_changes: Any = None
     cwd: str | None = None
     reason: str | None = None
+
+
+analyse(__name__)

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Outcome, Role
-from dragoman.wire.decoders import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "codex"
@@ -52,7 +52,7 @@ def peer_info(result: Raw) -> parts.PeerInfo:
     """Return the name and version of the server from its response to the handshake; empty if the
     response is invalid."""
     try:
-        return named(decode_typed(result, shapes.InitializeResponse).user_agent)
+        return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)
     except UNDECODABLE:
         return parts.PeerInfo()
 
@@ -94,7 +94,7 @@ def _unknown(
     It still belongs to the thread that it names.
     """
     try:
-        scope = decode_typed(params, shapes.Scope)
+        scope = msgspec.json.decode(params, type=shapes.Scope)
     except UNDECODABLE:
         scope = shapes.Scope()
     base = _at(place, scope.thread_id, scope.turn_id).base(method, raw)
@@ -391,14 +391,14 @@ def _compacted(m: shapes.TurnScoped, place: EventEnvelope, raw: bytes | None, na
 
 
 def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
-    """Translate the start of a thread to a changed status. A thread that dragoman started was
-    already reported with the response to that request; any other is new."""
+    """Translate `thread/started` into a changed status. The start of a thread that dragoman
+    requested is also reported with the response to that request."""
     base = _at(place, m.thread.id, None).base(native, raw)
     return (model.SessionChanged(*base, status="started"),)
 
 
 def _reads(shape: type[T]) -> Callable[[Raw], T]:
-    return typed_decoder(shape)
+    return msgspec.json.Decoder(shape).decode
 
 
 _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from dragoman.dialects import analyse
 from dragoman.events import words
 from dragoman.events.model import (
     ErrorReported,
@@ -37,7 +39,6 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Loss, Outcome, Part, Role, ToolStatus
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]
@@ -134,7 +135,10 @@ def meanings(
 ) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
     """Return a table of notifications by method, each with its shape replaced by a decoder for
     it."""
-    return {method: (typed_decoder(shape), meaning) for method, (shape, meaning) in table.items()}
+    return {
+        method: (msgspec.json.Decoder(shape).decode, meaning)
+        for method, (shape, meaning) in table.items()
+    }
 
 
 class ClientEnd:
@@ -164,7 +168,7 @@ class ClientEnd:
     refusal, because a refused one has no effect."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
-    """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
+    """The notifications that an agent sends, from `meanings`. Each shape has a `session_id`."""
 
     def hello(self) -> Message | None:
         """Return the handshake request, or None if the dialect has none."""
@@ -313,7 +317,7 @@ def stopped(result: Raw, place: EventEnvelope, method: str) -> list[Event]:
     return [ended(place, method, bytes(result), _decode_stop(result).stop_reason)]
 
 
-_decode_stop = typed_decoder(StopAnswer)
+_decode_stop = msgspec.json.Decoder(StopAnswer).decode
 
 
 def ended(
@@ -437,8 +441,8 @@ class AgentEnd:
 
 
 def tool_name(event: ToolChanged, known: str = "") -> str:
-    """Return a name for a tool call, for a dialect that has only one: its name, its title, `known`
-    or its id."""
+    """Return a name for a tool call, for a dialect with a single field for it: the call's name, its
+    title, `known` or its id, whichever is the first that is not empty."""
     return str(event.name or event.title or known or event.tool_id)
 
 
@@ -449,3 +453,6 @@ def is_over(event: ToolChanged) -> bool:
 def content_text(event: ToolChanged) -> str:
     """Return the text in the content of a tool call."""
     return text_of(event.content) if isinstance(event.content, tuple) else ""
+
+
+analyse(__name__)

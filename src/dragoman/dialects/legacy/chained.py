@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ErrorKind, Loss, Part, Role, ToolStatus
-from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "chained"
 
@@ -309,7 +310,7 @@ class ClientEnd(base.ClientEnd):
 
     def proof(self, cwd: str) -> base.Proof:
         def created(result: Raw) -> None:
-            self._first = cwd, decode_typed(result, Created).session_id
+            self._first = cwd, msgspec.json.decode(result, type=Created).session_id
 
         return "create", self._any(CREATE, CreateSession(None, {"cwd": cwd})), created
 
@@ -327,7 +328,7 @@ class ClientEnd(base.ClientEnd):
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         if result is not None:
-            return decode_typed(result, Created).session_id, []
+            return msgspec.json.decode(result, type=Created).session_id, []
         if session_id is None:
             assert self._first is not None
             (_, first), self._first = self._first, None
@@ -341,7 +342,7 @@ class ClientEnd(base.ClientEnd):
         return self._any(LIST, ListSessions(offset=int(cursor or 0)))
 
     def listed(self, result: Raw) -> tuple[list[Session], str | None]:
-        page = decode_typed(result, Sessions)
+        page = msgspec.json.decode(result, type=Sessions)
         self._listed.update({session.id: session for session in page.sessions})
         return page.sessions, None if page.next_offset is None else str(page.next_offset)
 
@@ -354,7 +355,7 @@ class ClientEnd(base.ClientEnd):
         return self._any(PROMPT, Send(session_id, base.text_of(blocks), images))
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        sent = Sent() if bytes(result) == b"null" else decode_typed(result, Sent)
+        sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
         place.turn = sent.turn or place.turn
         self._reuse(place)
         # A mere acknowledgement ends nothing; a response with an end status does.
@@ -465,3 +466,6 @@ class AgentEnd(base.AgentEnd):
 
     def failed(self, code: int, message: str) -> Message:
         return ERROR, ErrorNote(**self._about, error=Trouble(code, message))
+
+
+analyse(__name__)

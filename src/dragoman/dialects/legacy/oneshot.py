@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Loss, Part, Role, ToolStatus
-from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "oneshot"
 VERSION: Final = "2025-06-18"
@@ -133,7 +133,7 @@ class ClientEnd(base.ClientEnd):
         return INITIALIZE, Initialize(self._ours)
 
     def greeted(self, result: Raw) -> None:
-        answer = decode_typed(result, Initialized)
+        answer = msgspec.json.decode(result, type=Initialized)
         if not self._any_version:
             require_version(answer, self._ours)
         self.version = answer.protocol_version
@@ -142,7 +142,7 @@ class ClientEnd(base.ClientEnd):
         return ((PROMPT, Prompt(base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        answer = decode_typed(result, Answer)
+        answer = msgspec.json.decode(result, type=Answer)
         usage = base.usage_of(answer.usage)
         stop, text = answer.finish_reason, answer.content
         return [
@@ -272,3 +272,6 @@ def _diff(change: parts.FileChange) -> str:
             f"b/{change.path.lstrip('/')}",
         )
     )
+
+
+analyse(__name__)

@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import Loss, Outcome, Part, PlanStatus, Role, ToolStatus
-from dragoman.wire.decoders import decode_typed
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
@@ -210,7 +210,7 @@ class ClientEnd(base.ClientEnd):
         return [(INITIALIZE, Initialize(version, self._client)) for version in self._versions]
 
     def greeted(self, result: Raw) -> None:
-        answer = decode_typed(result, Initialized)
+        answer = msgspec.json.decode(result, type=Initialized)
         can = answer.capabilities.prompt_capabilities
         self.version = answer.protocol_version
         self.info = parts.PeerInfo(answer.agent_info.name, None, answer.agent_info.version or None)
@@ -225,7 +225,7 @@ class ClientEnd(base.ClientEnd):
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         assert result is not None
-        return decode_typed(result, SessionAnswer).session.id, []
+        return msgspec.json.decode(result, type=SessionAnswer).session.id, []
 
     def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
         first = blocks[0] if blocks else None
@@ -362,3 +362,6 @@ def _text(value: Any) -> str:
     if value is UNSET or value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+analyse(__name__)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ErrorKind, Loss, Part, Role
-from dragoman.wire.decoders import decode_typed, typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"
@@ -189,7 +190,7 @@ class ClientEnd(base.ClientEnd):
     def _starting(self) -> Sequence[Message]:
         """Return the messages that start a thread.
 
-        An agent may require the handshake first, which also starts one.
+        An agent may require the handshake first, which also starts a thread.
         """
         start = (START, self._service)
         return (start,) if self._greeted else (start, (INITIALIZE, self._service))
@@ -212,7 +213,7 @@ class ClientEnd(base.ClientEnd):
             return thread_id, []
         if session_id is None:
             return _decode_thread(result).thread_id, []
-        state = decode_typed(result, State)
+        state = msgspec.json.decode(result, type=State)
         if how != "load":
             return state.thread_id, []
         return state.thread_id, history(state, place_of(state.thread_id))
@@ -221,7 +222,7 @@ class ClientEnd(base.ClientEnd):
         return ((TURN, Turn(session_id, base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        answer = decode_typed(result, Result)
+        answer = msgspec.json.decode(result, type=Result)
         place.turn = answer.turn_id or place.turn
         said, self._said = self._said, ""
         rest = base.unsaid(said, answer.content)
@@ -245,8 +246,8 @@ class ClientEnd(base.ClientEnd):
         return []
 
 
-_decode_notification = typed_decoder(Notification)
-_decode_thread = typed_decoder(Thread)
+_decode_notification = msgspec.json.Decoder(Notification).decode
+_decode_thread = msgspec.json.Decoder(Thread).decode
 
 
 def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[Event]:
@@ -270,7 +271,8 @@ def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[E
 
 
 def history(state: State, place: EventEnvelope) -> list[Event]:
-    """Return the turns of a thread as a replay, followed by the last known result."""
+    """Return the turns of a thread as a replay, followed by the last known result if it is not one
+    of them."""
     turns = state.turns or state.history
     last = state.last_result
     if isinstance(last, str):
@@ -318,3 +320,6 @@ _NUMBERS: Final = {
 def error_code(number: int) -> str:
     """Return the error word for a JSON-RPC error code."""
     return _NUMBERS.get(number, f"error_{abs(number)}")
+
+
+analyse(__name__)

@@ -193,7 +193,8 @@ class ChildProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether the shutdown is over: the child and everything it left behind are dead."""
+        """Whether the shutdown is over: the child and everything it left behind are dead, or cannot
+        be killed."""
         return self._gone.done()
 
     def watch(self) -> None:
@@ -221,7 +222,7 @@ class ChildProcess:
         await asyncio.wait((self._death,))
 
     async def wait_gone(self) -> None:
-        """Wait until the child and everything it left behind are dead."""
+        """Wait until the child and everything it left behind are dead, or cannot be killed."""
         await asyncio.wait((self._gone,))
 
     async def shutdown(self) -> None:
@@ -235,8 +236,8 @@ class ChildProcess:
         await self.wait_gone()
 
     async def _keep(self) -> None:
-        """Watch the child for its whole lifetime. This object owns the task; the loop keeps this
-        object alive while it watches the child."""
+        """Wait until the child dies, end it if that is asked for, and kill what it left behind.
+        This object owns the task; the loop keeps this object alive while it watches the child."""
         try:
             await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
             if not self.exited:

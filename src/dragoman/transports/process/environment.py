@@ -32,7 +32,7 @@ POSIX_NAMES = (
     "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP", "TMP", "XDG_*",
     "SSH_AUTH_SOCK", "SSH_AGENT_PID",
 )  # fmt: skip
-"""Variables for the user, home, language, and the user's ssh agent."""
+"""Variables for programs, user, terminal, language, directories, and the user's ssh agent."""
 
 NETWORK_NAMES = (
     "http_proxy", "https_proxy", "no_proxy", "all_proxy",
@@ -40,7 +40,8 @@ NETWORK_NAMES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
 )  # fmt: skip
-"""Proxy variables: without them a child behind a company proxy cannot reach its model."""
+"""Proxy and certificate variables: without them a child behind a company proxy cannot reach its
+model."""
 
 WINDOWS_NAMES = (
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS",

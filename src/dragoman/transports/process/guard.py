@@ -70,7 +70,8 @@ class Guard:
                 return -1
 
     def replace_warden(self) -> bool:
-        """Replace the warden if it died early. Returns False if that happened too often."""
+        """Replace the warden if it died early. Returns False if there is none now: it was never
+        used, died too often or could not be started."""
         with self._lock:
             if self._warden_lives():
                 return True

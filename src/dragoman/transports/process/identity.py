@@ -68,7 +68,7 @@ def identify(pid: int, *, proc: Path = PROC) -> ProcessIdentity | None:
 
 
 def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
-    """Return the state of this very process. A zombie is dead."""
+    """Return the state of the identified process. A zombie is dead."""
     if not identity.started or not identity.boot:
         return ProcessState.UNKNOWN
     boot = _boot(proc)
@@ -83,7 +83,8 @@ def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
 
 
 def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
-    """Signal this very process. Returns False if it is not alive, or we may not signal it.
+    """Signal the identified process. Returns False if it is not alive, we may not signal it, or it
+    is init or ourselves.
 
     The handle is opened first and the identity checked under it, so a pid reused in between is
     never hit.
@@ -179,7 +180,7 @@ def parent_of(pid: int, *, proc: Path = PROC) -> int:
 
 def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] | None:
     """Return the initial environment variables of a process whose names have this prefix, or None
-    if unreadable, as for a process of another user."""
+    if they cannot be read, for example because the process belongs to another user."""
     try:
         text = (proc / str(pid) / "environ").read_bytes()
     except OSError:
@@ -221,7 +222,7 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def _has_input_of(pid: int, other: int, proc: Path) -> bool:
-    """Return whether a process holds the pipe that is the standard input of another one.
+    """Return whether `other` holds the pipe that is the standard input of `pid`.
 
     It may be under any descriptor: some programs move it so that their children do not read it.
     """

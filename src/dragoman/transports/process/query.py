@@ -36,7 +36,7 @@ class ProgramOutput:
     """Output and exit of a program."""
 
     exit_code: int | None
-    """The exit code; None if the program had to be stopped."""
+    """The exit code; None if the program was stopped, or killed by a signal."""
     output: bytes
     errors: str
     """The tail of the program's stderr."""
@@ -49,7 +49,7 @@ class ProgramOutput:
 
     @property
     def text(self) -> str:
-        """The output as one line of text, for answers that are a name or a number."""
+        """The output as text without the newlines at its end, for answers of a single line."""
         return os.fsdecode(self.output).rstrip("\n")
 
 
@@ -89,7 +89,8 @@ async def run_program(
 ) -> ProgramOutput:
     """Run a program to its end, within the limits. Raises `SpawnError` if it cannot start.
 
-    It gets `input` on its stdin, which then stays open: the program has to know where it ends.
+    It gets `input` on its stdin, which then stays open: the program has to know where the input
+    ends.
     """
     stream = await spawn(
         argv, cwd=cwd, env=env, inherit=inherit, stderr_tail_size=stderr_tail_size, times=times

@@ -137,7 +137,7 @@ class _Hunt:
                 self._hit = True
 
     def search_ended(self) -> bool:
-        """Return whether to wait and search again."""
+        """Called at the end of each search. Returns whether to wait and search again."""
         self._searches_left = CLEAN_HUNTS if self._hit else self._searches_left - 1
         self._hit = False
         if time.monotonic() > self._deadline:

@@ -33,7 +33,7 @@ def become_subreaper() -> bool:
 def supervise() -> None:
     """Continue in a child of this process, while this process stays to clean up after it.
 
-    Returns in the child, or in this process where orphans cannot be adopted.
+    Returns in the child, or in this process if it cannot fork or adopt orphans.
     """
     if sys.platform == "win32" or not become_subreaper():
         return

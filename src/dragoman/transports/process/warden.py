@@ -136,8 +136,8 @@ def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
 def kill(pid: int, needle: bytes, sessions: Collection[int] = ()) -> bool:
     """Kill a process found a moment ago. Returns False if it is not ours, or we may not kill it.
 
-    The handle is opened first and the mark read again under it, so a pid reused in between is never
-    hit.
+    The handle is opened first and the mark is checked again while it is open, so a pid reused in
+    between is never hit. Systems without such handles do not have this protection.
     """
     try:
         fd = os.pidfd_open(pid)
@@ -175,7 +175,8 @@ def sweep(
     sweep_timeout: float = SWEEP_TIMEOUT,
     clean_sweeps: int = CLEAN_SWEEPS,
 ) -> None:
-    """Kill all processes of an owner until none is left or the timeout has passed."""
+    """Kill all processes of an owner and of the sessions `groups`, until none is left or the
+    timeout has passed. Without /proc, only the process groups can be found."""
     needle = owner_needle(owner)
     deadline = time.monotonic() + sweep_timeout
     if not os.path.isdir("/proc/self"):
@@ -196,7 +197,7 @@ def sweep(
 
 
 def said_goodbye(fd: int) -> bool:
-    """Read the pipe to its end. Returns True if the last message was a goodbye."""
+    """Read the pipe until a goodbye or its end. Returns whether there was a goodbye."""
     data = b""
     while part := os.read(fd, 64):
         data += part

@@ -146,7 +146,8 @@ def find_program(
     each.
 
     Unlike cmd.exe it skips the current directory, where anyone may have put a program of that name,
-    and relative entries of PATH. A bare file without an extension is npm's script for Unix shells.
+    and relative entries of PATH. A file without an extension is not used: it is npm's script for
+    Unix shells.
     """
     pathext = _variable(environment, "PATHEXT") or DEFAULT_PATHEXT
     extensions = [extension.lower() for extension in pathext.split(";") if extension]
@@ -209,7 +210,7 @@ def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "")
     for word in (script, *arguments):
         if UNSAFE_IN_BATCH.search(word) or (delayed and "!" in word):
             raise SpawnError(
-                f"{script} is a batch file, and {word!r} cannot be passed to one safely"
+                f"{script} is a batch file, and {word!r} cannot be passed to cmd.exe safely"
             )
     words = [f'"{script}"', *map(_quote_for_batch, arguments)]
     return f'cmd.exe /d /e:on /v:off /s /c "{" ".join(words)}"'
@@ -243,7 +244,8 @@ def _expand(word: str, folder: str) -> str:
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
-    """Return the first of several programs that exists next to the shim or on PATH, or None."""
+    """Return the first of several programs that exists next to the shim or on PATH, or None. Raises
+    `ProgramNotFound` instead if the last one is node or an absolute path."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
@@ -292,7 +294,7 @@ class WindowsHandle(Handle):
         self._popen = popen
 
     def signal_group(self, number: int) -> None:
-        """Send a signal:
+        """Send a signal.
 
         SIGTERM becomes CTRL_BREAK for the group; any other signal ends the direct child.
         """

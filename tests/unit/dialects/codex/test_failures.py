@@ -71,7 +71,7 @@ def test_the_body_of_a_response_is_reduced_to_its_message() -> None:
     assert failure_of({"message": "{not JSON"}).message == "{not JSON"
 
 
-def test_details_are_told_where_there_are_some() -> None:
+def test_details_are_shown_if_there_are_any() -> None:
     assert details_of({"additionalDetails": "d"}) == "d"
     assert details_of({"additionalDetails": 3}) is None
     assert details_of("text") is None

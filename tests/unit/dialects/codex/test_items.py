@@ -74,7 +74,7 @@ def test_thoughts_are_the_parts_of_the_summary_and_what_was_thought() -> None:
     assert only(type="reasoning").blocks == ()
 
 
-def test_a_plan_is_told_when_it_is_ready() -> None:
+def test_a_plan_is_reported_when_it_is_ready() -> None:
     (begun,) = events_of(False, type="plan", text="")
     assert isinstance(begun, model.PlanDelta) and (begun.text, begun.plan_id) == ("", "i")
     event = only(type="plan", text="# Plan")

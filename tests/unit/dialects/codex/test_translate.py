@@ -130,7 +130,7 @@ def test_a_plan_and_a_difference_are_whole() -> None:
     assert (event.plan_id, event.text) == ("i", "d")
 
 
-def test_usage_is_told_for_the_thread_and_for_the_last_call() -> None:
+def test_usage_is_reported_for_the_thread_and_for_the_last_call() -> None:
     counts = {
         "totalTokens": 9,
         "inputTokens": 5,
@@ -144,7 +144,7 @@ def test_usage_is_told_for_the_thread_and_for_the_last_call() -> None:
     assert events[0].usage == parts.Usage(5, 4, 2, 1, 0, 9, context_size=100)
 
 
-def test_what_the_account_may_still_use_is_told_for_every_window() -> None:
+def test_the_remaining_quota_of_the_account_is_reported_for_every_window() -> None:
     window = {"usedPercent": 12, "windowDurationMins": 300, "resetsAt": 1_800_000_000}
     limits = {"limitId": "codex", "primary": window, "secondary": {"usedPercent": 100}}
     event = only("account/rateLimits/updated", rateLimits=limits)

@@ -126,7 +126,7 @@ def test_the_messages_of_a_listed_session_are_its_history() -> None:
     assert end.opened(None, "session-uuid-124", "resume", Places("chained"))[1] == []
 
 
-def test_a_message_of_nobody_we_know_is_kept_in_the_history() -> None:
+def test_a_message_with_an_unknown_role_is_kept_in_the_history() -> None:
     session = chained.Session("s", messages=[chained.SessionMessage("system", "be nice")])
     (event,) = chained.history(session, Places("chained")("s"))
     assert isinstance(event, model.MessageDelta)

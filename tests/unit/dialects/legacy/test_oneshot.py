@@ -151,7 +151,7 @@ def test_what_is_not_known_or_not_as_expected_is_kept(method: str, params: Any) 
 # -- the agent's end
 
 
-def test_what_the_agent_says_is_told_in_the_documents_words() -> None:
+def test_what_the_agent_says_is_sent_in_the_words_of_the_specification() -> None:
     voice = oneshot.AgentEnd()
     said = voice.tell(model.MessageDelta(*base(), Role.AGENT, "..."))
     assert plain(said) == [(EXAMPLES["chunk"].method, EXAMPLES["chunk"].body)]

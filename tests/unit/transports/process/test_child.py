@@ -325,7 +325,7 @@ def test_a_child_holds_its_number_until_it_is_reaped() -> None:
 
 
 @platforms
-def test_a_child_that_somebody_else_reaped_is_dead(
+def test_a_child_that_other_code_reaped_is_dead(
     platform: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)

@@ -95,7 +95,7 @@ def test_a_new_warden_knows_the_children_of_the_one_before(guard: Guard) -> None
     guard.forget(2**22 + 3)
 
 
-def test_a_warden_that_somebody_else_reaped_is_replaced(guard: Guard) -> None:
+def test_a_warden_that_other_code_reaped_is_replaced(guard: Guard) -> None:
     guard.protect()
     first = guard.warden_pid
     os.kill(first, signal.SIGKILL)

@@ -155,7 +155,7 @@ def test_elsewhere_the_start_time_comes_from_another_library(
 
 
 @linux
-def test_the_memory_of_a_process_is_told() -> None:
+def test_the_memory_of_a_process_is_reported() -> None:
     size = resident_size(os.getpid())
     assert size is not None and size > 1024 * 1024
     assert resident_size(2**22 + 1) is None
@@ -230,7 +230,7 @@ def test_children_and_their_children_count_and_strangers_do_not(
     assert resident_tree(99, proc=tmp_path) is None
 
 
-def test_no_more_processes_are_looked_at_than_anybody_should_have(
+def test_the_number_of_examined_processes_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity, "MAX_PROCESSES", 3)

@@ -65,7 +65,7 @@ async def run(
 
 
 @aio
-async def test_output_and_code_are_told(tmp_path: Path) -> None:
+async def test_output_and_exit_code_are_returned(tmp_path: Path) -> None:
     ran = await run(tmp_path, "import os, sys; print(os.getcwd()); sys.exit(3)")
     assert ran.output.decode().strip() == str(tmp_path)
     assert (ran.exit_code, ran.cut) == (3, False)
@@ -99,7 +99,7 @@ async def test_a_cancelled_caller_leaves_no_program_behind(tmp_path: Path) -> No
 
 
 @aio
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ProgramNotFound):
         await run_program(["no-such-program-at-all"], cwd=tmp_path, limit_size=1, timeout=1.0)
 

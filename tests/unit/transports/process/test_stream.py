@@ -128,7 +128,7 @@ async def test_on_windows_the_search_is_that_of_windows() -> None:
         await spawn(["sh"], platform="win32")
 
 
-def test_a_child_that_nobody_can_watch_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     real = PosixHandle.__init__
 

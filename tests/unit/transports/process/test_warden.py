@@ -230,7 +230,7 @@ def test_the_end_of_the_pipe_kills_what_the_owner_left(children: Children, owner
     assert forgotten.poll() is None
 
 
-def test_a_register_without_entries_names_nobody() -> None:
+def test_a_register_without_entries_names_no_process() -> None:
     fd = os.memfd_create("register")
     assert warden.read_register(fd) == set()
     os.write(fd, b"\0\0\0\0" + (70_000).to_bytes(4, "little") + b"\1\1")
@@ -246,7 +246,7 @@ def test_a_process_may_be_ours_and_of_no_session(
     assert found(warden.owner_needle(owner)) == {ours.pid}
 
 
-def test_a_goodbye_ends_the_warden_and_nobody_else(children: Children, owner: str) -> None:
+def test_a_goodbye_ends_only_the_warden(children: Children, owner: str) -> None:
     marked = children.start(f"{owner}.1")
     program = Program(owner)
     program.write_entry(0, marked.pid)

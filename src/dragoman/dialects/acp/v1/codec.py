@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Reserved, mend
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class _SessionRef(Struct, rename="camel"):
     session_id: str | None = None
 
 
-_about: Final = typed_decoder(_SessionRef)
+_about: Final = msgspec.json.Decoder(_SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
@@ -40,19 +40,19 @@ def session_of(params: Raw) -> str | None:
 
 
 def _hook(hint: type, value: Any) -> Any:
-    """Decode a union without tags, which msgspec cannot do. Nothing is ever decoded into
-    `extra`."""
+    """Decode a union without tags, which msgspec cannot do. Raises `msgspec.ValidationError` for a
+    field with the reserved name of `extra`."""
     if hint is Kept:
         raise msgspec.ValidationError(f"`{EXTRA}` is reserved")
     return convert(value, hint)
 
 
 class _Decoders(dict[Any, Any]):
-    """A decoder per type, created on first use. Creating all of them at once takes tens of
-    milliseconds, and most programs use few."""
+    """A decoder per type, created on first use: most programs use few. If two threads create the
+    same one, either can be kept."""
 
     def __missing__(self, hint: Any) -> Any:
-        decode = typed_decoder(hint, dec_hook=_hook)
+        decode = msgspec.json.Decoder(hint, dec_hook=_hook).decode
         self[hint] = decode
         return decode
 
@@ -194,3 +194,6 @@ def _layout(struct: type[Wire]) -> tuple[tuple[str, str, Any, Any], ...]:
         for info in msgspec.structs.fields(struct)
         if info.name != "extra"
     )
+
+
+analyse(__name__)

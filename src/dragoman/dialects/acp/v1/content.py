@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.shape import UNKNOWN_TAG, Family, Unknown, Wire
 
 
@@ -255,3 +256,6 @@ def selected(option_id: str) -> RequestPermissionResponse:
 def cancelled() -> RequestPermissionResponse:
     """Return the response to a permission request of a cancelled turn."""
     return RequestPermissionResponse(outcome=CancelledPermissionOutcome())
+
+
+analyse(__name__)

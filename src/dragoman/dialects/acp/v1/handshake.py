@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.shape import STRICT, Family, Supported, Wire
 
 
@@ -88,7 +89,7 @@ class AuthenticateRequest(Wire, frozen=True, kw_only=True):
 
 
 class AuthenticateResponse(Wire, frozen=True, kw_only=True):
-    """Logged in."""
+    """The agent is logged in."""
 
 
 class LogoutRequest(Wire, frozen=True, kw_only=True):
@@ -96,7 +97,7 @@ class LogoutRequest(Wire, frozen=True, kw_only=True):
 
 
 class LogoutResponse(Wire, frozen=True, kw_only=True):
-    """Logged out; new sessions need a login again."""
+    """The agent is logged out; new sessions need a login again."""
 
 
 class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):
@@ -218,9 +219,15 @@ def version_note(client: InitializeRequest) -> str | None:
 
 
 class InitializeResponse(Wire, frozen=True, kw_only=True):
-    """The version to use: the client's if the agent supports it, else the agent's newest."""
+    """The response to `initialize`.
+
+    `protocol_version` is the client's if the agent supports it, else the agent's newest.
+    """
 
     protocol_version: int
     agent_capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)
     auth_methods: Sequence[AuthMethod] = []
     agent_info: Implementation | None = None
+
+
+analyse(__name__)

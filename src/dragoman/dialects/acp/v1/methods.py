@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1 import (
     codec,
     content,
@@ -338,3 +339,6 @@ def method_table(*, unstable: bool = False) -> MethodTable:
 
         methods = (*methods, *UNSTABLE_METHODS)
     return MethodTable(methods)
+
+
+analyse(__name__)

@@ -1,4 +1,4 @@
-"""Requests of an agent to its client: read and write files, run commands, ask the user.
+"""Requests from an agent to its client: read and write files, run commands, ask the user.
 
 Defines the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no
 process and does not check answers against a schema. Paths are absolute and lines count from 1.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec import field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.session import EnvVariable
 from dragoman.dialects.acp.v1.shape import STRICT, UNKNOWN_TAG, Family, Unknown, Wire
 
@@ -27,7 +28,7 @@ class ReadTextFileRequest(Wire, frozen=True, kw_only=True):
 
 
 class ReadTextFileResponse(Wire, frozen=True, kw_only=True):
-    """The text of the file."""
+    """The text of the file, or of the requested lines."""
 
     content: str
 
@@ -317,3 +318,6 @@ class CompleteElicitationNotification(Wire, frozen=True, kw_only=True):
     """`elicitation/complete`: the interaction at the URL is complete."""
 
     elicitation_id: str
+
+
+analyse(__name__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.content import ContentBlock
 from dragoman.dialects.acp.v1.shape import (
     FORGIVING,
@@ -409,3 +410,6 @@ def listed_in(meta: Any) -> tuple[str | None, str | None]:
         created_at if isinstance(created_at, str) else None,
         status if isinstance(status, str) else None,
     )
+
+
+analyse(__name__)

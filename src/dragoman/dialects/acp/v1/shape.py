@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from dragoman.dialects import analyse
+
 EXTRA: Final = "$dragoman.extra"
 """The wire name of `extra`. It is never sent: `codec.encode` puts the entries of `extra` next to
 the other fields instead."""
@@ -81,7 +83,8 @@ NULL_IS_EMPTY: Final = Mark("NULL_IS_EMPTY")
 
 
 class Alias(Mark):
-    """On a required field: another wire name, read if the proper one is missing."""
+    """The mark of a required field that has another wire name, which is read if the proper one is
+    missing."""
 
 
 class Wire(
@@ -136,3 +139,6 @@ def ours_in(meta: Any) -> Mapping[str, Any]:
         return {}
     ours = meta.get(META) if isinstance(meta, Mapping) else None
     return ours if isinstance(ours, Mapping) else {}
+
+
+analyse(__name__)

@@ -43,7 +43,8 @@ JSON_NAMES = {
 
 
 class Malformed(Exception):
-    """A value does not fit; `path` leads to it, innermost step first. Never leaves `codec`."""
+    """Raised for a value that does not fit; `path` leads to it, innermost step first. Never leaves
+    `codec`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -262,7 +263,8 @@ def _read_struct(struct: type[Wire], value: dict[str, Any]) -> Wire:
 def _read_field(
     field: _Field, key: str, item: Any, arguments: dict[str, Any], extra: dict[str, Any]
 ) -> None:
-    """Read one field into `arguments`, or keep an unreadable value in `extra`."""
+    """Read one field into `arguments`. An unreadable value is kept in `extra` if the field is
+    forgiving; otherwise raises `Malformed`."""
     if item is None and NoneType not in field.table:
         if not field.required:
             return

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1 import (
     codec,
     content,
@@ -24,7 +25,6 @@ from dragoman.dialects.acp.v1.shape import KIND, OUTCOME, STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Loss, Part, Role
-from dragoman.wire.decoders import convert_typed
 
 DIALECT: Final = "acp"
 
@@ -477,7 +477,7 @@ def _tokens(told: Any) -> parts.Usage | None:
     if told is None:
         return None
     try:
-        usage = convert_typed(told, _PromptUsage)
+        usage = msgspec.convert(told, _PromptUsage)
     except msgspec.ValidationError:
         return None
     return parts.Usage(
@@ -564,3 +564,6 @@ __all__ = [
     "settings",
     "to_block",
 ]
+
+
+analyse(__name__)

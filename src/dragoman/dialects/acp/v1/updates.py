@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.content import (
     ContentBlock,
     TextContent,
@@ -249,3 +250,6 @@ def agent_text(session_id: str, value: str) -> SessionNotification:
     return SessionNotification(
         session_id=session_id, update=AgentMessageChunk(content=TextContent(text=value))
     )
+
+
+analyse(__name__)

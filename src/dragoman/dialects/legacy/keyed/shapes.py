@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.legacy.base import StopAnswer
 
 INITIALIZE: Final = "initialize"
@@ -300,3 +301,6 @@ class TerminalOutput(Shape, frozen=True):
 class TerminalExit(Shape, frozen=True):
     exit_code: int | None = None
     signal: str | None = None
+
+
+analyse(__name__)

@@ -28,7 +28,6 @@ from dragoman.events.words import (
     Role,
     ToolStatus,
 )
-from dragoman.wire.decoders import convert_typed, decode_typed
 
 DIALECT: Final = "keyed"
 VERSION: Final = 1
@@ -107,7 +106,7 @@ class ClientEnd(base.ClientEnd):
         return shapes.INITIALIZE, self._hello
 
     def greeted(self, result: Raw) -> None:
-        answer = decode_typed(result, shapes.Initialized)
+        answer = msgspec.json.decode(result, type=shapes.Initialized)
         if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
                 f"the agent speaks version {answer.protocol_version}, "
@@ -139,7 +138,7 @@ class ClientEnd(base.ClientEnd):
         )
 
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
-        servers = [convert_typed(server, shapes.McpServer) for server in options.mcp_servers]
+        servers = [msgspec.convert(server, shapes.McpServer) for server in options.mcp_servers]
         if session_id is not None:
             if options.mode is not None or options.model is not None:
                 raise Unsupported("a loaded session keeps its mode and model")
@@ -158,7 +157,7 @@ class ClientEnd(base.ClientEnd):
         assert result is not None
         if session_id is not None and bytes(result) == b"null":
             return session_id, []
-        answer = decode_typed(result, shapes.Opened)
+        answer = msgspec.json.decode(result, type=shapes.Opened)
         opened = answer.session_id or session_id
         if not opened:
             raise msgspec.ValidationError("Object missing required field `sessionId`")
@@ -229,7 +228,7 @@ _TO_WIRE: Final = {kind: (shape, fields) for shape, kind, fields in _BLOCKS}
 def block(value: Any) -> parts.Block:
     """Convert a content block to the common vocabulary, from JSON or from its shape."""
     try:
-        found = convert_typed(value, shapes.ContentBlock, from_attributes=True)
+        found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
     except msgspec.ValidationError:
         kind = value.get("type", "") if isinstance(value, dict) else ""
         return parts.OtherBlock(str(kind), value)

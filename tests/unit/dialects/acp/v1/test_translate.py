@@ -218,7 +218,7 @@ def test_the_summary_of_a_compaction_is_its_text() -> None:
     assert (chunk.status, chunk.summary) == ("in_progress", "t")
 
 
-def test_an_answer_ends_the_turn_with_its_own_word_and_usage_where_it_is_told() -> None:
+def test_a_response_ends_the_turn_with_its_own_stop_reason_and_its_usage() -> None:
     response = acp.decode(
         b'{"stopReason":"max_tokens","usage":{"inputTokens":1,"totalTokens":3}}', acp.PromptResponse
     )
@@ -321,7 +321,7 @@ def test_ways_to_log_in_say_what_they_are() -> None:
     assert (terminal.command, variable.variables) == ("x login", ("KEY",))
 
 
-def test_unknown_words_and_content_of_a_tool_are_kept_and_are_no_success() -> None:
+def test_unknown_words_and_content_of_a_tool_are_kept_and_are_not_a_success() -> None:
     raw = {"type": "chart", "points": [1]}
     told = {"sessionUpdate": "tool_call_update", "toolCallId": "x", "content": [raw]}
     update = codec.convert({**told, "status": "finished", "kind": "teleport"}, acp.SessionUpdate)

@@ -59,7 +59,7 @@ BLOCKS: list[Block] = [
 # -- the client's end
 
 
-def test_the_client_offers_what_it_was_told_to() -> None:
+def test_the_client_offers_what_its_options_say() -> None:
     end = keyed.ClientEnd(client_name="zed", read_files=True, write_files=True, terminals=True)
     ((method, sent),) = plain([end.hello()])
     assert method == "initialize"
@@ -264,7 +264,7 @@ def test_the_agents_words_are_the_documents() -> None:
     assert said(voice, mode) == [EXAMPLES["mode"].body]
 
 
-def test_a_tool_call_and_its_diff_are_told_as_the_document_does() -> None:
+def test_a_tool_call_and_its_diff_are_sent_as_specified() -> None:
     voice = keyed.AgentEnd("ses_1")
     tool = model.ToolChanged(
         *base(),
@@ -322,7 +322,7 @@ def test_only_some_kinds_can_be_asked_for() -> None:
     assert kinds == ["edit", "execute", "delete", "other", "other"]
 
 
-def test_messages_without_ids_end_where_a_tool_is_used_or_somebody_else_speaks() -> None:
+def test_messages_without_ids_end_where_a_tool_is_used_or_the_role_changes() -> None:
     voice = translate.AgentEnd("s")
     voice.begin()
     events: list[model.Event] = [

@@ -6,6 +6,7 @@ features they advertise are in the other modules of this package.
 
 from msgspec import field
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1 import handshake
 from dragoman.dialects.acp.v1.shape import Supported, Wire
 
@@ -67,6 +68,9 @@ class InitializeRequest(handshake.InitializeRequest, frozen=True, kw_only=True):
 
 
 class InitializeResponse(handshake.InitializeResponse, frozen=True, kw_only=True):
-    """The version to use."""
+    """The response to `initialize`, with the agent's wider capabilities."""
 
     agent_capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)
+
+
+analyse(__name__)

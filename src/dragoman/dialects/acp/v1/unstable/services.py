@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1.shape import FORGIVING, STRICT, Wire
 
 
@@ -159,3 +160,6 @@ class ProxySuccessorNotification(Wire, frozen=True, kw_only=True):
 
     method: str
     params: Any = None
+
+
+analyse(__name__)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1 import session
 from dragoman.dialects.acp.v1.content import ContentBlock
 from dragoman.dialects.acp.v1.session import (
@@ -193,3 +194,6 @@ class PromptResponse(session.PromptResponse, frozen=True, kw_only=True):
     """The turn is over."""
 
     usage: Usage | None = None
+
+
+analyse(__name__)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from dragoman.dialects import analyse
 from dragoman.dialects.acp.v1 import updates
 from dragoman.dialects.acp.v1.content import ContentBlock
 from dragoman.dialects.acp.v1.shape import (
@@ -159,3 +160,6 @@ class SessionNotification(updates.SessionNotification, frozen=True, kw_only=True
     allow in a subclass."""
 
     update: SessionUpdate  # type: ignore[assignment]
+
+
+analyse(__name__)
