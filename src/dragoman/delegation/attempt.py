@@ -38,7 +38,7 @@ from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.patch import stat_of
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, FileFailed, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Failure, FileChange, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
@@ -165,15 +165,16 @@ class Attempt:
                     apply=setting.request.apply,
                 )
             return await self._in_place(self._enforced.way)
-        except DragomanError as error:
+        except (DragomanError, OSError) as raised:
             # The worktree or a snapshot failed; the turn handles its own errors.
+            problem = _explained(raised, setting.request.workspace)
             if not self.seen.prompted:
                 self.workspace_fault = self.seen.error is None
-                return self._without_turn(self.seen.error or error, Changed())
-            setting.on_notice(f"the changes of {self.candidate.peer} are unknown: {error}")
+                return self._without_turn(self.seen.error or problem, Changed())
+            setting.on_notice(f"the changes of {self.candidate.peer} are unknown: {problem}")
             if not setting.request.isolate:
                 return self._report(setting.clock(), None, setting.request.workspace)
-            return self._stuck(error)
+            return self._stuck(problem)
 
     def _stuck(self, error: DragomanError) -> AttemptReport:
         """Return the report for a turn whose changes cannot be taken out of the worktree or
@@ -486,6 +487,14 @@ class Attempt:
         return structs.replace(report, check=await run_check(command, workspace, timeout=limit))
 
 
+def _explained(error: DragomanError | OSError, workspace: Path) -> DragomanError:
+    if isinstance(error, DragomanError):
+        return error
+    # Such as a full disk: copies and indexes are temporary files.
+    where = str(error.filename or workspace)
+    return FileFailed(where, error.strerror or str(error), error.errno)
+
+
 def _cancelled(report: AttemptReport, why: DragomanError) -> AttemptReport:
     return structs.replace(
         report,
@@ -542,7 +551,7 @@ async def ask_local(
     clock: Callable[[], float],
     on_event: Callable[[Event], None],
 ) -> RunResult:
-    """Send the prompt once."""
+    """Send the prompt to the local model once. Its text is reported as events."""
     place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
     seen = RunResult(prompted=True, model=model.model)

@@ -83,7 +83,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     cost: Charge = UNKNOWN
     context: ContextState = "fresh"
     isolated: bool = False
-    """Whether the peer worked in a worktree, which has been removed."""
+    """Whether the peer worked in a worktree and not in the workspace."""
     patch: str | None = None
     """Path of the patch with the peer's changes, if it was kept."""
     patch_stat: tuple[FileStat, ...] = ()
@@ -270,7 +270,7 @@ def _lines(report: AttemptReport) -> list[str]:
 
 
 def _patch_lines(report: AttemptReport, kept: str) -> list[str]:
-    """Format a patch that was kept: its diffstat, and the command that applies it."""
+    """Format a patch that was kept: its path, its diffstat, and the command that applies it."""
     stat = report.patch_stat or (report.applied.stat if report.applied is not None else ())
     told = [f"  the patch is {kept}"]
     if stat:
@@ -317,7 +317,8 @@ def _headline(report: AttemptReport) -> str:
 
 
 def _amount(amount: float) -> str:
-    """Format an amount for people: four digits, and no exponent for the price of a short turn."""
+    """Format an amount for people: four significant digits, and no exponent for the price of a
+    short turn."""
     return f"{amount:.4g}" if not 0 < amount < 1e-4 else f"{amount:.8f}".rstrip("0")
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 UNSUITED: Final = frozenset(
     {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
 )
-"""Reasons that have nothing to do with a budget."""
+"""Reasons for which a peer is not considered for the request at all: it does not suit the request,
+or is not set up."""
 
 SHOWN_REASONS: Final = 3
 """Maximum number of peers whose reasons a notice lists."""
@@ -72,8 +73,8 @@ def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -
 
 
 def only_last_resort(decision: Decision) -> str:
-    """Return why only a last resort is left and what to do about it, or an empty string if a peer
-    can be tried."""
+    """Explain why no peer except possibly a last resort is left, and what to do. Returns an empty
+    string if an ordinary peer can be tried."""
     if any(not one.last_resort for one in decision.candidates):
         return ""
     role = decision.role

@@ -57,8 +57,9 @@ def gather(
 ) -> Inputs:
     """Collect the inputs of the routing decision for a request.
 
-    Raises `StoreError` if daily limits are set and the usage cannot be read, and `UnknownPeer` if
-    the named peer has a descriptor that was rejected.
+    Raises `StoreError` if daily limits are set and the usage cannot be read, `UnknownPeer` if the
+    named peer has a descriptor that was rejected, and `UsageError` if nested work requests
+    `--allow-tool`.
     """
     settings = place.config.settings
     if request.peer is not None and (problem := place.catalogue.problem_of(request.peer)):
@@ -169,8 +170,8 @@ def _unenforced(
 
 
 def in_fixed_order(place: RunContext) -> list[str]:
-    """Return the names of all peers in the fixed order, which applies if the bandit does not
-    decide."""
+    """Return the names of all peers on this machine in the fixed order, which applies if the bandit
+    does not decide."""
     names = place.catalogue.names
     wanted = [name for name in place.config.settings.enabled_peers if name in names]
     ordered = dict.fromkeys([*wanted, *names])

@@ -63,9 +63,9 @@ def reports_of(executed: ExecutedJob) -> tuple[AttemptReport, ...]:
             role=executed.role,
             machine=machine,
             outcome=executed.outcome,
-            failure=_failure(executed.why) if executed.why else None,
+            failure=Failure(executed.why) if executed.why else None,
             error_class=executed.outcome.value,
-            may_have_run=bool(machine),
+            may_have_run=not executed.confirmed or (bool(machine) and executed.may_have_run),
             isolated=True,
             started_at=executed.started_at,
             ended_at=executed.ended_at,
@@ -81,7 +81,7 @@ def _lost_report(role: str, lost: LostAttempt) -> AttemptReport:
         outcome=Outcome.CRASHED,
         failure=_failure(lost.why),
         error_class=MACHINE_LOST,
-        may_have_run=True,
+        may_have_run=lost.may_have_run,
         isolated=True,
         started_at=lost.started_at,
         ended_at=lost.ended_at,
@@ -116,14 +116,14 @@ def record_executed(
     decision_id: str = "",
     known_peers: Sequence[str],
     now: float,
-) -> bool:
-    """Add the attempts of a job to the ledger. Returns False if the ledger already has them, or if
-    no machine started the job.
+) -> None:
+    """Add the attempts of a job to the ledger, unless the ledger already has them or cannot
+    be used, or no machine had the job.
 
     The bandit learns only about `known_peers`, the peers in this machine's catalogue.
     """
     if not executed.machine and not executed.lost:
-        return False
+        return
     decision = decision_of(executed)
     decision_id = decision_id or new_decision_id()
     entries = []
@@ -152,11 +152,12 @@ def record_executed(
                 learned_from(report, decision, known_peers=known_peers, now=now),
             )
         )
-    return journal.executed(decision, decision_id, entries)
+    journal.executed(decision, decision_id, entries)
 
 
 def plausible(report: AttemptReport) -> AttemptReport:
-    """Remove negative numbers from another machine's report; they would lower the totals here."""
+    """Return another machine's report without token counts or a cost that are negative, because
+    they would lower the totals here."""
     tokens, cost = report.tokens, report.cost
     if any(
         count is not None and count < 0 for count in (tokens.input, tokens.output, tokens.total)

@@ -15,6 +15,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, get_args
 
@@ -254,14 +255,10 @@ class _DelegationRun:
 
     async def run(self) -> Delegation:
         place = self.place
-        for swept in await sweep(place.paths.state / WORKTREES):
-            if swept.patch is not None:
-                self.listener.notice(
-                    f"a delegation in {swept.workspace} was killed; its changes are {swept.patch}"
-                )
-        with Journal(place, clock=self.clock, on_notice=self.listener.notice) as journal:
+        await self._sweep()
+        async with Journal(place, clock=self.clock, on_notice=self.listener.notice) as journal:
             self.journal = journal
-            queue = self._decide()
+            queue = await self._decide()
             self.setting = AttemptSetup(
                 request=self.request,
                 place=place,
@@ -278,11 +275,12 @@ class _DelegationRun:
                 on_notice=self.listener.notice,
             )
             journal.job_began(self.job, self.request, queue[0].peer)
-            self.listener.job(self.job)
-            self.listener.decided(self.decision)
-            note = obey_note(self.job, place.paths, self.cancel.pull)
-            self._tasks.start(note, "watch for a stop request")
             try:
+                await journal.flush()
+                self.listener.job(self.job)
+                self.listener.decided(self.decision)
+                note = obey_note(self.job, place.paths, self.cancel.pull)
+                self._tasks.start(note, "watch for a stop request")
                 done = await self._stoppable(queue)
             except BaseException as error:
                 cancelled = isinstance(error, asyncio.CancelledError)
@@ -295,12 +293,24 @@ class _DelegationRun:
             journal.job_ended(self.job, done.final, done.outcome.value, done.text)
             return done
 
+    async def _sweep(self) -> None:
+        """Save the changes of killed delegations. At the deadline this is left to a later
+        delegation."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self._deadline is None else self._deadline.left):
+                for swept in await sweep(self.place.paths.state / WORKTREES):
+                    if swept.patch is not None:
+                        self.listener.notice(
+                            f"a delegation in {swept.workspace} was killed; "
+                            f"its changes are {swept.patch}"
+                        )
+
     # -- the decision
 
-    def _decide(self) -> list[Candidate]:
+    async def _decide(self) -> list[Candidate]:
         settings = self.place.config.settings
         now = self.clock()
-        inputs = self.journal.read(
+        inputs = await self.journal.read(
             lambda ledger: gather(
                 self.request, self.place, ledger=ledger, lineage=self.lineage, now=now
             )
@@ -316,8 +326,8 @@ class _DelegationRun:
     # -- the attempts
 
     async def _stoppable(self, queue: list[Candidate]) -> Delegation:
-        """Run the attempts. The cancel handle can also end them between two turns; the attempts so
-        far are still returned."""
+        """Run the attempts. The cancel handle can also end them between two turns; then the
+        attempts so far are returned, if there are any."""
         task = asyncio.current_task()
         assert task is not None
         before, pulled = task.cancelling(), False
@@ -390,25 +400,22 @@ class _DelegationRun:
     ) -> tuple[Attempt, AttemptRecord, Reading]:
         number = len(self.reports) + 1
         started_at = self.clock()
-        record = self.journal.began(
-            self.decision,
-            AttemptRecord(
-                job=self.job,
-                decision_id=self.decision_id,
-                number=number,
-                peer=candidate.peer,
-                role=self.request.role,
-                tier=candidate.tier,
-                size=self.decision.size,
-                model=candidate.model,
-                runtime_role=runtime_role(candidate.peer),
-                machine=candidate.host,
-                reason=reason,
-                started_at=started_at,
-                runner=self.journal.runner,
-            ),
-            lambda health: BREAKER.begun(health, started_at),
+        record = AttemptRecord(
+            job=self.job,
+            decision_id=self.decision_id,
+            number=number,
+            peer=candidate.peer,
+            role=self.request.role,
+            tier=candidate.tier,
+            size=self.decision.size,
+            model=candidate.model,
+            runtime_role=runtime_role(candidate.peer),
+            machine=candidate.host,
+            reason=reason,
+            started_at=started_at,
+            runner=self.journal.runner,
         )
+        self.journal.began(self.decision, record, lambda health: BREAKER.begun(health, started_at))
         self.journal.job_tries(self.job, candidate.peer)
         self.listener.attempt(number, candidate, reason)
         try:
@@ -416,6 +423,8 @@ class _DelegationRun:
                 attempt = Attempt(
                     self.setting, candidate, number=number, reason=reason, trace=call.context()
                 )
+                # An attempt is recorded before a peer is prompted.
+                await self.journal.flush()
                 report = await attempt.run()
                 record, reading = self._write_down(record, candidate, attempt, report)
                 call.ended(record)

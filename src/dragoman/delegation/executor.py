@@ -26,6 +26,8 @@ class LostAttempt(Struct, frozen=True, kw_only=True):
     peer: str
     """The peer that was prompted last; empty if unknown."""
     why: str
+    may_have_run: bool = True
+    """Whether a peer may have been prompted."""
     started_at: float
     ended_at: float
 
@@ -38,7 +40,7 @@ class ExecutedJob(Struct, frozen=True, kw_only=True):
     started_at: float
     ended_at: float
     machine: str = ""
-    """The machine that ran it last; empty if none started it."""
+    """The machine that had it last; empty if none had it."""
     delegation: Delegation | None = None
     """The result of the delegation on that machine, if there is one."""
     lost: tuple[LostAttempt, ...] = ()
@@ -47,6 +49,8 @@ class ExecutedJob(Struct, frozen=True, kw_only=True):
     """How the job ended, if there is no delegation."""
     why: str = ""
     """Why there is no delegation."""
+    may_have_run: bool = True
+    """Whether the last machine may have prompted a peer, if there is no delegation."""
     confirmed: bool = True
     """Whether the job is known to have ended. False if a cancellation was not confirmed."""
     patch: bytes = b""

@@ -31,7 +31,7 @@ from dragoman.errors import BudgetExceeded, DragomanError, NoPeer, StoreError, U
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure, Text
 from dragoman.events.words import Outcome
-from dragoman.rpc.tasks import TaskOwner, all_ended, finish
+from dragoman.rpc.tasks import TaskOwner, all_ended, finish, in_thread
 from dragoman.runs.cancel_by_file import obey_note
 from dragoman.runs.context import RunContext
 from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
@@ -45,12 +45,13 @@ PATCHES: Final = "patches"
 """Directory of kept patches, in the state directory."""
 
 
-def require_executable(
+async def require_executable(
     role: str, place: RunContext, *, where: str, lineage: Lineage, now: float
 ) -> None:
     """Check whether this machine may send work to another one, named by `where`.
 
-    Raises `UsageError` for nested work, and `NoPeer` if a daily limit is reached.
+    Raises `UsageError` for nested work, `NoPeer` if a daily limit is reached, and `StoreError` if
+    the usage cannot be read although there are daily limits.
     """
     settings = place.config.settings
     if lineage.depth:
@@ -61,15 +62,22 @@ def require_executable(
         )
     if not has_daily(settings.limits):
         return
+    path = ledger_path(place.paths.state)
+
+    def read(_: object) -> str | None:
+        with Ledger.open(path, read_only=True) as ledger:
+            return over_budget(settings.limits, ledger.spent(None, now - DAY))
+
     try:
-        with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
-            over = over_budget(settings.limits, ledger.spent(None, now - DAY))
+        over = await in_thread(str(path), read)
     except StoreError as error:
-        raise StoreError(
+        unread = StoreError(
             "the ledger",
             f"limits are set, but the recorded usage cannot be read: {error}",
             remedy="repair the ledger, or remove the limits",
-        ) from error
+        )
+        unread.retryable = error.retryable
+        raise unread from error
     if over is not None:
         raise NoPeer(role, {where: over}, over_budget=True)
 
@@ -108,7 +116,7 @@ class ExecutorRun:
 
     async def run(self) -> Delegation:
         place, request = self.place, self.request
-        require_executable(
+        await require_executable(
             request.role,
             place,
             where=self.executor.name,
@@ -116,12 +124,13 @@ class ExecutorRun:
             now=self._clock(),
         )
         self.executor.require(request)
-        with Journal(place, clock=self._clock, on_notice=self._listener.notice) as journal:
+        async with Journal(place, clock=self._clock, on_notice=self._listener.notice) as journal:
             self._journal = journal
             journal.job_began(self.job, request, request.peer or self.executor.name)
-            self._listener.job(self.job)
             outcome = Outcome.FAILED
             try:
+                await journal.flush()
+                self._listener.job(self.job)
                 executed = await self._execute()
                 done = await self._ended(executed)
             except BaseException as error:

@@ -37,7 +37,8 @@ PASSING: Final = 60.0
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Minimum and maximum pause before a retry, in seconds: short enough for a user who waits."""
+"""Upper bound in seconds of the random pause before the first retry, and its maximum for later
+ones: short enough for a user who waits."""
 
 
 class Sign(enum.StrEnum):
@@ -55,7 +56,8 @@ class Sign(enum.StrEnum):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """A sign, and until when to park the peer or how long to wait."""
+    """What the end of a turn means for its peer: a sign, and until when to park the peer or how
+    long to wait."""
 
     sign: Sign
     why: str = ""

@@ -230,7 +230,8 @@ class HostTurn:
             setting.on_notice(notice)
         followed = FollowedJob(self._link, self._job, ask=self._answer)
         if self._silence is not None:
-            limits = Budgets(first_event=self._silence, silence=self._silence)
+            silence = self._silence
+            limits = Budgets(first_event=silence, silence=silence, tool_silence=silence)
             self._watchdog = Watchdog(limits, self._gone_silent)
             self._watchdog.start()
         try:
@@ -363,7 +364,8 @@ class HostTurn:
     # -- the changes
 
     async def _fetch(self, sent: SentWorkspace, worktree: Path) -> None:
-        """Apply the changes made on the host to the local worktree."""
+        """Apply the changes made on the host to the local worktree, and remove the copy on the
+        host."""
         try:
             result = await self._persist(lambda: fetch_result(self._host, id=sent.id))
             if result.patch:

@@ -21,6 +21,7 @@ import msgspec
 
 from dragoman.broker.error_codec import describe
 from dragoman.client.folders import make_private
+from dragoman.decoders import decode_typed
 from dragoman.delegation.host_transfer import (
     CHUNK_SIZE,
     HEAD_SIZE,
@@ -42,7 +43,6 @@ from dragoman.errors import DragomanError, FileFailed, IsolationFailed, UsageErr
 from dragoman.paths import Paths
 from dragoman.runs import git
 from dragoman.runs.jobs import find_job, job_id_of
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 READ_TIMEOUT: Final = 120.0

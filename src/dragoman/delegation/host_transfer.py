@@ -19,11 +19,11 @@ from msgspec import Struct
 from dragoman.broker.client.ssh_command import Host, explain_remote
 from dragoman.broker.client.ssh_once import failure, run_on_host
 from dragoman.broker.error_codec import revive
+from dragoman.decoders import decode_typed
 from dragoman.delegation.worktree.bundle import Bundle, pack, project_of
 from dragoman.delegation.worktree.received_patch import MAX_PATCH_SIZE
 from dragoman.delegation.worktree.sent_tree import TREE_ID
 from dragoman.errors import HostUnavailable, SpawnError, UsageError
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MARK: Final = b"dragoman-transfer: "
@@ -175,7 +175,8 @@ async def _exchange(
 
 
 def _divide(output: bytes) -> tuple[TransferResponse | None, bytes]:
-    """Return the response and the bytes after its line, or None if there is no response."""
+    """Return the response and the bytes after its line, or None and no bytes if there is no
+    response."""
     start = 0
     while (start := output.find(MARK, start)) >= 0:
         line, newline, rest = output[start + len(MARK) :].partition(b"\n")

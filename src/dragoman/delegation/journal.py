@@ -2,13 +2,16 @@
 it.
 
 A failing disk never stops a delegation: the first failure is reported as a notice. `learning`
-computes what to record. Calls are synchronous and take about a millisecond each.
+computes what to record. The writes run in threads, because another process may hold a file for
+seconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +24,7 @@ from dragoman.delegation.health import Reading
 from dragoman.delegation.learning import revision
 from dragoman.errors import FileFailed, StoreCorrupt, StoreError, UnknownJob, UnknownSession
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread
 from dragoman.runs.cancel_by_file import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.store.ledger import (
@@ -53,7 +57,11 @@ T = TypeVar("T")
 
 
 class Journal:
-    """Context manager that writes the records of one delegation."""
+    """Async context manager that writes the records of one delegation.
+
+    Its methods only queue the writes, which run one after another; `flush` waits for them, and so
+    does the end of the context.
+    """
 
     def __init__(
         self, place: RunContext, *, clock: Callable[[], float], on_notice: Callable[[str], None]
@@ -69,15 +77,34 @@ class Journal:
         self.ledger: Ledger | None = None
         """The ledger; None if it cannot be used."""
         self._store: Store | None = None
-        self._attempts: dict[int, AttemptRecord] = {}
+        self._ids: dict[tuple[str, int], int] = {}
+        """The ledger's ids of the attempts, by job and number."""
+        self._queue: deque[Callable[[object], object]] = deque()
+        self._hangs = False
+        """Whether a write did not end in time. Then nothing more is recorded."""
+        self._tasks = TaskOwner("a journal")
+        self._writing: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
 
-    def __enter__(self) -> Journal:
+    async def __aenter__(self) -> Journal:
+        self._loop = asyncio.get_running_loop()
+        self._put(lambda _: self._open())
+        try:
+            await self.flush()
+        except BaseException:
+            await finish(self._close())
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await finish(self._close())
+
+    def _open(self) -> None:
         self._try(self._open_ledger)
         ledger = self.ledger
         if ledger is not None:
             self._try(lambda: ledger.end_orphans(is_alive))
         self._try(self._open_store)
-        return self
 
     def _open_ledger(self) -> None:
         self.ledger = Ledger.open(ledger_path(self._paths.state), self._redact)
@@ -89,21 +116,38 @@ class Journal:
 
     def _tell_replaced(self, file: Ledger | Store) -> None:
         if file.replaced:
-            self._on_notice(f"{file.path}: {file.replaced}")
+            self._notice(f"{file.path}: {file.replaced}")
 
-    def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Call `read` with the ledger: with a new one if it turns out to be damaged, and with None
-        if it cannot be read."""
+    async def read(self, read: Callable[[Ledger | None], T]) -> T:
+        """Call `read` in a thread with the ledger, after all queued writes: with a new one if it
+        turns out to be damaged, and with None if it cannot be read."""
+        await self.flush()
+        return await in_thread(str(self._paths.state), lambda _: self._read(read))
+
+    def _read(self, read: Callable[[Ledger | None], T]) -> T:
         try:
             return read(self.ledger)
         except StoreCorrupt as error:
-            self._on_notice(str(error))
+            self._notice(str(error))
             if not error.replaced and self.ledger is not None:
                 self.ledger.close()
                 self.ledger = None
             return read(self.ledger)
 
-    def __exit__(self, *error: object) -> None:
+    async def flush(self) -> None:
+        """Wait until every write that was queued so far has been made or has failed."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing.result()
+
+    async def _close(self) -> None:
+        self._later(self._close_files)
+        try:
+            await self.flush()
+        finally:
+            await self._tasks.aclose()
+
+    def _close_files(self) -> None:
         with ExitStack() as closing:
             if self._store is not None:
                 closing.callback(self._store.close)
@@ -127,7 +171,7 @@ class Journal:
         )
         store = self._store
         if store is not None:
-            self._try(lambda: store.create_job(record))
+            self._later(lambda: store.create_job(record))
 
     def job_tries(self, job: str, peer: str) -> None:
         """Record that a peer starts to work on the job."""
@@ -150,7 +194,7 @@ class Journal:
                 )
 
         if store is not None:
-            self._try(follow)
+            self._later(follow)
 
     def keep_report(self, attempt: str, report: AttemptReport) -> None:
         """Store the facts about an attempt that a later review needs, with its session."""
@@ -166,7 +210,7 @@ class Journal:
                 store.note(child.session_key, child.next_event, REPORT, as_note(kept))
 
         if store is not None:
-            self._try(keep)
+            self._later(keep)
 
     def job_ended(self, job: str, final: AttemptReport | None, outcome: str, text: str) -> None:
         fields: dict[str, Any] = {
@@ -188,7 +232,7 @@ class Journal:
     def _change_job(self, job: str, **fields: Any) -> None:
         store = self._store
         if store is not None:
-            self._try(lambda: store.update_job(job, **fields))
+            self._later(lambda: store.update_job(job, **fields))
 
     # -- decisions and attempts
 
@@ -203,19 +247,18 @@ class Journal:
             decision=decision_id,
         )
 
-    def began(
-        self, decision: Decision, attempt: AttemptRecord, health: HealthChange
-    ) -> AttemptRecord:
+    def began(self, decision: Decision, attempt: AttemptRecord, health: HealthChange) -> None:
         ledger = self.ledger
-        ids: list[int] = []
         if ledger is not None:
             told = msgspec.to_builtins(decision)
-            self._try(
-                lambda: ids.append(ledger.begin(attempt.decision_id, told, attempt, health=health))
-            )
-        attempt = structs.replace(attempt, id=ids[0] if ids else 0)
+
+            def begin() -> None:
+                self._ids[attempt.job, attempt.number] = ledger.begin(
+                    attempt.decision_id, told, attempt, health=health
+                )
+
+            self._later(begin)
         self._write(EventName.PEER_CALL_STARTED, attempt, detail=attempt.reason or None)
-        return attempt
 
     def ended(
         self,
@@ -233,8 +276,14 @@ class Journal:
         if ending.model is None:
             del fields["model"]
         after = structs.replace(attempt, **fields)
-        if ledger is not None and attempt.id:
-            self._try(lambda: ledger.finish(attempt.id, ending, learned=learned, health=health))
+        if ledger is not None:
+
+            def finish_attempt() -> None:
+                id = self._ids.get((attempt.job, attempt.number))
+                if id is not None:
+                    ledger.finish(id, ending, learned=learned, health=health)
+
+            self._later(finish_attempt)
         name = EventName.PEER_CALL_COMPLETED if ok else EventName.PEER_CALL_FAILED
         self._write(name, after, detail=detail or None)
         if after.error_class == "protocol_mismatch":
@@ -246,16 +295,13 @@ class Journal:
 
     def executed(
         self, decision: Decision, decision_id: str, attempts: Sequence[EndedAttempt]
-    ) -> bool:
-        """Record the attempts of a job that ended on another machine. Returns False if they were
-        already recorded, or if the ledger cannot be used."""
+    ) -> None:
+        """Record the attempts of a job that ended on another machine, unless they are already
+        recorded or the ledger cannot be used."""
         ledger = self.ledger
-        added: list[bool] = []
-        if ledger is not None:
-            told = msgspec.to_builtins(decision)
-            self._try(lambda: added.append(ledger.add_ended(decision_id, told, attempts)))
-        if not any(added):
-            return False
+        if ledger is None:
+            return
+        told, lines = msgspec.to_builtins(decision), []
         for one in attempts:
             fields = structs.asdict(one.ending)
             if one.ending.model is None:
@@ -263,13 +309,19 @@ class Journal:
             ended = structs.replace(one.began, **fields)
             ok = ended.outcome == Outcome.OK and ended.verdict != "bad"
             name = EventName.PEER_CALL_COMPLETED if ok else EventName.PEER_CALL_FAILED
-            self._write(name, ended, detail=ended.reason or None)
-        return True
+            lines.append(logged(name, ended, at=self._clock(), detail=ended.reason or None))
+
+        def add() -> None:
+            if ledger.add_ended(decision_id, told, attempts):
+                for line in lines:
+                    self._log.write(line)
+
+        self._later(add)
 
     def fell_back(self, attempt: AttemptRecord, to: str, why: str) -> None:
         self._write(EventName.PEER_CALL_FELL_BACK, attempt, detail=f"to {to}: {why}")
 
-    # -- errors of the disk
+    # -- writing
 
     def _write(
         self,
@@ -282,7 +334,30 @@ class Journal:
         line = logged(name, attempt, at=self._clock(), **told)
         if decision is not None:
             line = structs.replace(line, decision=decision)
-        self._try(lambda: self._log.write(line))
+        self._later(lambda: self._log.write(line))
+
+    def _later(self, write: Callable[[], object]) -> None:
+        self._put(lambda _: self._try(write))
+
+    def _put(self, work: Callable[[object], object]) -> None:
+        if self._hangs:
+            return
+        self._queue.append(work)
+        if self._writing is None or self._writing.done():
+            self._writing = self._tasks.start(self._empty_queue(), "write")
+
+    async def _empty_queue(self) -> None:
+        while self._queue:
+            work = self._queue.popleft()
+            try:
+                await in_thread(str(self._paths.state), work, changes_disk=True)
+            except FileFailed as error:
+                # The work may still be running, and what follows would have to wait for it.
+                self._hangs = True
+                self._queue.clear()
+                self._unrecorded(error)
+
+    # -- in a thread
 
     def _try(self, write: Callable[[], object]) -> None:
         try:
@@ -291,12 +366,18 @@ class Journal:
             except StoreCorrupt as error:
                 if not error.replaced:
                     raise
-                self._on_notice(str(error))
+                self._notice(str(error))
                 write()
         except (StoreError, FileFailed, UnknownJob, UnknownSession) as error:
-            if not self._told:
-                self._told = True
-                self._on_notice(f"this delegation is not recorded: {error}")
+            self._unrecorded(error)
+
+    def _unrecorded(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            self._notice(f"this delegation is not recorded: {error}")
+
+    def _notice(self, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._on_notice, text)
 
 
 def _instant(at: float) -> str:

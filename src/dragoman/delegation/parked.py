@@ -34,7 +34,7 @@ def surroundings_here(name: str, place: RunContext) -> str:
 
 
 def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
-    """Return the peers that are parked here, with the reason and the time."""
+    """Return the peers that are parked or paused here, with the reason and the time."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
@@ -44,7 +44,7 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
         with Ledger.open(path, read_only=True) as ledger:
             healths = ledger.healths()
     except StoreError as error:
-        log.debug("cannot read which peers are parked: %s", error)
+        log.warning("cannot read which peers are parked: %s", error)
         return {}
     found = {
         name: health.parking(now, surroundings_here(name, place)) or _paused(health, now)

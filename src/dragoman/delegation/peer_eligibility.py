@@ -58,7 +58,8 @@ class PeerStanding(Struct, frozen=True, kw_only=True):
 
 
 def standings(place: RunContext, *, now: float | None = None) -> dict[str, PeerStanding]:
-    """Return the standing of every peer, by name, as a delegation in this directory would find it.
+    """Return the standing of each peer, by name, as a delegation in this directory would find it. A
+    peer without a role and without recorded health is missing.
 
     Raises `StoreError` if limits are set and the ledger cannot be read.
     """

@@ -45,7 +45,7 @@ class PeerStatus:
 
     @property
     def card_state(self) -> str:
-        """The state of the card in a word or two."""
+        """The state of the card as a short text."""
         if self.card is None:
             return "none"
         if not self.card.usable:

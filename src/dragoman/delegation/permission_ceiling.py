@@ -15,11 +15,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dragoman.config.schema import Permissions, Settings
+from dragoman.decoders import decode_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.runs.lineage import Lineage, ancestors
 from dragoman.transports.process.identity import PROC
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 VARIABLE: Final = "DRAGOMAN_CEILING"

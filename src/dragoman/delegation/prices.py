@@ -17,10 +17,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from dragoman.config.safe_files import read_file
+from dragoman.decoders import convert_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
 from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
-from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MILLION: Final = 1_000_000
@@ -62,12 +63,11 @@ def read_prices(config: Path) -> Mapping[str, Price]:
     Raises `ConfigInvalid` if the file cannot be read: a wrong price is worse than none.
     """
     file = config / FILE_NAME
-    try:
-        return convert_typed(msgspec.toml.decode(file.read_bytes()), _File).models
-    except FileNotFoundError:
+    data = read_file(file)
+    if data is None:
         return {}
-    except OSError as error:
-        raise ConfigInvalid(str(file), error.strerror or str(error)) from error
+    try:
+        return convert_typed(msgspec.toml.decode(data), _File).models
     except UNDECODABLE as error:
         raise ConfigInvalid(str(file), str(error)) from error
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 from dragoman.catalogue.descriptor import Tier
 from dragoman.catalogue.session_settings import WantedSettings
 from dragoman.config.schema import Fallback, Permissions
-from dragoman.errors import DelegationInvalid, UsageError
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue
@@ -92,15 +92,15 @@ class Assigned:
 def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
     """Read an agent file.
 
-    Raises `DelegationInvalid` for a target that does not exist, and `UsageError` for an agent that
-    must not be delegated.
+    Raises `DelegationInvalid` for a target that does not exist, and `UsageError` for a file that
+    cannot be used or an agent that must not be delegated.
     """
-    from dragoman.catalogue.agent_files import OPT_OUT, list_files
+    from dragoman.catalogue.agent_files import OPT_OUT, list_files, parse_target
 
     (found,) = list_files([file], catalogue)
     if found.problem is not None:
         if found.value:
-            raise DelegationInvalid(found.value, found.problem.text, remedy=found.problem.remedy)
+            parse_target(found.value, catalogue)  # Raises the problem as an error.
         raise UsageError(str(found.problem))
     if found.value == OPT_OUT:
         raise UsageError(f"{file} says `delegate_to: none`: this agent's work is not delegated")

@@ -58,6 +58,7 @@ def tightened(
         # A limit of 0 never means "no limit", and a budget must not be 0.
         total=None if total is None else max(total, 0.001),
         silence=_positive(_least([budgets.silence, *silence])),
+        tool_silence=_positive(_least([budgets.tool_silence, *silence])),
         first_event=_positive(_least([budgets.first_event, *silence])),
     )
     if timeout is not None:

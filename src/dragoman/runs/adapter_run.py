@@ -43,7 +43,17 @@ from dragoman.errors import (
 )
 from dragoman.events import fold, model
 from dragoman.events.model import EventEnvelope
-from dragoman.events.parts import Block, Capabilities, Failure, Link, PeerInfo, Resource, Text
+from dragoman.events.parts import (
+    Audio,
+    Block,
+    Capabilities,
+    Failure,
+    Image,
+    Link,
+    PeerInfo,
+    Resource,
+    Text,
+)
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
@@ -99,7 +109,8 @@ def adapter_work(
 def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
     """Return the role to work in: the wanted one, or else the first that the adapter claims.
 
-    Raises `RoleNotClaimed`, or `UsageError` if it claims none. `source` names the adapter.
+    Raises `RoleNotClaimed`, `UsageError` if it claims none, or `AdapterFailed` if its code fails.
+    `source` names the adapter.
     """
     try:
         claimed = tuple(str(role) for role in adapter.ROLES_CLAIMED)
@@ -131,7 +142,8 @@ async def dispatch(
     """Let an adapter run one prompt.
 
     Raises `AdapterFailed` if its code fails or does not return a `Result`, `BudgetExceeded` if it
-    takes longer than the total budget of the assignment, and any `DragomanError` from its peer.
+    takes `TOTAL_GRACE` longer than the total budget of the assignment, and any `DragomanError` from
+    its peer.
     """
     total = None if assignment.budgets is None else assignment.budgets.total
     limit = None if total is None else total + TOTAL_GRACE
@@ -374,9 +386,21 @@ def _text_of(block: Block, peer: str) -> str:
             return uri
         case _:
             raise UsageError(
-                f"{peer} is run by its Python adapter, which takes a prompt of text only, and not "
-                f"{type(block).__name__.lower()}"
+                f"{peer} is run by its Python adapter, which accepts only text prompts: leave out "
+                f"{_named(block)}"
             )
+
+
+def _named(block: Block) -> str:
+    match block:
+        case Image():
+            return "the image"
+        case Audio():
+            return "the audio"
+        case Resource(uri):
+            return f"the binary data of {uri}"
+        case _:
+            return "the content that dragoman does not know"
 
 
 def _nothing() -> None:

@@ -44,7 +44,8 @@ class Brief:
     """Number of turns that did not fit."""
 
     def block(self, can: Capabilities) -> Block:
-        """Return the brief as a prompt block: as embedded context if the peer supports that.
+        """Return the brief as a prompt block: as embedded context, or as text for a peer that does
+        not support that.
 
         The user's text stays a separate block.
         """
@@ -117,7 +118,7 @@ def _rest(plan: Sequence[PlanEntry], files: Sequence[str]) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """Return a text shortened to this many characters, without its middle."""
+    """Return a text, shortened to at most this many characters by leaving out its middle."""
     if len(text) <= size:
         return text
     half = (size - len(_CUT)) // 2

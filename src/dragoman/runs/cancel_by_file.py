@@ -69,7 +69,8 @@ async def leave_note(job: str, paths: Paths) -> bool:
 
 
 async def obey_note(job: str, paths: Paths, stop: Callable[[], object]) -> None:
-    """Wait for a note about a job, take it, and stop the job."""
+    """Wait for a note about a job, take it, and call `stop`. Returns without that if there can be
+    no notes, because their directory cannot be created."""
     note = _place(job, paths)
     try:
         make_private(note.parent)

@@ -9,6 +9,7 @@ delegated work.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -28,7 +29,7 @@ from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_ENTRIES: Final = 50_000
-"""Maximum number of files checked in one directory: under a second, and more than most projects
+"""Maximum number of files checked below one directory: under a second, and more than most projects
 have."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
@@ -117,7 +118,7 @@ def walk(
 def same(before: FileState, after: FileState) -> bool:
     """Return whether a file is unchanged.
 
-    A new time with the same contents does not count as a change.
+    A new time does not count as a change if the contents were read and are the same.
     """
     if before == after:
         return True
@@ -148,6 +149,10 @@ deeper ones are skipped."""
 MAX_NAMED: Final = 50
 """Maximum number of changed files listed. git checks each of them for being ignored."""
 
+IGNORED_TIMEOUT: Final = 30.0
+"""Timeout in seconds for git to check all of them, which takes less than a second. On a dead mount,
+or if an ignore file is a named pipe, each check would hang."""
+
 
 class ChangeWatch(Struct, frozen=True, kw_only=True):
     """The state of a workspace before a turn."""
@@ -161,8 +166,8 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         return cls(folder=folder, marks=await _walk(folder))
 
     async def changed(self) -> tuple[str, ...]:
-        """Return the files that have changed since, relative to the workspace and without those
-        that git ignores."""
+        """Return the files that have changed since, at most `MAX_NAMED`, relative to the workspace
+        and without those that git ignores."""
         before, after = self.marks, await _walk(self.folder)
         found = [
             name
@@ -176,17 +181,16 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         # Imported here: most turns change nothing, and git takes a while to load.
         from dragoman.runs import git
 
-        try:
-            repository, _ = await git.find_repository(Path(self.folder))
-            if repository is None:
-                return names[:MAX_NAMED]
-            return [
-                name
-                for name in names[:MAX_NAMED]
-                if not await git.is_ignored(repository, Path(self.folder) / name)
-            ]
-        except SpawnError:
-            return names[:MAX_NAMED]
+        kept: list[str] = []
+        left = names[:MAX_NAMED]
+        with contextlib.suppress(SpawnError, TimeoutError):
+            async with asyncio.timeout(IGNORED_TIMEOUT):
+                repository, _ = await git.find_repository(Path(self.folder))
+                while left and repository is not None:
+                    if not await git.is_ignored(repository, Path(self.folder) / left[0]):
+                        kept.append(left[0])
+                    del left[0]
+        return [*kept, *left]
 
 
 class ViolationWatch(Struct, frozen=True, kw_only=True):
@@ -217,8 +221,8 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the files without those that this process has open, such as its output or a trace,
-    and without those in dragoman's own directories."""
+    """Return the files without those that this process has open, such as its output or a trace, and
+    without those that `outside_own_folders` leaves out."""
     own = {(info.st_dev, info.st_ino) for info in _open_files()}
     found = []
     for name in outside_own_folders(folder, names):
@@ -233,8 +237,9 @@ def without_own(folder: str, names: Iterable[str]) -> list[str]:
 
 
 def outside_own_folders(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the files without those in dragoman's own directories. A workspace such as the home
-    directory may contain them, and a broker writes there in every turn."""
+    """Return the files without those in dragoman's state, cache and runtime directories. A
+    workspace such as the home directory may contain them, and a broker writes there in every
+    turn."""
     paths = find_paths()
     top = os.path.join(os.path.realpath(folder), "")
     own = tuple(

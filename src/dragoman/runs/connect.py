@@ -1,7 +1,8 @@
 """`dragoman.connect` and `connect_sync`: connect to a peer by name, command line or address.
 
 A command line or an address goes to `client.connect` unchanged; a name goes to `runs.open_by_name`,
-which uses a broker unless `warm` or the settings say otherwise. The peer need not be enabled.
+which uses a broker unless `warm` or the settings say otherwise, or with `host` to
+`runs.open_on_host`. The peer need not be enabled.
 """
 
 from __future__ import annotations

@@ -173,8 +173,8 @@ def default_peer(
     config: Config, catalogue: Catalogue, paths: Paths, *, word: str | None = None
 ) -> tuple[str, str]:
     """Return the peer to use if none is named, and the reason for it: the `default_peer` setting,
-    the only enabled peer, or the one used last. `word` was given instead of a peer's name and is
-    not one.
+    the only enabled peer on this machine, or the one used last. `word` was given instead of a
+    peer's name and is not one.
 
     Raises `UsageError` if there is none.
     """

@@ -22,6 +22,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.client.results import explain, failure_record, usage_record
+from dragoman.config.secrets import redactor
+from dragoman.decoders import decode_typed
 from dragoman.dialects.acp.v1 import codec, methods, updates
 from dragoman.errors import DragomanError, FileFailed, StoreError
 from dragoman.events import model
@@ -35,15 +37,17 @@ from dragoman.runs.sessions import RESTORED
 from dragoman.store.open import open_store
 from dragoman.store.recorder import STORED_TIMEOUT, JobAnswer, StoreRecorder, permission_note
 from dragoman.store.records import JobRecord, SessionRecord, counted, new_session_key, root_of
+from dragoman.store.store import Store, store_path
 from dragoman.transports.process.identity import own_identity
-from dragoman.wire.decoders import decode_typed
+from dragoman.wire.messages import mend
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
     from dragoman.events.parts import Block
     from dragoman.paths import Paths
+    from dragoman.redaction.redactor import Redactor
     from dragoman.runs.sessions import OpenedSession
-    from dragoman.store import Store, StoreWriter
+    from dragoman.store import StoreWriter
 
 log: Final = logging.getLogger("dragoman.runs")
 
@@ -53,6 +57,11 @@ SAVE_SIZE: Final = 256 * 1024
 MAX_EARLY: Final = 256
 """Maximum number of events to keep before the first prompt: an agent sends some when its session
 opens."""
+
+NOT_YET: Final = (
+    "this conversation is not stored yet: another process is using the store, or the disk is slow."
+    " This command keeps trying before it ends"
+)
 
 ACP: Final = "acp"
 UPDATE: Final = f"{methods.SESSION_UPDATE.name}:"
@@ -75,7 +84,8 @@ class DirectRecorder:
 
     def __init__(
         self,
-        store: Store | None,
+        open: Callable[[], Store],
+        redact: Redactor,
         *,
         peer: str,
         workspace: Path,
@@ -83,7 +93,9 @@ class DirectRecorder:
         on_stop: Callable[[], object] | None = None,
         paths: Paths | None = None,
     ) -> None:
-        self._store = store
+        self._open = open
+        self._redact = redact
+        self._closed = False
         self._on_stop = on_stop
         self._paths = paths
         self._tasks = TaskOwner("a keeper")
@@ -93,6 +105,8 @@ class DirectRecorder:
         self._recorder: StoreRecorder | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[model.Event] = []
+        """Events before the first prompt."""
+        self._early_dropped = False
         self._opened: _Opened | None = None
         self._record: SessionRecord | None = None
         """The stored session to continue; later the one being recorded."""
@@ -112,6 +126,7 @@ class DirectRecorder:
         """Size in bytes of the lines waiting to be handed over."""
         self._in_turn = False
         """Whether the peer's output belongs to the job."""
+        self._told_slow = False
 
     def opened(
         self,
@@ -137,15 +152,22 @@ class DirectRecorder:
         """Record an event."""
         if self._recorder is not None:
             self._take(self._recorder, event)
-        elif self._store is not None:
+        elif not self._closed and not event.replay:
             if len(self._early) < MAX_EARLY:
                 self._early.append(event)
-            else:
-                log.warning("too many events before the session is open: %s", event.native)
+            elif not self._early_dropped:
+                self._early_dropped = True
+                log.warning(
+                    "the agent sent more than %d events before the first prompt; the others "
+                    "are not stored, beginning with %s",
+                    MAX_EARLY,
+                    event.native,
+                )
 
     def began(self, job: str, blocks: Sequence[Block]) -> None:
-        """Called before a prompt is sent as this job."""
-        self.begin()
+        """Called before a prompt is sent as this job; in a stored session, after `begin`."""
+        if self._recorder is None:
+            self._start(None)
         recorder, session = self._recorder, self._record
         if recorder is None or session is None:
             return
@@ -173,13 +195,30 @@ class DirectRecorder:
             note = obey_note(job, self._paths or find_paths(), stop)
             self._watching = self._tasks.start(note, f"watch for a stop request for {job}")
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Store the session now. Otherwise the first prompt does that."""
-        if self._recorder is None and self._store is not None and self._opened is not None:
-            self._recorder = self._begin(self._store, self._opened)
-            early, self._early = self._early, []
-            for event in early:
-                self._take(self._recorder, event)
+        if self._recorder is not None or self._closed:
+            return
+        record = self._record
+        if record is not None:
+            key = record.key
+            # Read again: another command may have run a turn in it since it was opened here. If it
+            # cannot be read, nothing can be written either, which the writer reports.
+            with suppress(StoreError, FileFailed):
+                record = await in_thread(key, lambda _: self._stored(key))
+        self._start(record)
+
+    def _stored(self, key: str) -> SessionRecord | None:
+        with open_store(read_only=True, paths=self._paths) as store:
+            return store.session(key)
+
+    def _start(self, stored: SessionRecord | None) -> None:
+        if self._closed or self._opened is None:
+            return
+        self._recorder = self._begin(self._opened, stored)
+        early, self._early = self._early, []
+        for event in early:
+            self._take(self._recorder, event)
 
     def ended(self, result: Result) -> None:
         """Called when the turn has ended with this result."""
@@ -210,17 +249,23 @@ class DirectRecorder:
 
     async def flush(self) -> None:
         """Wait until everything so far is stored, if the disk accepts it, but at most
-        `STORED_TIMEOUT`."""
-        if self._recorder is not None:
+        `STORED_TIMEOUT`. Informs the user the first time that it takes longer."""
+        if self._recorder is None:
+            return
+        try:
             # A hanging disk must not keep the caller waiting.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STORED_TIMEOUT):
-                    await self._recorder.flush()
+            async with asyncio.timeout(STORED_TIMEOUT):
+                await self._recorder.flush()
+        except TimeoutError:
+            if not self._told_slow:
+                self._told_slow = True
+                self._on_trouble(NOT_YET)
 
     async def aclose(self) -> None:
-        """Store what is left, and close. May be called again."""
+        """Store what is left, close the store and apply the user's retention. May be called
+        again."""
         await self._tasks.aclose()
-        recorder, store = self._recorder, self._store
+        recorder, closed = self._recorder, self._closed
         writer: StoreWriter | None = None
         if recorder is not None and self._record is not None:
             recorder.stop_timers()
@@ -232,16 +277,21 @@ class DirectRecorder:
             finally:
                 self._recorder = None
                 writer = await recorder.close()
-        self._store = None
-        if store is not None and (writer is None or writer.is_open):
-            store.close()
+        self._closed = True
+        if not closed and (writer is None or writer.is_open):
             from dragoman.store.daily_retention import RETENTION_TIMEOUT, retain
 
             paths = self._paths or find_paths()
+
+            def end(_: object) -> None:
+                if writer is not None:
+                    writer.store.close()
+                retain(paths.state, paths.config)
+
             try:
                 await in_thread(
                     str(paths.state),
-                    lambda _: retain(paths.state, paths.config),
+                    end,
                     changes_disk=True,
                     timeout=RETENTION_TIMEOUT,
                 )
@@ -250,12 +300,9 @@ class DirectRecorder:
 
     # -- the session
 
-    def _begin(self, store: Store, opened: _Opened) -> StoreRecorder:
-        recorder = StoreRecorder(store.redact, on_beat=self._save)
-        recorder.start(store, on_trouble=self._trouble, on_recovery=self._recovered)
-        before = self._record
-        # Read again: another command may have run a turn in it since it was opened here.
-        stored = None if before is None else store.session(before.key)
+    def _begin(self, opened: _Opened, stored: SessionRecord | None) -> StoreRecorder:
+        recorder = StoreRecorder(self._redact, on_beat=self._save)
+        recorder.start(self._open, on_trouble=self._trouble, on_recovery=self._recovered)
         if stored is not None and opened.context == RESTORED:
             self._record = msgspec.structs.replace(stored, next_event=stored.resumed_event)
             recorder.take_up(stored.key, stored.resumed_event)
@@ -296,19 +343,28 @@ class DirectRecorder:
             case model.SettingsChanged(mode=mode, model=model_id):
                 told = {"mode": mode, "model": model_id}
                 recorder.settings(key, **{name: v for name, v in told.items() if v is not UNSET})
-            case model.PermissionAsked():
-                self._asked[event.request_id] = event
-                # Stored first, so that the request is known whatever is decided and whatever
-                # crashes because of it.
-                self._save()
-                recorder.hasten()
-            case model.PermissionAnswered():
-                asked = self._asked.pop(event.request_id, None)
-                title, tool = (None, None) if asked is None else (asked.title, asked.tool_id)
-                noted = permission_note(event.by, title, tool, event.option_id)
-                recorder.note(key, self._next_event, "permission", noted)
             case model.TurnEnded():
                 self._end_turn()
+            case _:
+                self.question(event)
+
+    def question(self, event: model.Event) -> None:
+        """Record a permission request or its answer, of any session of the peer. Ignores other
+        events."""
+        recorder, record = self._recorder, self._record
+        if recorder is None or record is None:
+            return
+        if isinstance(event, model.PermissionAsked):
+            self._asked[event.request_id] = event
+            # Stored first, so that the request is known whatever is decided and whatever crashes
+            # because of it.
+            self._save()
+            recorder.hasten()
+        elif isinstance(event, model.PermissionAnswered):
+            asked = self._asked.pop(event.request_id, None)
+            title, tool = (None, None) if asked is None else (asked.title, asked.tool_id)
+            noted = permission_note(event.by, title, tool, event.option_id)
+            recorder.note(record.key, self._next_event, "permission", noted)
 
     def _lines_of(self, event: model.Event, session_id: str) -> list[bytes]:
         if event.source.spoken == ACP:
@@ -317,7 +373,7 @@ class DirectRecorder:
             if raw is None or raw is self._raw or not event.native.startswith(UPDATE):
                 return []
             self._raw = raw
-            return [bytes(decode_typed(raw, _Message).params)]
+            return [bytes(decode_typed(mend(raw), _Message).params)]
         return [
             codec.encode(updates.SessionNotification(session_id=session_id, update=update))
             for update in self._translator.updates(event)
@@ -385,15 +441,20 @@ def keeper_for(
     never stored, and `handed` those that the user passes to the agent (`open_store`). `on_trouble`
     is called with a message that says what is not stored and why. `on_stop` is called when the
     running job is cancelled; without it the whole process is interrupted."""
-    store: Store | None = None
-    try:
-        store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)
+    redact = redactor(credentials, handed=handed, workspace=workspace)
+    path = store_path((paths or find_paths()).state)
+    loop = asyncio.get_running_loop()
+
+    def opened() -> Store:
+        # In the thread of the writer: another process may hold the store.
+        store = Store.open(path, redact)
         if store.replaced:
-            on_trouble(f"{store.path}: {store.replaced}")
-    except StoreError as error:
-        on_trouble(f"this conversation is not stored: {error}")
+            loop.call_soon_threadsafe(on_trouble, f"{store.path}: {store.replaced}")
+        return store
+
     return DirectRecorder(
-        store,
+        opened,
+        redact,
         peer=peer,
         workspace=workspace,
         on_trouble=on_trouble,

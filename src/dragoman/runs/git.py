@@ -131,7 +131,8 @@ async def ask(
     timeout: float = GIT_TIMEOUT,
     limit_size: int = OUTPUT_SIZE,
 ) -> ProgramOutput:
-    """Run git and return its output and exit code. Raises `SpawnError` if git is not installed.
+    """Run git and return its output and exit code. Raises `SpawnError` if git cannot be started,
+    and `IsolationFailed` if it does not support turning filters off.
 
     Hooks, and filters that only the repository defines, never run, even if the caller does not pass
     `own_filters`.
@@ -157,7 +158,7 @@ async def demand(
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> ProgramOutput:
-    """Run git. Raises `IsolationFailed` if git fails."""
+    """Run git. Raises `IsolationFailed` if git fails, and otherwise what `ask` raises."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
         doing = f"`git {args[0]}` in {cwd}"
@@ -237,7 +238,7 @@ def real(path: Path) -> Path:
 
 
 def real_folder(path: Path) -> Path:
-    """Return the real path of a directory. Raises `UsageError` if it does not exist."""
+    """Return the real path of a directory. Raises `UsageError` if it is not one."""
     folder = real(path)
     if not folder.is_dir():
         raise UsageError(f"there is no directory {path}")

@@ -6,6 +6,7 @@ after a lost connection is not processed twice.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from contextlib import suppress
@@ -29,8 +30,8 @@ def is_id(text: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a private directory for the files of repeated requests, and remove old files in it.
-    Raises `OSError`."""
+    """Create a private directory for the files of repeated requests, and remove old files in it
+    that no running command uses. Raises `OSError`."""
     make_private(folder)
     before = time.time() - KEPT_AGE
     for file in folder.iterdir():
@@ -42,7 +43,7 @@ def make_folder(folder: Path) -> None:
 
 def working_directory(cwd: str) -> Path:
     """Return a directory that the other side names, relative to the home. Raises `UsageError`."""
-    folder = Path.home() / Path(cwd).expanduser()
+    folder = Path.home() / os.path.expanduser(cwd)
     if not folder.is_dir():
         raise UsageError(f"--cwd: not a directory on that machine: {folder}")
     return folder

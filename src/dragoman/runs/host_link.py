@@ -186,7 +186,7 @@ class HostLink:
             except HostUnavailable as error:
                 if not self._retries.failing or not error.retryable:
                     # A request on an earlier connection may have arrived.
-                    error.may_have_run = may_have_run
+                    error.may_have_run = error.may_have_run or may_have_run
                     raise
                 failure = error
             else:
@@ -231,7 +231,7 @@ class HostLink:
         await self._retries.wait()
 
     async def submit(self, prompt: protocol.HostPrompt) -> protocol.HostSubmitted:
-        """Submit a prompt. It is sent to its peer once, even if the connection is lost."""
+        """Submit a prompt. It is sent to its peer at most once, even if the connection is lost."""
 
         async def ask(opened: HostConnection) -> protocol.HostSubmitted:
             return await opened.ask(

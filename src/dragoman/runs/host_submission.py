@@ -53,7 +53,9 @@ class Submission:
 @asynccontextmanager
 async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | JobRecord]:
     """Context manager: a new submission, or the job if it was already submitted. Raises
-    `BrokerError` if the prompt may have been sent but the job cannot be found."""
+    `UsageError` for an invalid id, `FileFailed` if nothing can be written, and `BrokerError` if the
+    prompt may have been sent but the job cannot be found, or if another connection has been
+    submitting it for too long."""
     if not is_id(job):
         raise UsageError(f"not a job id: {job!r}")
     folder = paths.state / FOLDER
@@ -88,8 +90,8 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
 
 
 async def find_sent(job: str, *, paths: Paths) -> JobRecord | None:
-    """Return the job of a submission that was given up, or None if its prompt was not sent. The
-    job may appear only after a moment."""
+    """Return the job of a submission that was given up. Returns None if its prompt was not sent, or
+    if the job does not appear within `APPEAR_TIMEOUT`."""
     if not is_id(job) or not (paths.state / FOLDER / job).exists():
         return None
     return await _find(job, paths, timeout=APPEAR_TIMEOUT)

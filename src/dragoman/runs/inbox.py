@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.runs")
 
 LOOK_INTERVAL: Final = 2.0
-"""Seconds between checks whether a console is still open while a question waits for it. A killed
-console sends no message."""
+"""Seconds between two checks of whether a console is still open while a question waits for it. A
+killed console sends no message."""
 
 _PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION
 _ELICITATION: Final = acp.ELICITATION_CREATE
@@ -67,6 +67,7 @@ class RunInbox:
         self._watchers = QuestionWatchers()
         self._tasks = TaskOwner("inbox")
         self._listener: Listener | None = None
+        self._listening = asyncio.Lock()
 
     async def aclose(self) -> None:
         # The last step added runs first, and a step that fails does not skip the others.
@@ -99,7 +100,8 @@ class RunInbox:
             return await self._asked(question, caller)
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Ask a question with a form. Implements `dragoman.client.inquiries.Inquire`."""
+        """Ask a question with a form in the open consoles. It is declined if none is open or the
+        run has a broker. Implements `dragoman.client.inquiries.Inquire`."""
         if self.has_broker or not self.can_ask:
             return DECLINED
         request = request_of(inquiry, inquiry.session_id)
@@ -143,13 +145,19 @@ class RunInbox:
         return shown
 
     async def _listen(self) -> None:
-        if self._listener is not None:
-            return
-        try:
-            address = question_sockets.new_address(self._paths)
-            self._listener = await listen_unix(address, self._serve)
-        except (DragomanError, OSError) as error:
-            log.warning("the console cannot show this run's questions: %s", error)
+        # An agent may ask several questions at once.
+        async with self._listening:
+            if self._listener is not None:
+                return
+            address = ""
+            try:
+                address = question_sockets.new_address(self._paths)
+                self._listener = await listen_unix(address, self._serve)
+            except (DragomanError, OSError) as error:
+                log.warning("the console cannot show this run's questions: %s", error)
+            finally:
+                if self._listener is None and address:
+                    question_sockets.forget_address(self._paths, address)
 
     async def _serve(self, stream: Stream) -> None:
         watcher = _Watcher(self._watchers, self._about)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -34,12 +35,14 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    Overflow,
     RemoteError,
     UsageError,
 )
 from dragoman.events.model import Event, EventEnvelope, Source
 from dragoman.gateway.relay import HERE, Route, Upstream
 from dragoman.rpc import Lane
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.store.history import events_of
 from dragoman.store.open import open_store
@@ -62,7 +65,7 @@ NOBODY: Final = ClientOptions(read_files=False, write_files=False)
 
 
 class _Watcher(AcpClient):
-    """A client that a broker notifies when event numbers are skipped."""
+    """A client that a broker notifies when event numbers are skipped or the session is released."""
 
     def __init__(self, stream: Any, on_position: Callable[[Position | Over], None]) -> None:
         super().__init__(stream, NOBODY)
@@ -103,6 +106,9 @@ class _Route(Route):
     def request(self, request: Request) -> Any:
         return HERE
 
+
+READ_SIZE: Final = 1024 * 1024
+"""Number of bytes of stored lines to read at once, after which the reader gets them."""
 
 _CURSOR: Final = re.compile(r"(?P<session>[^:]+):(?P<line>[0-9]{1,18})(?:\.(?P<part>[0-9]{1,9}))?")
 
@@ -206,15 +212,9 @@ async def attempts_of(
     cursor's job."""
     seen = 0
     while True:
-        with open_store(read_only=True, paths=paths) as store:
-            found = [each for each in store.attempts(job.id) if each.session_key]
-            if not found and job.session_key:
-                found = [job]
-            if after is not None:
-                seen, after = _attempt_of(job, found, after), None
-            record = store.session(found[seen].session_key) if seen < len(found) else None
+        record, attempt, seen = await _stored_attempt(job, seen, after, paths)
+        after = None
         if record is not None:
-            attempt = found[seen]
             yield record, attempt
             if attempt is job:
                 return
@@ -227,8 +227,29 @@ async def attempts_of(
         job = await find_job(job.id, paths=paths, require_answer=True)
 
 
+async def _stored_attempt(
+    job: JobRecord, seen: int, after: EventCursor | None, paths: Paths
+) -> tuple[SessionRecord | None, JobRecord, int]:
+    """Return the attempt with this index, or the cursor's one, with its session and its index. The
+    session is None if that attempt has not started. Read in a thread: another process may hold the
+    store."""
+
+    def read(_: threading.Event) -> tuple[SessionRecord | None, JobRecord, int]:
+        with open_store(read_only=True, paths=paths) as store:
+            found = [each for each in store.attempts(job.id) if each.session_key]
+            if not found and job.session_key:
+                found = [job]
+            number = seen if after is None else _attempt_of(job, found, after)
+            if number >= len(found):
+                return None, job, number
+            return store.session(found[number].session_key), found[number], number
+
+    return await in_thread(str(paths.state), read)
+
+
 def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCursor) -> int:
-    """Return the attempt that the event before a cursor belongs to."""
+    """Return the index of the attempt that the event before a cursor belongs to. Raises
+    `UsageError` if there is none."""
     for index in reversed(range(len(attempts))):
         attempt = attempts[index]
         if attempt.session_key == after.session and _may_have(attempt, after.line):
@@ -269,33 +290,33 @@ async def follow_session(
 
     If no broker has it open, or the broker has released it to another process, the stored lines are
     returned without waiting for more. Raises `BrokerError` after them if the broker has it open and
-    does not answer.
+    does not answer, and `UsageError` if there is no line `start` yet.
     """
     begun = lost = False
-    if broker is not None:
+    while broker is not None and not lost:
         following = _live(broker.address, broker.name, record.peer_session_id, start, None)
         number = start
         try:
             async for line_number, line in following:
                 yield line_number, line
                 number = line_number + 1
+        except Overflow:
+            # They were read too slowly. The broker sends what was dropped again.
+            begun, start = True, number
         except (ConnectError, CallError, ConnectionLost):
             # The session is not open there, or no longer; the store has its events.
-            begun, start, lost = number != start, number, True
+            begun, start, lost = begun or number != start, number, True
         else:
             return
         finally:
             await following.aclose()
     if start is not None:
-        with open_store(read_only=True, paths=paths) as store:
-            now = store.session(record.key)
-            # A broker that was killed may have shown events that it had not stored.
-            if now is not None and start >= now.resumed_event and not begun:
-                raise UsageError(
-                    f"the session {record.key} has no event {start}: the next is {now.next_event}"
-                )
-            for stored in store.lines(record.key, start):
+        number = start
+        # A broker that was killed may have shown events that it had not stored.
+        while some := await _stored_lines(record.key, number, paths, require_begun=not begun):
+            for stored in some:
                 yield stored
+            begun, number = True, some[-1][0] + 1
     if lost and broker is not None:
         await require_answer(broker.address, broker.name)
 
@@ -324,16 +345,56 @@ async def follow_job(
         finally:
             await following.aclose()
     while True:
-        # Checked before the lines are read, so that the last ones are not missed.
+        until = await _next_event(record.key, paths)
+        # Checked between the number of the last line and the lines: then the last ones are not
+        # missed, and lines that follow the end of the job are not taken for lines of it.
         job = await find_job(job.id, paths=paths, require_answer=True)
-        stop = job.next_event if job.state == "ended" else None
-        with open_store(read_only=True, paths=paths) as store:
-            for line_number, line in store.lines(record.key, number, stop):
+        stop = job.next_event if job.state == "ended" else until
+        while some := await _stored_lines(record.key, number, paths, stop=stop):
+            for line_number, line in some:
                 yield line_number, line
                 number = line_number + 1
         if job.state == "ended":
             return
         await asyncio.sleep(LOOK_INTERVAL)
+
+
+async def _next_event(key: str, paths: Paths) -> int:
+    """Return the number of the next event of a session; 0 if it is not stored."""
+
+    def read(_: threading.Event) -> int:
+        with open_store(read_only=True, paths=paths) as store:
+            now = store.session(key)
+        return 0 if now is None else now.next_event
+
+    return await in_thread(str(paths.state), read)
+
+
+async def _stored_lines(
+    key: str, start: int, paths: Paths, *, stop: int | None = None, require_begun: bool = False
+) -> list[tuple[int, bytes]]:
+    """Return the next stored lines, of `READ_SIZE` or a little more, from `start` up to but
+    excluding `stop`. In a thread: another process may hold the store.
+
+    With `require_begun`, raises `UsageError` if the line `start` does not exist yet.
+    """
+
+    def read(_: threading.Event) -> list[tuple[int, bytes]]:
+        found, size = [], 0
+        with open_store(read_only=True, paths=paths) as store:
+            now = store.session(key) if require_begun else None
+            if now is not None and start >= now.resumed_event:
+                raise UsageError(
+                    f"the session {key} has no event {start}: the next is {now.next_event}"
+                )
+            for number, line in store.lines(key, start, stop):
+                found.append((number, line))
+                size += len(line)
+                if size >= READ_SIZE:
+                    break
+        return found
+
+    return await in_thread(str(paths.state), read)
 
 
 async def _live(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from dragoman.decoders import convert_typed
 from dragoman.errors import (
     BrokerError,
     CallError,
@@ -28,12 +29,12 @@ from dragoman.errors import (
 from dragoman.errors.usage import shown
 from dragoman.events.words import Outcome
 from dragoman.paths import Paths, find_paths
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.cancel_by_file import leave_note, reads_notes
 from dragoman.runs.sessions import LAST
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill
-from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.store import Store
@@ -61,7 +62,8 @@ def list_jobs(
     limit: int = 20,
     paths: Paths | None = None,
 ) -> list[JobRecord]:
-    """Return jobs, newest first. The attempts of a delegation are jobs as well.
+    """Return jobs, newest first; with `running`, only those that run or wait. The attempts of a
+    delegation are jobs as well.
 
     Without `attempts` they are left out, except one that a broker continued after the process of
     its delegation was gone.
@@ -114,7 +116,7 @@ async def find_job(
     raises `BrokerError`, so that a caller that polls does not poll forever.
     """
     paths = paths or find_paths()
-    job = _stored(id, paths)
+    job = await _stored(id, paths)
     if job.state == "ended" or job.endpoint is None:
         return job
     try:
@@ -125,7 +127,7 @@ async def find_job(
     except (ConnectError, ConnectionLost, CallError, BrokerError):
         # The job has just ended.
         pass
-    return _stored(id, paths)
+    return await _stored(id, paths)
 
 
 def _hung(job: JobRecord) -> BrokerError:
@@ -147,7 +149,7 @@ async def wait_for(
     paths = paths or find_paths()
     try:
         async with asyncio.timeout(timeout):
-            while (job := _stored(id, paths)).state != "ended":
+            while (job := await _stored(id, paths)).state != "ended":
                 if job.endpoint is not None:
                     try:
                         told = await ask(job, wait=True, paths=paths)
@@ -167,13 +169,18 @@ async def wait_for(
 
 
 async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
-    """Cancel a job in its agent. Returns False if it has ended. Raises `UnknownJob`, and
-    `BrokerError` or `CallError` if the process that runs it cannot be reached."""
+    """Cancel a job in its agent. If a broker continues the last attempt of a delegation whose
+    process is gone, that attempt is cancelled. Returns False if the work has ended. Raises
+    `UnknownJob`, and another `DragomanError` if the process that runs it cannot be reached."""
     paths = paths or find_paths()
-    job = _stored(id, paths)
+    job = await _stored(id, paths)
     if job.state == "ended":
-        with open_store(read_only=True, paths=paths) as store:
-            attempt = _survivor(store, job)
+
+        def look(_: object) -> JobRecord | None:
+            with open_store(read_only=True, paths=paths) as store:
+                return _survivor(store, job)
+
+        attempt = await in_thread(str(paths.state), look)
         return attempt is not None and await cancel_job(attempt.id, paths=paths)
     if job.endpoint is None:
         return await _stop_at_runner(job, paths)
@@ -185,7 +192,9 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
             address_of(job.endpoint, paths), CANCEL, {"job": id}, timeout=ANSWER_TIMEOUT
         )
     except CallTimeout as error:
-        raise _hung(job) from error
+        hung = _hung(job)
+        hung.may_have_run = error.may_have_run
+        raise hung from error
     return isinstance(answer, dict) and answer.get("cancelled") is True
 
 
@@ -205,7 +214,7 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
         with suppress(msgspec.ValidationError):
             if kill(convert_typed(job.runner, ProcessIdentity), signal.SIGINT):
                 return True
-    if _stored(job.id, paths).state == "ended":
+    if (await _stored(job.id, paths)).state == "ended":
         return False
     raise BrokerError(
         f"process {job.runner.get('pid', '?')}, which runs {job.id}, cannot be asked to stop it"
@@ -217,7 +226,7 @@ async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
     """Ask a broker for a job; with `wait`, once it has ended. Raises `CallTimeout` after `timeout`
-    seconds, or after `WAIT_TIMEOUT`."""
+    seconds (default: `WAIT_TIMEOUT`)."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT
 
@@ -265,7 +274,13 @@ def address_of(endpoint: str, paths: Paths) -> str:
     return endpoint_of(endpoint, folders_of(paths)).address
 
 
-def _stored(id: str, paths: Paths) -> JobRecord:
+async def _stored(id: str, paths: Paths) -> JobRecord:
+    """Return a job as stored. In a thread: another process may hold the store, which is written if
+    the process of a job is gone."""
+    return await in_thread(str(paths.state), lambda _: _read(id, paths), changes_disk=True)
+
+
+def _read(id: str, paths: Paths) -> JobRecord:
     with open_store(read_only=True, paths=paths) as store:
         job = store.job(id)
         if job is None:

@@ -23,7 +23,7 @@ LINEAGE: Final = "DRAGOMAN_LINEAGE"
 VARIABLES: Final = (DEPTH, LINEAGE)
 
 MAX_KEPT: Final = 16
-"""Maximum number of jobs to name, nearest first; the depth still counts the others."""
+"""Maximum number of jobs to name: the nearest ones. The depth still counts the others."""
 
 MAX_COUNTED: Final = 1000
 """Maximum depth to count, far above every limit."""

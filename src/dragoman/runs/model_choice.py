@@ -50,7 +50,8 @@ def match(
     """Return the value of the choice that is meant, matched by value or name, with or without
     ``-preview``.
 
-    Raises `Unsupported` with the list of choices, unless there may be more.
+    Raises `Unsupported` with the list of choices, unless there may be more (`open_ended`), and
+    `UsageError` if several choices match.
     """
     for same in (_exactly, _alike, _parent):
         # An agent may list one model under several names.
@@ -87,8 +88,8 @@ def _parent(one: str, other: str) -> bool:
 async def offered_models(
     peer: Peer, conversation: Conversation, view: View
 ) -> tuple[Sequence[Choice], str | None]:
-    """Return the models that a peer offers in an open session, and its default (None if not
-    reported)."""
+    """Return the models that a peer offers in an open session, and the one that it uses (None if
+    not reported)."""
     option = model_option(view.options)
     if option is not None:
         return option.choices, model_in_use(view)
@@ -159,8 +160,9 @@ async def choose_model(
     """Set the model of a newly opened session, and read it back. A peer that takes its model only
     from its command line is restarted with `restart`, which returns the new session.
 
-    Raises before a prompt is sent: `UsageError` for a model that the peer does not have or does not
-    confirm, and `ProtocolMismatch` if it took another one.
+    Raises before a prompt is sent: `Unsupported` if the peer does not have the model, offers no
+    choice of models or does not report its model, `UsageError` if several models match, and
+    `ProtocolMismatch` if the peer then uses another one.
     """
     flagged = None if offers_choice(view) else with_flag(way, wanted)
     if flagged is not None:

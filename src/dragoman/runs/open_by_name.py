@@ -36,7 +36,7 @@ async def open_named(
 ) -> AsyncIterator[Peer]:
     """Context manager: open a peer of the catalogue by name. Uses its broker, unless `warm` or the
     settings say otherwise. Unless `permit` is `approve_all`, the peer is configured to ask for
-    permission. Raises `PolicyNotEnforced` if it does not ask."""
+    permission. Raises `PolicyNotEnforced` if it does not ask, unless the settings allow that."""
     options = options or ConnectOptions()
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
@@ -86,7 +86,9 @@ class Holding:
             self._on_event(event)
 
     async def opened(self, conversation: Conversation, opening: Opening) -> None:
-        """Raise `PolicyNotEnforced` if the session is in a mode in which the peer does not ask."""
+        """Set a mode in which the peer asks, unless the session is in one. Raises
+        `PolicyNotEnforced` if the peer does not ask in the requested mode, or with the settings
+        that the session reports."""
         if opening.mode is not None:
             self._enforced.check_mode(opening.mode)
         enforced = structs.replace(self._enforced, mode=opening.mode)

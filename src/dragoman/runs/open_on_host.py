@@ -60,7 +60,8 @@ async def open_on_host(
     peer: str, options: ConnectOptions, *, host: str, workspace: str | os.PathLike[str]
 ) -> AsyncIterator[Peer]:
     """Context manager: open a peer on a host in the user's settings. `workspace` is a directory on
-    the host; ``.`` means the one in the settings. Raises `HostUnavailable`."""
+    the host; ``.`` means the one in the settings. Raises `UsageError` for an unknown host or a
+    relative directory, and `HostUnavailable` if the connection to the host fails."""
     there = host_named(host, load_config(Path.cwd(), find_paths()).settings.hosts)
     folder = os.fspath(workspace)
     if folder == ".":

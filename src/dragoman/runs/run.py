@@ -25,7 +25,6 @@ from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer, SessionSummary
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
-    BrokerError,
     BrokerUnavailable,
     DragomanError,
     ProtocolMismatch,
@@ -34,13 +33,14 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import fold
-from dragoman.events.model import Event
+from dragoman.events.model import Event, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.paths import find_paths
 from dragoman.runs import model_choice
 from dragoman.runs.run_values import (
+    ACTS,
     BrokerNotes,
     CancelHandle,
     RunListener,
@@ -57,13 +57,14 @@ from dragoman.runs.sessions import (
     blame,
     brief_of,
     broker_ended,
+    broker_lost,
     broker_of,
     discard,
     job_terms,
     leave,
     open_session,
     place_of,
-    recall,
+    recall_in_thread,
     submit,
 )
 from dragoman.store.records import new_job_id
@@ -126,6 +127,9 @@ class Run:
         self._brief: Brief | None = None
         self._discarded: Conversation | None = None
         self._inbox: RunInbox | None = None
+        self._session_id: str | None = None
+        """The peer's id of the session; None while it is being opened, and for an adapter, which
+        opens its own sessions."""
         self._used = False
         """Whether a prompt was sent in the session."""
         self._doing = f"starting {request.peer}"
@@ -213,7 +217,7 @@ class Run:
             await self._open(request.record)
             return
         folder, notice = request.workspace, self._listener.notice
-        record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
+        record = await recall_in_thread(word, peer=request.peer, folder=folder, on_notice=notice)
         if record is not None:
             self.request = request.moved(place_of(record, folder))
             await self._open(record)
@@ -222,7 +226,9 @@ class Run:
 
         async with begun_once(word, peer=request.peer, folder=folder):
             # Another caller may have started the session while this one waited for the lock.
-            record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
+            record = await recall_in_thread(
+                word, peer=request.peer, folder=folder, on_notice=notice
+            )
             if record is not None:
                 self.request = request.moved(place_of(record, folder))
             await self._open(record)
@@ -233,7 +239,7 @@ class Run:
     async def keep(self) -> None:
         """Store the session although no prompt was sent in it."""
         if self._keeper is not None:
-            self._keeper.begin()
+            await self._keeper.begin()
             await self._keeper.flush()
 
     async def discard_unused(self) -> None:
@@ -278,7 +284,7 @@ class Run:
     async def _reach(self, way: LaunchSpec, record: SessionRecord | None) -> None:
         """Connect and open the session. Both end with the stack."""
         request, stack = self.request, self._stack
-        self._inbox = None
+        self._inbox = self._session_id = None
         began_at = self._clock()
         self._doing = f"starting {request.peer}"
         self.peer = await stack.enter_async_context(self._connected(way))
@@ -311,6 +317,8 @@ class Run:
                 record, self.peer.capabilities, mode=mode, on_notice=self._listener.notice
             ),
         )
+        if request.adapter is None:
+            self._session_id = self.opened.conversation.id
         self._notes.session_opened(self.opened.conversation, warm=self.warm)
         if not request.keep_open:
             stack.push_async_callback(self._leave, self.opened.conversation)
@@ -322,12 +330,12 @@ class Run:
             await self.discard()
             raise
         if request.brief and record is not None and self.opened.context == FRESH:
-            self._prepare_brief(record)
+            await self._prepare_brief(record)
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
-    def _prepare_brief(self, record: SessionRecord) -> None:
-        self._brief = brief_of(record)
+    async def _prepare_brief(self, record: SessionRecord) -> None:
+        self._brief = await brief_of(record)
         if self._brief is not None:
             self._listener.notice(
                 f"{self.request.peer} has lost the session and gets a summary of it: {self._brief}"
@@ -459,9 +467,7 @@ class Run:
                 raise
             self._record_unsent(error)
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                lost = BrokerError(f"the broker was lost before the turn: {error}")
-                lost.may_have_run = error.may_have_run
-                raise lost from error
+                raise broker_lost("the broker was lost before the turn", error) from error
             raise
         finally:
             self._cancel.hold(None)
@@ -491,8 +497,7 @@ class Run:
     async def _prepare(
         self, blocks: Sequence[Block]
     ) -> tuple[ViolationWatch | None, Sequence[Block]]:
-        """Prepare a prompt. Returns the state of the workspace (None if it is not watched), and the
-        complete prompt."""
+        """Return the state of the workspace (None if it is not watched), and the whole prompt."""
         request = self.request
         # A peer may change its mode in a turn, so this is checked before each prompt.
         await self._enforce()
@@ -508,6 +513,7 @@ class Run:
                 folder=request.workspace,
                 store=self._keeper.flush,
             ):
+                await self._keeper.begin()
                 self._keeper.began(self.seen.job, blocks)
         return before, blocks
 
@@ -570,10 +576,17 @@ class Run:
 
     def _watch(self, event: Event) -> None:
         seen, request = self.seen, self.request
+        foreign = self._session_id is not None and event.session not in (None, self._session_id)
+        if foreign and not isinstance(event, ACTS):
+            return
         keep = fold.apply_briefly if request.keep_tools else fold.apply_settings
         keep(seen.view, event)
-        if self._keeper is not None:
-            self._keeper.event(event)
+        keeper = self._keeper
+        if keeper is not None and foreign:
+            keeper.question(event)
+        # The end of one of an adapter's prompts is not the end of its work.
+        elif keeper is not None and not (request.adapter and isinstance(event, TurnEnded)):
+            keeper.event(event)
         seen.observe(event, self._clock())
         if request.limit is not None and seen.over is None:
             seen.over = request.limit(event)

@@ -28,10 +28,14 @@ from dragoman.errors import BrokerError, BudgetExceeded, DragomanError
 from dragoman.events.model import (
     CommandsChanged,
     Event,
+    FilesChanged,
     MessageDelta,
     MessageSet,
+    PermissionAnswered,
+    PermissionAsked,
     SessionChanged,
     SettingsChanged,
+    ToolChanged,
     TurnEnded,
     TurnStarted,
     TurnState,
@@ -222,7 +226,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         mode: str | None,
         on_notice: Callable[[str], None],
     ) -> WantedSession:
-        """Return the session to open: the stored one, or a new one with this name."""
+        """Return the session to open: the stored one, or a new one with the requested name."""
         servers = self.mcp_servers
         if servers and not self.mcp_strict and can.mcp_stdio is False:
             on_notice(f"{self.peer} does not support MCP servers; they are omitted")
@@ -297,6 +301,10 @@ class RunResult(Struct):
         error = self.error if self.result is None else self.result.error
         return isinstance(error, BrokerError)
 
+
+ACTS: Final = (ToolChanged, FilesChanged, PermissionAsked, PermissionAnswered)
+"""The events that count in a session that the agent opened itself, for example for another agent
+that it started."""
 
 _SILENT: Final = (
     *(TurnStarted, TurnState, TurnEnded),

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.errors import FileFailed
 from dragoman.rpc.tasks import in_thread
 from dragoman.runs.sessions import RESTORED
 
@@ -50,7 +51,7 @@ async def begun_once(
     try:
         await in_thread(str(names), lambda _: make_private(names), changes_disk=True)
         lock = await lock_within(path, timeout=BEGIN_TIMEOUT)
-    except OSError as error:
+    except (OSError, FileFailed) as error:
         why = str(error)
     if lock is None:
         log.warning("the name %s is not locked, and may be given to two sessions: %s", name, why)
@@ -70,9 +71,9 @@ async def only_turn(
     folder: Path,
     store: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
-    """Context manager: lock a session while a job starts in it without a broker, until `store` has
-    stored the job. Raises `TurnInProgress` if another process has started one since the session was
-    opened."""
+    """Context manager: lock a session while a job starts in it without a broker. `store`, which
+    stores the job, is awaited before the lock is released. Raises `TurnInProgress` if another
+    process has started one since the session was opened."""
     if not named and opened.context != RESTORED:
         # No other process knows this session.
         yield
@@ -81,6 +82,6 @@ async def only_turn(
     from dragoman.paths import find_paths
 
     async with begun_once(opened.key, peer=peer, folder=folder):
-        require_idle(opened.key, opened.key, besides=os.getpid(), paths=find_paths())
+        await require_idle(opened.key, opened.key, besides=os.getpid(), paths=find_paths())
         yield
         await store()

@@ -39,6 +39,7 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind
+from dragoman.rpc.tasks import in_thread
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
@@ -88,7 +89,8 @@ def find_session(
     """Return the stored session that a person means: by its key or a prefix of it, its name in this
     project, the peer's own id, or `LAST`. With `last_open`, `LAST` is an open session.
 
-    If several have the same name, the open one is used, or else the latest.
+    If several have the same name, the open one is used, or else the latest. Raises
+    `UnknownSession`, and `UsageError` if sessions of several peers match.
     """
     found = store.session(word)
     if found is not None:
@@ -275,23 +277,24 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
                 "is stored. Add --brief to start a new session with a summary of it, or --fresh "
                 "to start without one"
             ) from error
-        retire(record, paths=wanted.paths)
+        await in_thread(record.key, lambda _: retire(record, paths=wanted.paths), changes_disk=True)
         return OpenedSession(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
         )
     return OpenedSession(conversation=conversation, key=record.key, context=RESTORED)
 
 
-def brief_of(record: SessionRecord) -> Brief | None:
+async def brief_of(record: SessionRecord) -> Brief | None:
     """Return a summary of a stored session for a new one that takes its place, or None if it has no
     messages."""
     from dragoman.runs.brief import brief_for
 
-    return brief_for(None, summary_of(record))
+    return brief_for(None, await in_thread(record.key, lambda _: summary_of(record)))
 
 
 def summary_of(record: SessionRecord) -> ConversationSummary:
-    """Return a summary of the last messages of a stored session, which its peer knows."""
+    """Return a summary of the last messages of a stored session. All of them count as known to the
+    session's peer."""
     from dragoman.runs.brief import MAX_MESSAGES
     from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store.history import text_of
@@ -340,12 +343,16 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
     from dragoman.store.open import open_store
 
     await leave(opened.conversation, timeout=DISCARD_TIMEOUT)
-    try:
+
+    def delete(_: object) -> None:
         with open_store(paths=paths) as store:
             record = store.session(opened.key)
             # An open session is still written to.
             if record is not None and record.closed_at is not None:
                 store.delete_session(opened.key)
+
+    try:
+        await in_thread(opened.key, delete, changes_disk=True)
     except DragomanError as error:
         log.info("the unused session %s stays stored: %s", opened.key, error)
 
@@ -396,7 +403,7 @@ def _names(
 
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:
-    """Ensure that no other broker has the session open with different options."""
+    """Ensure that no other process has the session open."""
     from dragoman.broker.client.sessions import take_over
     from dragoman.paths import find_paths
 
@@ -457,6 +464,20 @@ def recall(
     return _recall(word, peer=peer, folder=folder)
 
 
+async def recall_in_thread(
+    word: str, *, peer: str, folder: Path, on_notice: Callable[[str], None]
+) -> SessionRecord | None:
+    """Call `recall` in a thread: another process may hold the store."""
+    told: list[str] = []
+    try:
+        return await in_thread(
+            word, lambda _: recall(word, peer=peer, folder=folder, on_notice=told.append)
+        )
+    finally:
+        for notice in told:
+            on_notice(notice)
+
+
 def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
     from dragoman.store.open import open_store
     from dragoman.store.records import root_of
@@ -511,6 +532,7 @@ def job_terms(
         terms["budgets"] = {
             "firstEvent": budgets.first_event,
             "silence": budgets.silence,
+            "toolSilence": budgets.tool_silence,
             "total": budgets.total,
         }
     return {"dragoman": terms}
@@ -521,9 +543,9 @@ def blame(result: Result) -> Result:
     agent's."""
     if result.error is None or not broker_ended(result.error):
         return result
-    lost = BrokerError(f"the broker was lost during the turn: {result.error}")
+    lost = broker_lost("the broker was lost during the turn", result.error)
     lost.may_have_run = True
-    failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, False, None)
+    failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, lost.retryable, None)
     return structs.replace(result, error=lost, failure=failure)
 
 
@@ -546,6 +568,13 @@ def broker_ended(error: DragomanError) -> bool:
         # Otherwise the broker is running and reports the agent's failure.
         and not isinstance(error.__cause__, RemoteError)
     )
+
+
+def broker_lost(what: str, error: DragomanError) -> BrokerError:
+    """Return the error for a connection error that `broker_ended` accepts."""
+    lost = BrokerError(f"{what}: {error}")
+    lost.retryable, lost.may_have_run = error.retryable, error.may_have_run
+    return lost
 
 
 async def submit(

@@ -34,8 +34,8 @@ async def wait_over(
 ) -> None:
     """Wait until a stored session can be loaded without being lost; usually no wait is needed.
 
-    It will be opened through `broker`, or by a process of our own. For a session never used here,
-    the age reported by its peer counts, not the age of its record.
+    It will be opened through `broker`, or by a process of our own. There is no wait for a session
+    that was never used here: the age of its record is not its own.
     """
     seconds = descriptor.load_delay(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:

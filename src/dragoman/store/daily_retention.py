@@ -52,7 +52,8 @@ def retain(
     """Delete what exceeds the age and size limits in the state directory, according to the settings
     in the config directory, unless that was done in the last day.
 
-    Returns False if nothing was to be done. Blocks on the disk.
+    Returns False if nothing was tried: there are no files, retention is not due or was last run
+    long ago, or the settings are invalid. Blocks on the disk.
     """
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
@@ -118,7 +119,8 @@ def _done_at(stamp: Path) -> float | None:
 
 
 def _is_due(stamp: Path, now: float) -> bool:
-    """Return whether retention is due. If so, updates the stamp file."""
+    """Return whether retention is due. If so, record in the stamp file that it was run; False if
+    that file cannot be used."""
     try:
         done_at = stamp.stat().st_mtime
         # A clock that was set back must not postpone retention for years.

@@ -218,11 +218,17 @@ class Database:
         raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 
     def replace(self) -> None:
-        """Set the damaged file aside and continue with a new one. Raises `StoreError`."""
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
+        """Set the damaged file aside and continue with a new one. Raises `StoreError`; the next
+        operation on the damaged file tries it again."""
+        damaged = self._connection
+        if os.name == "nt":
+            # There, an open file cannot be moved.
+            damaged.close()
         self._connection, self.replaced = _replace(self.path, self.form, self._identity)
         self._identity = identity_of(self.path)
+        # SQLite notices that the file was moved, and leaves the new log alone.
+        with contextlib.suppress(sqlite3.Error):
+            damaged.close()
 
     def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
         return StoreConflict(str(self.path), problem, remedy=remedy)
@@ -282,23 +288,14 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 # -- opening
 
 
-def equal(**values: str | None) -> tuple[str, list[str]]:
-    """Return an SQL condition that compares each of these columns with its value, and its
-    parameters.
-
-    A column whose value is None is not compared.
-    """
-    wanted = {column: value for column, value in values.items() if value is not None}
-    return " AND ".join(("TRUE", *(f"{column} = ?" for column in wanted))), list(wanted.values())
-
-
 def _replace(
     path: Path, form: Form, identity: tuple[int, int] | None
 ) -> tuple[sqlite3.Connection, str]:
-    """Set a damaged file aside and create a new one. Returns its connection, and a message that
-    reports it."""
+    """Set a damaged file aside and create a new one. Returns its connection and a message."""
     try:
         aside = set_aside(path, identity)
+    except TimeoutError as error:
+        raise StoreBusy(str(path), str(error.strerror), remedy=_WAIT) from error
     except OSError as error:
         raise _of_os(path, error, form) from error
     with _explained(path, form):
@@ -349,8 +346,7 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
         log = path.with_name(f"{path.name}-wal")
         if _code(error) not in _REFUSALS or (log.exists() and log.stat().st_size):
             raise
-        # Even readers write next to the file, unless it is declared immutable, as it is in a
-        # directory that is not writable.
+        # Even readers write next to the file, unless it is declared immutable.
         connection = _connect(f"{address}&immutable=1")
         try:
             version = _refuse_strangers(path, connection, form)
@@ -363,13 +359,14 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
     if version == form.version:
         return connection
     connection.close()
-    if not version:
-        # Another process is creating it, or died while doing so.
+    if not version:  # Another process is creating it, or died while doing so.
         return _empty(form)
-    try:
-        # Reading what an older version has stored must not require a write first.
+    try:  # Reading what an older version has stored must not require a write first.
         _open_to_write(path, form).close()
     except (sqlite3.Error, StoreError) as error:
+        told = explain(path, error) if isinstance(error, sqlite3.Error) else error
+        if not isinstance(told, StoreRefused):
+            raise
         raise StoreRefused(
             str(path),
             f"it has the older schema version {version} and must be migrated before it can be read",
@@ -420,7 +417,8 @@ def _make_private(path: Path) -> None:
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
     """Return the schema version of the file.
 
-    Raises if it is newer than this dragoman supports, or if the file belongs to another program.
+    Raises `StoreTooNew` if this dragoman does not support that version, and `StoreCorrupt` if the
+    file belongs to another program or lacks a table.
     """
     with _at_one_moment(connection):
         version = int(_pragma(connection, "user_version"))
@@ -525,6 +523,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 # -- what went wrong
 
 _MOVE_AWAY: Final = "move it away, and a new one will be created"
+_WAIT: Final = "check for a stopped dragoman process, and try again"
 _STRANGER: Final = "it belongs to another program"
 
 
@@ -546,7 +545,7 @@ def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) ->
         return StoreBusy(
             where,
             f"another process has held it for more than {BUSY_TIMEOUT:g} s",
-            remedy="check for a stopped dragoman process, and try again",
+            remedy=_WAIT,
         )
     if code in _REFUSALS:
         return StoreRefused(

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.decoders import decode_typed
 from dragoman.errors import UnknownSession
 from dragoman.store.database import Database
 from dragoman.store.records import GAP, Gap, Note
 from dragoman.store.sessions import missing
-from dragoman.wire.decoders import decode_typed
 
 ROW_SIZE: Final = 256 * 1024
 """Approximate number of bytes of lines per row: a reader loads one row at a time."""
@@ -100,7 +100,7 @@ class EventTable(Database):
 
     def first_event(self, key: str) -> int:
         """Return the number of the first event that is still stored, or of the next event if there
-        is none."""
+        is none. Raises `UnknownSession`."""
         with self._reading() as connection:
             found = connection.execute(
                 "SELECT coalesce(min(first), (SELECT next_event FROM sessions WHERE key = ?))"

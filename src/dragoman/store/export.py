@@ -7,12 +7,13 @@ truncated file is rejected. Imported data is redacted again, because its origin 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dragoman.decoders import decode_typed
 from dragoman.errors import UnknownSession, UsageError
 from dragoman.store.events import EventTable
 from dragoman.store.jobs import JobTable
@@ -29,7 +30,6 @@ from dragoman.store.records import (
 )
 from dragoman.store.sessions import SessionTable, missing
 from dragoman.store.stream_redaction import LineRedactor
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FORMAT: Final = 1
@@ -145,14 +145,17 @@ class Portable(SessionTable, JobTable, EventTable):
             elif line.end is not None:
                 self.append(session.key, stored, held + runs.flush())
                 if line.end != seen:
-                    raise UsageError(f"expected {line.end}, but found {seen}")
+                    raise UsageError(
+                        f"the file was changed or is incomplete: its last line counts "
+                        f"{_counts(line.end)}, but it has {_counts(seen)}"
+                    )
                 # Closed now: retention counts its age from this moment.
                 closed_at = None if session.closed_at is None else time.time()
                 self.update_session(
                     session.key, updated_at=head.session.updated_at, closed_at=closed_at
                 )
                 return structs.replace(session, next_event=number, closed_at=closed_at)
-        raise UsageError("it is truncated: the last line is missing")
+        raise UsageError("the file is truncated: the last line is missing")
 
     def _placed(self, head: _Head) -> SessionRecord:
         """Return the session with a key and a name that are not used here."""
@@ -178,4 +181,11 @@ def _decoded(text: bytes, kind: Any, number: int) -> Any:
     try:
         return decode_typed(text, kind)
     except UNDECODABLE as error:
-        raise UsageError(f"line {number} is not a line of an exported session: {error}") from error
+        raise UsageError(
+            f"line {number} is not a line of an exported session: {error}",
+            remedy="import a file that `dragoman sessions export` wrote",
+        ) from error
+
+
+def _counts(numbers: Mapping[str, object]) -> str:
+    return ", ".join(f"{numbers.get(name)} {name}" for name in ("jobs", "events", "notes"))

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.client.results import Result
+from dragoman.decoders import convert_typed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import codec, content, translate, updates
 from dragoman.errors import UnknownSession
@@ -22,7 +23,6 @@ from dragoman.events.words import ErrorKind, Outcome
 from dragoman.store.records import Gap, JobRecord, counted, delegated_job
 from dragoman.store.sessions import missing
 from dragoman.store.store import Store
-from dragoman.wire.decoders import convert_typed
 
 CONNECTION: Final = "stored"
 """The connection id in the source of events that come from the store."""
@@ -94,7 +94,9 @@ class TurnMarks:
         self.take(jobs)
 
     def take(self, jobs: Iterable[JobRecord]) -> None:
-        """Replace the list of the session's jobs, which may still be running."""
+        """Take a new list of the session's jobs, some of which may still be running. Jobs that have
+        not started and those whose start was already yielded are left out. So are delegated jobs
+        with an attempt in the list."""
         jobs = list(jobs)
         # A delegated job and its attempt are stored with one session, and there is one turn.
         delegated = {parent for job in jobs if (parent := delegated_job(job.id))}

@@ -7,20 +7,19 @@ the gaps that `store.events` records.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import structs
 
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
-from dragoman.store.database import Database, equal
+from dragoman.store.database import Database
 from dragoman.store.records import GAP, Gap, JobRecord, JobState
-from dragoman.store.sessions import MANY
+from dragoman.store.sessions import MANY, equal
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
-from dragoman.wire.decoders import convert_typed, decode_typed
 
 PROMPT_SIZE: Final = 64 * 1024
 """Maximum number of characters of a prompt to keep. A longer one is usually a pasted file."""
@@ -71,7 +70,7 @@ class JobTable(Database):
             return None if row is None else self._counted([_record(row)])[0]
 
     def job_ids(self, prefix: str = "", *, limit: int = MANY) -> list[str]:
-        """Return the ids of jobs that start with this prefix, newest first.
+        """Return the job ids that start with this prefix, newest job first.
 
         Attempts are left out.
         """
@@ -121,7 +120,7 @@ class JobTable(Database):
         return found
 
     def attempts(self, job: str) -> list[JobRecord]:
-        """Return the attempts of a delegated job, in order. Their ids consist of its id and a
+        """Return the attempts of a delegated job, in order. Their ids consist of the job's id and a
         number."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -153,7 +152,8 @@ class JobTable(Database):
         ]
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
-        """Mark the jobs whose `runner` is gone as crashed, and return their ids."""
+        """Mark the jobs whose `runner` is gone as crashed, and return their ids. They ended with
+        their last event; when their process was killed is unknown."""
         ended = []
         with self.transaction() as connection:
             rows = connection.execute(
@@ -171,7 +171,7 @@ class JobTable(Database):
                     job.id,
                     state="ended",
                     outcome=Outcome.CRASHED.value,
-                    ended_at=time.time(),
+                    ended_at=_last_sign(connection, job, has_events=last[0] is not None),
                     failure={"message": "the process that ran it is gone"},
                     next_event=max(last[0] or 0, job.next_event),
                 )
@@ -200,6 +200,21 @@ def shortened(text: str, size: int) -> str:
         return text
     half = size // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+
+
+def _last_sign(connection: sqlite3.Connection, job: JobRecord, *, has_events: bool) -> float:
+    """Return when the last event of a job was stored, or when it began."""
+    began_at = job.created_at if job.started_at is None else job.started_at
+    if not has_events:
+        return began_at
+    stored_at, next_at = connection.execute(
+        "SELECT updated_at, (SELECT min(started_at) FROM jobs WHERE session_key = key"
+        " AND started_at > ?) FROM sessions WHERE key = ?",
+        (began_at, job.session_key),
+    ).fetchone()
+    # A session has only the time of its last event, which may be that of a later job.
+    last_at: float = min(stored_at, next_at or stored_at)
+    return max(began_at, last_at)
 
 
 def _shared(job: JobRecord, gap: Gap) -> int:

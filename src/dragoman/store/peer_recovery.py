@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue.launch import surroundings_of
-from dragoman.errors import StoreError
+from dragoman.errors import FileFailed, StoreError
 from dragoman.paths import Paths, find_paths
+from dragoman.rpc.tasks import in_thread
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Descriptor
@@ -30,7 +31,7 @@ NO_TROUBLE: Final = ('"parked_until":null', '"logins":{}', '"failures":0')
 """JSON in the ledger for a peer that is neither parked nor failing."""
 
 
-def note_success(
+async def note_success(
     peer: str,
     descriptor: Descriptor | None,
     *,
@@ -39,9 +40,18 @@ def note_success(
     environ: Mapping[str, str] | None = None,
 ) -> None:
     """Unpark a peer after a successful turn, and reset its failure count. If the ledger cannot be
-    used, that is ignored, because the turn is done."""
+    used, that is ignored, because the turn is done.
+
+    In a thread: another process may hold the ledger.
+    """
     state = (paths or find_paths()).state
-    unpark_after_success(peer, state, surroundings_of(descriptor, env=env, environ=environ))
+    here = surroundings_of(descriptor, env=env, environ=environ)
+    try:
+        await in_thread(
+            str(state), lambda _: unpark_after_success(peer, state, here), changes_disk=True
+        )
+    except FileFailed as error:
+        log.debug("could not unpark %s: %s", peer, error)
 
 
 def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:

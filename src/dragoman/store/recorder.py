@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.decoders import typed_decoder
 from dragoman.errors import DragomanError, StoreConflict, StoreError
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.jobs import TEXT_SIZE
@@ -25,20 +26,21 @@ from dragoman.store.records import JobRecord, Note, SessionRecord
 from dragoman.store.store import Store
 from dragoman.store.stream_redaction import LineForm, LineRedactor
 from dragoman.store.writer import StoreWriter
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.store")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches, which is what a kill can lose in the middle of a turn."""
+"""Seconds between two batches, which is what a kill can lose in the middle of a turn, besides the
+end of a growing text (`stream_redaction`)."""
 
 QUESTION_INTERVAL: Final = 0.01
 """Seconds from a permission request until everything before it is written, which is what a kill can
-lose then. Writing at once would mean a write for each of many requests."""
+lose then, besides the end of a growing text. Writing at once would mean a write for each of many
+requests."""
 
 STORED_TIMEOUT: Final = 2.0
-"""Seconds that a caller waits for the end of its job to be stored; it takes a few milliseconds."""
+"""Seconds that a caller waits for its job or session to be stored; it takes a few milliseconds."""
 
 NOTE_SIZE: Final = 512
 """Number of bytes that a queued note counts for."""
@@ -215,7 +217,7 @@ class StoreRecorder:
         return writer
 
     def stop_timers(self) -> None:
-        """Stop the timers. `close` passes on what is left."""
+        """Stop the timers. `close` still writes what is queued."""
         for timer in (self._timer, self._hurrying):
             if timer is not None:
                 timer.cancel()
@@ -226,11 +228,12 @@ class StoreRecorder:
         writer = self.writer
         return writer if writer is not None and writer.trouble is None else None
 
-    async def flush(self) -> None:
-        """Wait until everything queued is on disk, if the disk accepts it."""
+    async def flush(self) -> bool:
+        """Wait until everything queued is on disk, if the disk accepts it. Returns whether it
+        is."""
         self._put_notes()
-        if (writer := self.works) is not None:
-            await writer.flush()
+        writer = self.works
+        return writer is not None and await writer.flush()
 
     # -- timers
 
@@ -270,7 +273,7 @@ class StoreRecorder:
         self._put(lambda store: store.update_session(key, **fields))
 
     def settings(self, key: str, **told: Any) -> None:
-        """Store title, mode and model of a session if they changed."""
+        """Store the title, mode and model of a session, as far as they changed."""
         before = self._settings.setdefault(key, {})
         fields = {name: value for name, value in told.items() if before.get(name) != value}
         if fields:
@@ -407,7 +410,7 @@ def _texts(chunks: Sequence[bytes]) -> list[str]:
         return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
     except UNDECODABLE:
         if len(chunks) == 1:
-            # Not a message of the agent, although the name occurs in it.
+            # Not a message from the agent, although the name occurs in it.
             return []
         half = len(chunks) // 2
         return _texts(chunks[:half]) + _texts(chunks[half:])

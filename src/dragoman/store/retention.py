@@ -50,9 +50,10 @@ class Retention(SessionTable, JobTable, EventTable):
         dry_run: bool = False,
         now: float | None = None,
     ) -> Pruned:
-        """Delete sessions last used more than `older_than` seconds ago (None: of any age), but
-        never the `keep` most recent ones. With `closed_only`, only sessions that were also closed
-        that long ago are deleted."""
+        """Delete sessions last used at least `older_than` seconds ago (None: of any age), but never
+        the `keep` most recent ones. With `closed_only`, only sessions that were also closed that
+        long ago are deleted. Jobs that failed before they had a session are deleted as well, unless
+        `peer` or `root` is given. With `dry_run`, nothing is deleted, only counted."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         with self.transaction() as connection:
@@ -94,8 +95,8 @@ class Retention(SessionTable, JobTable, EventTable):
 
     def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
         """Delete closed sessions, the least recently used first, until the store takes at most
-        about `max_size` bytes. A session that was used or closed in the last day is kept,
-        however large."""
+        about `max_size` bytes. A session that was used or closed in the last day, or
+        has a job that has not ended, is kept, however large."""
         excess = self.used_size - max_size
         if excess <= 0:
             return Pruned()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 APPLICATION_ID: Final = 0x64726167
-"""Stored in the header of all our files, so that another program's file is not mistaken for one."""
+"""Stored in the file header, so that another program's file is not mistaken for the store."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (

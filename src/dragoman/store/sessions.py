@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from dragoman.decoders import convert_typed
 from dragoman.errors import UnknownSession
-from dragoman.store.database import Database, equal
+from dragoman.store.database import Database
 from dragoman.store.records import SessionRecord
-from dragoman.wire.decoders import convert_typed
 
 MANY: Final = 1000
 """Default maximum number of rows in a list."""
@@ -31,8 +31,8 @@ class SessionTable(Database):
     """The session methods of a store."""
 
     def create_session(self, record: SessionRecord) -> None:
-        """Store a new session. Raises `StoreConflict` if its name is taken by another open
-        session of the same peer and root; `find_session` returns that one."""
+        """Store a new session. Raises `StoreConflict` if its key exists, or if another open session
+        of the same peer and root has its name; `find_session` returns that one."""
         record = structs.replace(record, title=self._clean(record.title))
         with self.transaction() as connection:
             try:
@@ -130,3 +130,13 @@ _ENCODED: Final = SessionRecord.__struct_encode_fields__
 def missing(key: str) -> str:
     """Return the error message for a session that does not exist."""
     return f"there is no stored session {key}; it may have been deleted"
+
+
+def equal(**values: str | None) -> tuple[str, list[str]]:
+    """Return an SQL condition that compares each of these columns with its value, and its
+    parameters.
+
+    A column whose value is None is not compared.
+    """
+    wanted = {column: value for column, value in values.items() if value is not None}
+    return " AND ".join(("TRUE", *(f"{column} = ?" for column in wanted))), list(wanted.values())

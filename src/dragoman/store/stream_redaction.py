@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from dragoman.decoders import typed_decoder
 from dragoman.redaction.messages import MessageRedactor, NotJson
 from dragoman.redaction.redactor import REACH, Redactor, decode, last_word
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
@@ -25,6 +25,9 @@ ENDS: Final = frozenset({"tool_call", "tool_call_update"})
 
 OUTPUT: Final = "tool_call_update"
 """Updates that may carry the next piece of a tool's output."""
+
+OVER: Final = ("completed", "failed")
+"""States of a tool call that has no more output."""
 
 WINDOW: Final = 4096
 """Number of characters to search at once, so that many lines share the cost of a search."""
@@ -46,6 +49,8 @@ and a complete one is already redacted."""
 class _Update(Struct, rename="camel"):
     session_update: str = ""
     content: Any = None
+    tool_call_id: Any = None
+    status: Any = None
 
 
 class _Params(Struct):
@@ -57,6 +62,7 @@ _MARKS: Final = (b'"text":"', b'"text": "')
 
 _params = typed_decoder(_Params)
 _string = msgspec.json.Decoder(str).decode
+_strings = msgspec.json.Decoder(list[str]).decode
 
 
 class LineForm(NamedTuple):
@@ -116,11 +122,12 @@ class LineRedactor:
         return self._feed_other(line)
 
     def feed_all(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Like `feed`, for many lines.
+        """Like `feed`, for many lines, after which no more is held back than necessary.
 
         Those that differ only in their texts are examined together.
         """
         out: list[bytes] = []
+        done: list[bytes] | None = out
         for start in range(0, len(lines), TOGETHER):
             some = lines[start : start + TOGETHER]
             done = self._feed_together(some)
@@ -129,6 +136,10 @@ class LineRedactor:
                     out += self.feed(line)
             else:
                 out += done
+        # More than that is held back only for a secret, which may be long: it is searched less
+        # often.
+        if done is None and self._redact.reach < self._size <= self._redact.reach + WINDOW:
+            out += self._search(final=False)
         return out
 
     def _feed_together(self, lines: Sequence[bytes]) -> list[bytes] | None:
@@ -147,11 +158,17 @@ class LineRedactor:
         if len(parts) < len(lines) or len(held) >= MANY_LINES:
             return None
         inside = b"".join(parts)
-        if b"\\" in inside or b'"' in inside:
-            return None
+        pieces: list[str] | None = None
         try:
-            text = inside.decode()
-        except UnicodeDecodeError:
+            if b"\\" in inside or b'"' in inside:
+                # No text can reach beyond a line break, so each is decoded on its own.
+                pieces = _strings(b'["%b"]' % b'",\n"'.join(parts))
+                if len(pieces) != len(parts):
+                    return None
+                text = "".join(pieces)
+            else:
+                text = inside.decode()
+        except UNDECODABLE:
             return None
         text = "".join([text for _, text, _ in held if text]) + text
         if self._redact.suspects(text):
@@ -162,7 +179,7 @@ class LineRedactor:
         at = len(parts)
         while at and kept < rest:
             at -= 1
-            piece = parts[at].decode()
+            piece = parts[at].decode() if pieces is None else pieces[at]
             kept += len(piece)
             staying.append((lines[at], piece, form))
         staying.reverse()
@@ -202,6 +219,8 @@ class LineRedactor:
         if kind == OUTPUT or self._outputs.is_holding:
             out = [] if self._outputs.is_holding else self.flush()
             out += self._unchanged(self._outputs.feed(line, line))
+            if update.status in OVER:
+                out += self._unchanged(self._outputs.end(update.tool_call_id))
             if self._outputs.is_holding:
                 # Then this method also handles the next chunk, which must not overtake the lines
                 # that are held back.

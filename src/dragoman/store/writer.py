@@ -8,6 +8,7 @@ as a gap (`Store.skip`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -39,12 +40,12 @@ BATCH_INTERVAL: Final = 0.05
 short to notice."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
-"""Number of queued bytes above which `is_full` is set. While nothing can be stored, further events
-are left out."""
+"""Number of queued bytes above which `is_full` is set. While nothing can be stored, events beyond
+it are left out."""
 
 HARD_SIZE: Final = 4 * QUEUE_SIZE
-"""Maximum number of queued bytes. Beyond that, events become a gap in the store instead of using
-more memory."""
+"""Maximum number of queued bytes. Beyond that, events become a gap in the store and other writes
+are dropped, so that the queue uses no more memory."""
 
 PART_SIZE: Final = 4 * 1024 * 1024
 """Approximate number of bytes per transaction: a disk with little room accepts part of the
@@ -162,7 +163,7 @@ class StoreWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the store could be opened and its thread does not hang."""
+        """Whether the store was opened, and `close` has not abandoned it."""
         return self._store is not None and not self._abandoned
 
     @property
@@ -173,16 +174,22 @@ class StoreWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue is over its soft limit. `drain` waits until it is below."""
+        """Whether the queue is over its soft limit. If so, `drain` waits until it is written."""
         return self._put_size - self._done_size > QUEUE_SIZE
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is queued any more: every write was done, or has failed for good."""
+        return self._put_size == self._done_size
+
     async def drain(self) -> None:
-        """Wait until the queue has room, or until the disk fails."""
+        """If the queue is over its limit, wait until it is written or the disk fails."""
         if self.is_full:
             await self.flush()
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
-        """Store events soon (`Store.append`). They must already be redacted."""
+        """Store events soon (`Store.append`). They must already be redacted. If the queue is full,
+        they are left out and recorded as a gap."""
         if self._over or not lines:
             return
         size = sum(map(len, lines))
@@ -199,7 +206,8 @@ class StoreWriter:
         self._put(_Append(key, first, list(lines), job, size))
 
     def put(self, operation: Operation, *, size: int = 0) -> None:
-        """Run an operation on the store soon, after everything queued before."""
+        """Run an operation on the store soon, after everything queued before. It is dropped if the
+        queue is full."""
         if self._over:
             return
         size = max(size, OPERATION_SIZE)
@@ -211,10 +219,12 @@ class StoreWriter:
 
     async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
         """Run an operation on the store now, after everything queued before, and return its result
-        once it is on disk. Raises what the operation raises, and `StoreError` if the disk does not
-        answer within `DISK_TIMEOUT`; the operation may still run then.
+        once it is on disk. Raises what the operation raises, and `StoreError` if nothing can be
+        written or the disk does not answer within `DISK_TIMEOUT`; after the timeout the operation
+        may still run.
 
-        With `reads`, it also runs while nothing can be written, without the queued writes.
+        With `reads`, it also runs while nothing can be written, without the queued writes, and does
+        not itself wait for another process that writes.
         """
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer was not started, or is closed")
@@ -246,16 +256,19 @@ class StoreWriter:
             waited = time.monotonic() - began_at
             if waited >= SLOW_TIME:
                 # The caller has its own timeout, continues, and may report that it is stored.
-                log.warning("a caller gave up waiting for the disk after %.1f s", waited)
+                log.log(self._level, "a caller gave up waiting for the disk after %.1f s", waited)
             raise
         except StoreError:
             future.cancel()
             raise
 
+    @property
+    def _where(self) -> str:
+        return "the store" if self._store is None else str(self._store.path)
+
     def _unanswered(self) -> StoreError:
-        where = "the store" if self._store is None else str(self._store.path)
         error = StoreError(
-            where,
+            self._where,
             f"the disk has not answered for {DISK_TIMEOUT:g} s",
             remedy="check whether its file system hangs",
         )
@@ -334,7 +347,7 @@ class StoreWriter:
         if self.trouble is None:
             self._fall(
                 StoreError(
-                    str(self.store.path),
+                    self._where,
                     "the disk is too slow, so some events are not stored",
                     remedy="check the load of the disk",
                 )
@@ -404,7 +417,7 @@ class StoreWriter:
             store = self._opened()
             for part in _parts(batch):
                 muted, reports = set(self._mute), []
-                with store.transaction():
+                with contextlib.nullcontext() if self._only_reads(part) else store.transaction():
                     for item in part:
                         self._do(store, item, reports)
                 done += len(part)
@@ -429,6 +442,12 @@ class StoreWriter:
             if self._loop is not None:
                 _tell(self._loop, self._recovered)
         return []
+
+    def _only_reads(self, part: list[_Item]) -> bool:
+        """Return whether a part needs no transaction: reading need not wait for another process
+        that writes. While there is trouble, even an empty part has to show that it is over."""
+        reads = all(isinstance(item, _Work) and item.reads for item in part)
+        return reads and bool(part) and self.trouble is None
 
     def _opened(self) -> Store:
         if self._store is None:
@@ -479,7 +498,7 @@ class StoreWriter:
             return
         item.error = None
         try:
-            with store.transaction():
+            with contextlib.nullcontext() if item.reads else store.transaction():
                 item.result = item.operation(store)
         except _LOCAL as error:
             item.error = error
@@ -500,7 +519,7 @@ class StoreWriter:
 
     @property
     def _level(self) -> int:
-        """The log level, which depends on whether `on_trouble` has already informed the user."""
+        """The log level, which depends on whether `on_trouble` informs the user."""
         return logging.WARNING if self._on_trouble is None else logging.INFO
 
     def _report(self, error: DragomanError) -> None:
@@ -510,12 +529,12 @@ class StoreWriter:
 
 
 def _begun_anew(error: StoreError) -> bool:
-    """Return whether a new file replaced a damaged one and accepts writes."""
+    """Return whether the file was damaged, moved or deleted, and a new one accepts writes."""
     return isinstance(error, StoreCorrupt) and error.replaced
 
 
 def _gather(batch: list[_Item], item: _Item) -> None:
-    """Merge consecutive events into one write."""
+    """Add an item to a batch. Consecutive events are merged into one write."""
     last = batch[-1] if batch else None
     if (
         isinstance(item, _Append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from dragoman.runs.run_values import Deadline, RunResult
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
+from tests.integration.test_delegating import commit
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,43 @@ async def test_a_copy_that_cannot_be_made_is_an_attempt_that_never_ran(tmp_path:
     assert bench.told("alpha", "starts") == []
 
 
+@pytest.mark.parametrize("isolate", [False, True])
+@aio
+async def test_temporary_files_that_cannot_be_written_are_a_problem_of_the_workspace(
+    isolate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_in(tmp_path)
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    done = await bench.delegate(isolate=isolate)
+    assert not done.ok and not done.final.may_have_run and "full" in str(done.final.failure)
+    assert bench.told("alpha", "starts") == []
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@aio
+async def test_temporary_files_that_can_no_longer_be_written_leave_the_changes_unknown(
+    isolate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_in(tmp_path)
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    work = attempt.Attempt._try
+
+    async def fill(self: attempt.Attempt, way: LaunchSpec, workspace: Path) -> float:
+        ended_at = await work(self, way, workspace)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+        return ended_at
+
+    monkeypatch.setattr(attempt.Attempt, "_try", fill)
+    done = await bench.delegate(isolate=isolate)
+    assert done.final.may_have_run and done.text == "written" and done.ok is not isolate
+    assert any("the changes of alpha are unknown" in text for text in bench.heard.notices)
+
+
 @aio
 async def test_a_check_is_run_only_for_work_that_ended_well(tmp_path: Path) -> None:
     bench = bench_in(tmp_path)
@@ -80,7 +119,7 @@ async def test_a_check_is_run_only_for_work_that_ended_well(tmp_path: Path) -> N
 
 
 @aio
-async def test_what_nobody_could_look_at_is_told_and_no_other_peer_is_asked(
+async def test_changes_that_cannot_be_examined_are_reported_and_no_other_peer_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_in(tmp_path)

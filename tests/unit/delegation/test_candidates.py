@@ -52,7 +52,7 @@ def test_a_last_resort_is_a_fallback_also_where_it_is_the_first() -> None:
     assert "scout: it is a last resort" in str(nobody(only))
 
 
-def test_nobody_says_why_for_everybody_who_could_have_done_it() -> None:
+def test_the_no_peer_error_has_a_reason_for_every_possible_peer() -> None:
     passed = (
         PassedOver(peer="a", reason=Reason.ROLE_NOT_CLAIMED, detail="no claim"),
         PassedOver(peer="b", reason=Reason.OVER_BUDGET, detail="spent"),
@@ -66,7 +66,7 @@ def test_nobody_says_why_for_everybody_who_could_have_done_it() -> None:
     assert not nobody(structs.replace(DECISION, candidates=(), passed_over=passed[:1])).over_budget
 
 
-def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others() -> None:
+def test_the_reason_against_the_requested_peer_is_shown_first() -> None:
     passed = (
         PassedOver(peer="a", reason=Reason.NOT_WISHED, detail="b was requested"),
         PassedOver(peer="b", reason=Reason.PARKED, detail="parked"),

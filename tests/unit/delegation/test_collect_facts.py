@@ -116,7 +116,7 @@ def test_the_local_model_stands_behind_the_peers_and_before_scout(tmp_path: Path
     assert local.always and local.roles == () and local.tiers == {"default": "m"}
 
 
-def test_the_local_model_competes_only_if_it_is_told_to(tmp_path: Path) -> None:
+def test_the_local_model_competes_only_if_it_is_enabled(tmp_path: Path) -> None:
     inputs = gathered(configured(tmp_path, f"{LOCAL_MODEL}competes = true\n"))
     local = of(inputs, LOCAL)
     assert not local.always and "review" in local.roles and "execute" in local.roles

@@ -19,6 +19,7 @@ from dragoman.delegation.journal import Journal
 from dragoman.events.words import Outcome
 from dragoman.store.ledger import AttemptRecord, Ledger, Tokens, ledger_path
 from dragoman.store.values import Charge, Health, Provenance
+from tests.aio import aio
 from tests.unit.delegation.executed import DECISION, NOW, executed, report
 from tests.unit.runs.contexts import place_in
 
@@ -27,22 +28,20 @@ LOST = LostAttempt(
 )
 
 
-def recorded(folder: Path, *jobs: ExecutedJob) -> tuple[list[bool], list[AttemptRecord]]:
+async def recorded(folder: Path, *jobs: ExecutedJob) -> list[AttemptRecord]:
     place = place_in(folder)
-    with Journal(place, clock=lambda: NOW, on_notice=lambda text: None) as journal:
-        new = [
+    async with Journal(place, clock=lambda: NOW, on_notice=lambda text: None) as journal:
+        for one in jobs:
             record_executed(journal, one, reports_of(one), known_peers=("codex",), now=NOW)
-            for one in jobs
-        ]
-        assert journal.ledger is not None
-        return new, journal.ledger.attempts("j-1")
+    with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
+        return ledger.attempts("j-1")
 
 
-def test_a_job_is_recorded_once_with_its_machine(tmp_path: Path) -> None:
+@aio
+async def test_a_job_is_recorded_once_with_its_machine(tmp_path: Path) -> None:
     job = executed(report())
-    new, attempts = recorded(tmp_path, job, job)
-    assert new == [True, False]
-    (attempt,) = attempts
+    (attempt,) = await recorded(tmp_path, job, job)
+    assert len((place_in(tmp_path).paths.state / "events.jsonl").read_text().splitlines()) == 1
     assert (attempt.peer, attempt.machine, attempt.outcome, attempt.seconds) == (
         "codex",
         "w1",
@@ -55,8 +54,9 @@ def test_a_job_is_recorded_once_with_its_machine(tmp_path: Path) -> None:
         assert ledger.health("codex") == Health(peer="codex")
 
 
-def test_the_attempt_of_a_lost_machine_comes_first(tmp_path: Path) -> None:
-    _, attempts = recorded(tmp_path, executed(report(), lost=(LOST,)))
+@aio
+async def test_the_attempt_of_a_lost_machine_comes_first(tmp_path: Path) -> None:
+    attempts = await recorded(tmp_path, executed(report(), lost=(LOST,)))
     assert [(one.number, one.machine, one.outcome) for one in attempts] == [
         (1, "w0", "crashed"),
         (2, "w1", "ok"),
@@ -78,10 +78,23 @@ def test_a_job_that_no_machine_started_has_one_report_without_a_machine() -> Non
     assert not one.may_have_run
 
 
+def test_a_job_whose_cancellation_was_not_confirmed_may_have_run() -> None:
+    job = executed(machine="", outcome=Outcome.CANCELLED, why="not confirmed", confirmed=False)
+    (one,) = reports_of(job)
+    assert one.may_have_run
+
+
+def test_a_job_that_a_machine_refused_has_not_run_there_and_the_machine_was_not_lost() -> None:
+    job = executed(outcome=Outcome.CRASHED, why="w1 refused it", may_have_run=False)
+    (one,) = reports_of(job)
+    assert (one.machine, one.may_have_run) == ("w1", False)
+    assert one.failure is not None and one.failure.code != MACHINE_LOST
+
+
 def test_a_job_that_no_machine_started_is_not_in_the_ledger() -> None:
     journal: Any = None
     job = executed(machine="", outcome=Outcome.CANCELLED, why="it was cancelled")
-    assert not record_executed(journal, job, reports_of(job), known_peers=(), now=1.0)
+    record_executed(journal, job, reports_of(job), known_peers=(), now=1.0)
 
 
 def test_the_decision_is_the_other_machines_decision() -> None:
@@ -104,7 +117,8 @@ def test_negative_numbers_of_another_machine_do_not_lower_the_totals_here() -> N
     assert told.tokens.input is None
 
 
-def test_times_of_a_wrong_clock_are_not_recorded(tmp_path: Path) -> None:
-    _, (attempt,) = recorded(tmp_path, executed(report(started_at=-1e18, ended_at=1e18)))
+@aio
+async def test_times_of_a_wrong_clock_are_not_recorded(tmp_path: Path) -> None:
+    (attempt,) = await recorded(tmp_path, executed(report(started_at=-1e18, ended_at=1e18)))
     assert attempt.ended_at == NOW
     assert attempt.started_at >= NOW - 31 * 24 * 3600

@@ -3,6 +3,7 @@ tests/integration/test_delegating.py and tests/faults/test_delegation_once.py.""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from dragoman.delegation import execution
 from dragoman.delegation.execution import delegate, delegate_request
 from dragoman.delegation.listener import DelegationListener
 from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.worktree.sweep import Swept
 from dragoman.errors import NoPeer, UnknownPeer, UsageError
+from dragoman.events.words import Outcome
 from tests.aio import aio
+from tests.integration.delegated_peers import bench_in
 from tests.unit.runs.contexts import place_in
 
 
@@ -31,6 +36,23 @@ async def test_an_unknown_peer_is_an_error_before_anything_starts(tmp_path: Path
     with pytest.raises(NoPeer):
         wish = DelegationRequest(role="review", prompt="x", workspace=place.cwd, fallback="peers")
         await delegate_request(wish, place=place)
+
+
+@aio
+async def test_a_time_limit_also_ends_the_wait_for_worktrees_of_killed_delegations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hanging(folder: Path) -> list[Swept]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(execution, "sweep", hanging)
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    async with asyncio.timeout(20):
+        done = await bench.delegate(timeout=0.01)
+    assert done.outcome is Outcome.TIMED_OUT and not done.final.may_have_run
 
 
 def test_the_docstring_of_delegate_describes_every_option_with_its_default() -> None:

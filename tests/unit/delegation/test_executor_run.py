@@ -10,8 +10,9 @@ import pytest
 
 from dragoman.delegation import CancelHandle, Delegation, DelegationListener, delegate_request
 from dragoman.delegation.executor import ExecutedJob, ExecutorListener
+from dragoman.delegation.executor_run import require_executable
 from dragoman.delegation.request import DelegationRequest
-from dragoman.errors import FleetError, NoPeer, UsageError
+from dragoman.errors import FleetError, NoPeer, StoreBusy, StoreError, UsageError
 from dragoman.events.model import Event, MessageDelta, Source
 from dragoman.events.words import Outcome, Role
 from dragoman.runs.context import RunContext
@@ -238,6 +239,23 @@ async def test_an_unsupported_request_is_rejected_before_a_job_is_stored(
 async def test_delegated_work_is_not_sent_to_another_machine(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be sent"):
         await run(in_repository(tmp_path), works, lineage=Lineage(depth=1))
+
+
+@aio
+async def test_a_locked_ledger_is_an_error_that_a_retry_may_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(path: Path, *, read_only: bool = False) -> Ledger:
+        raise StoreBusy(str(path), "another process holds it")
+
+    config = tmp_path / "config_home"
+    config.mkdir()
+    (config / "config.toml").write_text("[limits]\nday_turns = 1\n")
+    place = in_repository(tmp_path)
+    monkeypatch.setattr(Ledger, "open", busy)
+    with pytest.raises(StoreError, match="limits are set, .*another process holds it") as caught:
+        await require_executable("execute", place, where="box", lineage=Lineage(), now=0.0)
+    assert caught.value.retryable
 
 
 @aio

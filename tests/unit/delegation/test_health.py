@@ -69,7 +69,7 @@ def test_a_wish_for_a_login_parks_the_peer_with_the_command() -> None:
     assert "`codex login`" in found.why
 
 
-def test_a_passing_limit_parks_nobody() -> None:
+def test_a_passing_limit_does_not_park_a_peer() -> None:
     assert limited("429 Too Many Requests") == Reading(
         sign=Sign.PASSING, why="429 Too Many Requests"
     )
@@ -222,7 +222,7 @@ def test_a_trial_that_says_nothing_lets_the_next_one_try() -> None:
     assert BREAKER.state(after, NOW + 11) == "half_open"
 
 
-def test_a_turn_of_a_closed_breaker_is_no_trial() -> None:
+def test_a_turn_of_a_closed_breaker_is_not_a_trial() -> None:
     health = Health(peer="codex")
     assert BREAKER.begun(health, NOW) is health
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import sqlite3
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,12 @@ from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.errors import StoreError, UnknownJob
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
+from dragoman.rpc import tasks
 from dragoman.runs.context import RunContext
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.open import open_store
 from dragoman.store.records import REPORT, JobRecord, SessionRecord
+from tests.aio import aio
 from tests.unit.delegation.test_result import DECISION
 from tests.unit.runs.contexts import place_in
 
@@ -44,14 +51,16 @@ def end(books: Journal, attempt: AttemptRecord, **fields: Any) -> AttemptRecord:
     return books.ended(attempt, Ending(ended_at=6.0, outcome="crashed"), **told)
 
 
-def test_every_step_has_its_line_and_its_row(tmp_path: Path) -> None:
+@aio
+async def test_every_step_has_its_line_and_its_row(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    with books_of(place) as books:
+    async with books_of(place) as books:
         books.decided("j-1", "d-1", DECISION)
-        begun = books.began(DECISION, ATTEMPT, lambda health: health)
+        books.began(DECISION, ATTEMPT, lambda health: health)
         reading = Reading(sign=Sign.LOGIN, why="it requires a login", park_until=100.0)
-        after = end(books, begun, reading=reading)
+        after = end(books, ATTEMPT, reading=reading)
         books.fell_back(after, "beta", "alpha crashed")
+        await books.flush()
         assert books.ledger is not None
         (kept,) = books.ledger.attempts("j-1")
         assert (kept.outcome, kept.ended_at) == ("crashed", 6.0)
@@ -65,12 +74,15 @@ def test_every_step_has_its_line_and_its_row(tmp_path: Path) -> None:
     ]
 
 
-def test_a_mismatch_of_protocols_and_a_success_have_lines_of_their_own(tmp_path: Path) -> None:
+@aio
+async def test_a_mismatch_of_protocols_and_a_success_have_lines_of_their_own(
+    tmp_path: Path,
+) -> None:
     place = place_in(tmp_path)
-    with books_of(place) as books:
-        begun = books.began(DECISION, ATTEMPT, lambda health: health)
+    async with books_of(place) as books:
+        books.began(DECISION, ATTEMPT, lambda health: health)
         books.ended(
-            begun,
+            ATTEMPT,
             Ending(ended_at=6.0, outcome="protocol_error", error_class="protocol_mismatch"),
             ok=False,
             learned=None,
@@ -82,13 +94,15 @@ def test_a_mismatch_of_protocols_and_a_success_have_lines_of_their_own(tmp_path:
     assert names == ["peer_call_started", "peer_call_failed", "protocol_mismatch"]
 
 
-def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
+@aio
+async def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     wish = DelegationRequest(role="review", prompt="look", workspace=place.cwd)
-    with books_of(place) as books:
+    async with books_of(place) as books:
         books.job_began("j-1", wish, "alpha")
         books.job_tries("j-1", "beta")
         books.job_follows("j-1", "j-1-1")
+        await books.flush()
         with open_store(paths=place.paths) as store:
             store.create_session(
                 SessionRecord(
@@ -118,31 +132,35 @@ def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
                 ended_at=2.0,
             )
             books.keep_report("j-1-1", report)
+            await books.flush()
             assert store.notes("s-1") == []
             check = CheckResult(command="make", ok=False, exit_code=2)
             books.keep_report("j-1-1", structs.replace(report, check=check))
+            await books.flush()
             (note,) = store.notes("s-1")
             assert (note.kind, note.at_event, note.data["check"]["exit_code"]) == (REPORT, 4, 2)
             books.keep_report("j-1-9", structs.replace(report, check=check))
             books.job_ended("j-1", report, "failed", "half")
+            await books.flush()
             job = store.job("j-1")
     assert job is not None and job.failure is not None
     assert (job.session_key, job.next_event, job.state, job.text) == ("s-1", 4, "ended", "half")
     assert (job.peer, job.outcome, job.failure["message"]) == ("beta", "failed", "no")
 
 
-def test_a_disk_that_fails_is_reported_once_and_stops_nobody(tmp_path: Path) -> None:
+@aio
+async def test_a_disk_that_fails_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     place.paths.state.parent.mkdir(parents=True, exist_ok=True)
     place.paths.state.write_text("no folder")
     notices: list[str] = []
-    with books_of(place, notices) as books:
+    async with books_of(place, notices) as books:
         assert books.ledger is None
         books.job_began(
             "j-1", DelegationRequest(role="r", prompt="p", workspace=place.cwd), "alpha"
         )
-        begun = books.began(DECISION, ATTEMPT, lambda health: health)
-        assert end(books, begun).outcome == "crashed"
+        books.began(DECISION, ATTEMPT, lambda health: health)
+        assert end(books, ATTEMPT).outcome == "crashed"
         books.job_follows("j-1", "j-1-1")
         books.job_ended("j-1", None, "cancelled", "")
     assert len(notices) == 1 and notices[0].startswith("this delegation is not recorded")
@@ -189,15 +207,17 @@ def test_a_job_that_was_never_delegated_has_no_verdict(tmp_path: Path) -> None:
         give_verdict("j-1", "bad", paths=paths)
 
 
-def test_the_store_is_closed_although_the_ledger_cannot_be(
+@aio
+async def test_the_store_is_closed_although_the_ledger_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
+    notices: list[str] = []
 
     def fail(ledger: Ledger) -> None:
         raise StoreError("ledger.db", "disk I/O error")
 
-    with pytest.raises(StoreError), books_of(place_in(tmp_path)) as books:
+    async with books_of(place_in(tmp_path), notices) as books:
         store, ledger = books._store, books.ledger
         assert store is not None and ledger is not None
         close = ledger.close
@@ -205,6 +225,90 @@ def test_the_store_is_closed_although_the_ledger_cannot_be(
         monkeypatch.setattr(type(store), "close", lambda store: closed.append("store"))
     monkeypatch.undo()
     close()
-    assert store is not None
     store.close()
     assert closed == ["store"]
+    assert notices == ["this delegation is not recorded: ledger.db: disk I/O error"]
+
+
+@contextlib.contextmanager
+def held(*files: Path) -> Iterator[None]:
+    """Hold these SQLite files locked, like another process in the middle of a write."""
+    with contextlib.ExitStack() as stack:
+        for file in files:
+            connection = sqlite3.connect(file, isolation_level=None)
+            stack.callback(connection.close)
+            connection.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@aio
+async def test_a_locked_file_does_not_stop_the_loop_and_everything_is_recorded_in_order(
+    tmp_path: Path,
+) -> None:
+    place = place_in(tmp_path)
+    notices: list[str] = []
+    request = DelegationRequest(role="review", prompt="look", workspace=place.cwd)
+    state, owner = place.paths.state, tasks.TaskOwner("test")
+    async with books_of(place, notices) as books:
+        with held(state / "ledger.db", state / "sessions.db"):
+            books.job_began("j-1", request, "alpha")
+            books.began(DECISION, ATTEMPT, lambda health: health)
+            end(books, ATTEMPT)
+            books.job_ended("j-1", None, "failed", "half")
+            flushed = owner.start(books.flush(), "flush")
+            await asyncio.sleep(0)
+            assert not flushed.done()
+        await flushed
+    with Ledger.open(ledger_path(state), read_only=True) as ledger:
+        (kept,) = ledger.attempts("j-1")
+    with open_store(paths=place.paths, read_only=True) as store:
+        job = store.job("j-1")
+    assert kept.outcome == "crashed" and job is not None and job.text == "half"
+    assert [line["event"] for line in events(place)] == ["peer_call_started", "peer_call_failed"]
+    assert notices == []
+
+
+@aio
+async def test_a_cancellation_while_the_files_are_opened_closes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_in(tmp_path)
+    opening, go_on = threading.Event(), threading.Event()
+    open_ledger = Ledger.open.__func__  # type: ignore[attr-defined]
+
+    def slow(cls: type[Ledger], path: Path, *args: Any, **options: Any) -> Ledger:
+        opening.set()
+        assert go_on.wait(20)
+        ledger: Ledger = open_ledger(cls, path, *args, **options)
+        return ledger
+
+    monkeypatch.setattr(Ledger, "open", classmethod(slow))
+    books = books_of(place)
+    entering = tasks.TaskOwner("test").start(books.__aenter__(), "enter")
+    await asyncio.to_thread(opening.wait, 20)
+    entering.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert books.ledger is not None
+    with pytest.raises(StoreError, match="closed"):
+        books.ledger.attempts("j-1")
+
+
+@aio
+async def test_a_disk_that_never_answers_is_reported_and_the_delegation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices: list[str] = []
+    go_on = threading.Event()
+    async with books_of(place_in(tmp_path), notices) as books:
+        monkeypatch.setattr(tasks, "ANSWER_TIMEOUT", 0.01)
+        monkeypatch.setattr(Ledger, "begin", lambda *args, **fields: go_on.wait(20))
+        books.began(DECISION, ATTEMPT, lambda health: health)
+        await books.flush()
+        end(books, ATTEMPT)
+        await books.flush()
+    go_on.set()
+    (notice,) = notices
+    assert "the file system did not answer" in notice

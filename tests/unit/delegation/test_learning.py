@@ -71,7 +71,7 @@ def test_health_follows_the_report_and_the_greeting() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.DENIED])
-def test_what_somebody_here_has_caused_teaches_nothing(outcome: Outcome) -> None:
+def test_what_the_local_user_caused_teaches_nothing(outcome: Outcome) -> None:
     assert learning.lesson(report(outcome), ARM, now=20.0) is None
 
 

@@ -50,3 +50,15 @@ def test_a_peer_that_failed_three_times_in_a_row_is_listed_until_its_next_trial(
     with Ledger.open(ledger_path(place.paths.state)) as ledger:
         ledger.change_health("a", lambda health: structs.replace(health, trial_at=161.0))
     assert parked_peers(place, now=162.0)["a"].until == 761.0
+
+
+def test_a_ledger_that_cannot_be_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = place_in(tmp_path)
+    place.paths.state.mkdir(parents=True, exist_ok=True)
+    ledger_path(place.paths.state).write_bytes(b"no database")
+    assert parked_peers(place, now=101.0) == {}
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "cannot read which peers are parked: " in record.getMessage()

@@ -38,7 +38,7 @@ def test_a_policy_comes_back_out_of_the_environment_as_it_was(tmp_path: Path) ->
     assert found == (policy,)
 
 
-def test_a_rule_for_a_peer_or_a_role_binds_whoever_that_peer_delegates_to(tmp_path: Path) -> None:
+def test_a_rule_for_a_peer_or_a_role_binds_the_peers_it_delegates_to(tmp_path: Path) -> None:
     rules = (
         Rule(action="deny", kind="edit", peer="alpha"),
         Rule(action="deny", kind="read", role="review"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,13 @@ def test_own_prices_that_cannot_be_read_are_refused_by_the_name_of_their_file(
 ) -> None:
     (tmp_path / "prices.toml").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(ConfigInvalid, match="prices.toml"):
+        read_prices(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes of POSIX")
+def test_own_prices_in_a_named_pipe_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "prices.toml")
+    with pytest.raises(ConfigInvalid, match="prices.toml: it is not a regular file"):
         read_prices(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_a_file_without_front_matter_is_all_instructions(tmp_path: Path) -> None
     assert read_agent(file, place_in(tmp_path).catalogue) == Assigned(None, None, "Be brief.")
 
 
-def test_a_file_that_names_nobody_and_one_that_opts_out_are_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_peer_and_one_that_opts_out_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.md"
     catalogue = place_in(tmp_path).catalogue
     file.write_text("---\ndelegate_to: nobody-plan\n---\n")

@@ -64,6 +64,7 @@ def test_time_budgets_take_the_least_of_all() -> None:
     limits = [DelegationLimits(turn_seconds=50.0, silence=9.0), DelegationLimits(turn_seconds=40.0)]
     made = tightened(Budgets(total=None, silence=120.0, first_event=5.0), limits)
     assert (made.total, made.silence, made.first_event) == (40.0, 9.0, 5.0)
+    assert made.tool_silence == 9.0
     assert made.initialize == Budgets().initialize
     timed = tightened(Budgets(), limits, timeout=3.0)
     assert (timed.total, timed.initialize, timed.session) == (3.0, 3.0, 3.0)

@@ -100,7 +100,7 @@ async def test_a_peer_that_stopped_stays(stopped: list[str]) -> None:
 
 
 @aio
-async def test_a_peer_that_does_not_stop_is_ended_if_nobody_else_uses_it(
+async def test_a_peer_that_does_not_stop_is_ended_if_it_has_no_other_user(
     stopped: list[str],
 ) -> None:
     assert await unrest(behind_broker(session("s", quarantined=True)), "s", PATHS) is None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,15 @@ def paths_in(folder: Path) -> Paths:
 def store_in(folder: Path) -> Store:
     """The store that `paths_in` leads to."""
     return Store.open(store_path(paths_in(folder).state))
+
+
+@contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Hold an SQLite file locked, so that other connections can neither read nor write it."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
 
 
 def session(key: str = "s-0000000001", **fields: Any) -> SessionRecord:

@@ -260,7 +260,7 @@ async def test_what_an_adapter_cannot_be_handed_is_refused() -> None:
             await peer.open(opening(how="resume", session_id="old"))
         assert [each async for each in peer.list_sessions()] == []
         conversation = await peer.open(opening())
-        with pytest.raises(UsageError, match="takes a prompt of text only, and not image"):
+        with pytest.raises(UsageError, match="accepts only text prompts: leave out the image"):
             conversation.prompt([Image("", "image/png")])
         with pytest.raises(Unsupported):
             await conversation.set_option("loud", True)
@@ -388,6 +388,23 @@ async def test_every_prompt_of_a_run_is_a_piece_of_work_of_its_own(tmp_path: Pat
     assert first.result is not None and first.result.text == "you said draw: one"
     assert second.result is not None and second.result.text.endswith("two\n\nfile:///x\n\ny::\nwhy")
     assert first.job != second.job
+
+
+TWICE = """first = await asked(launch, "one", on_notification)
+    second = await asked(launch, "two", on_notification)
+    return Result(Outcome.OK, f"{first.text}{second.text}")"""
+
+
+@aio
+async def test_all_prompts_of_an_adapter_are_recorded_as_its_job(tmp_path: Path) -> None:
+    place = place_with(tmp_path, TWICE)
+    seen = await run_of(place, request_in(place, job="j-1")).run()
+    assert seen.result is not None and seen.result.text == "you said oneyou said two"
+    with open_store(paths=place.paths, read_only=True) as store:
+        job = store.job("j-1")
+        assert job is not None and job.text == seen.result.text
+        lines = dict(store.lines(job.session_key, 0))
+        assert job.next_event == len(lines) and b"you said two" in lines[job.next_event - 1]
 
 
 @aio

@@ -204,7 +204,7 @@ def test_a_module_that_is_installed_is_an_adapter(
     assert load_adapter(known, load(paths.config, paths)).name == "tool"
 
 
-def test_a_module_out_of_a_project_that_nobody_trusts_is_not_imported(
+def test_a_module_of_an_untrusted_project_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = paths_in(tmp_path)

@@ -20,7 +20,7 @@ def remembered(*turns: tuple[str, str, str]) -> ConversationSummary:
     return memory
 
 
-def test_whoever_knows_everything_gets_no_brief() -> None:
+def test_a_peer_that_knows_everything_gets_no_brief() -> None:
     assert brief_for("left", ConversationSummary()) is None
     assert brief_for("left", remembered(("hello", "left", "day"))) is None
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -36,6 +37,20 @@ async def test_what_git_ignores_and_what_git_keeps_is_left_out(tmp_path: Path) -
     (tmp_path / ".git" / "note").write_text("x")
     (tmp_path / "made.txt").write_text("x")
     assert await before.changed() == ("made.txt",)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes of POSIX")
+@aio
+async def test_files_that_git_does_not_judge_in_time_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_files, "IGNORED_TIMEOUT", 0.5)
+    await make_repository(tmp_path)
+    before = await ChangeWatch.take(tmp_path)
+    # git waits for a writer of the pipe, at every check anew.
+    os.mkfifo(tmp_path / ".gitignore")
+    (tmp_path / "made.txt").write_text("x")
+    assert await before.changed() == (".gitignore", "made.txt")
 
 
 @aio
@@ -128,7 +143,7 @@ def test_names_limit_the_walk_and_missing_ones_are_nothing(tmp_path: Path) -> No
     assert list(walk(tmp_path, NEVER, names=["b", "gone"]).files) == ["b"]
 
 
-def test_a_walk_that_nobody_wants_stops(tmp_path: Path) -> None:
+def test_an_abandoned_walk_stops(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     stop = threading.Event()
     stop.set()

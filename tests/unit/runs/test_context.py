@@ -27,7 +27,7 @@ def look(folder: Path) -> RunContext:
     return load_context(work, environ=environ)
 
 
-def test_scout_is_enabled_and_nobody_else_is(place: RunContext) -> None:
+def test_only_scout_is_enabled(place: RunContext) -> None:
     assert place.is_enabled("scout")
     assert not place.is_enabled("codex")
     assert "codex" in place.catalogue

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dragoman.client.results import Result
 from dragoman.dialects.acp.v1 import translate, updates
@@ -18,12 +23,15 @@ from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import direct_recorder
+from dragoman.runs.direct_recorder import MAX_EARLY, DirectRecorder, keeper_for
 from dragoman.runs.sessions import OpenedSession
 from dragoman.store import Store, writer
 from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.store import store_path
 from tests.aio import aio
-from tests.unit.runs.stored import paths_in, said, session, store_in
+from tests.unit.runs.stored import held, paths_in, said, session, store_in
 from tests.unit.store.stores import SECRET, WrittenBatches, chunk, update
 
 NUMBERS = itertools.count(1)
@@ -50,6 +58,7 @@ async def test_a_run_is_stored_with_its_session_job_and_events(tmp_path: Path) -
     keeper = keeper_in(tmp_path)
     keeper.opened(opened(), None, name=None)
     keeper.event(spoken("early "))
+    await keeper.begin()
     keeper.began("j-1", [Text("do"), Image("", "image/png")])
     keeper.event(spoken("done"))
     failure = Failure("too much", ErrorKind.PEER, None, False, None)
@@ -70,9 +79,117 @@ async def test_a_run_is_stored_with_its_session_job_and_events(tmp_path: Path) -
 
 
 @aio
+async def test_a_busy_store_is_reported_once_and_not_by_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(direct_recorder, "STORED_TIMEOUT", 0.05)
+    monkeypatch.setattr(writer, "SLOW_TIME", 0.01)
+    troubles: list[str] = []
+    with store_in(tmp_path) as store:
+        store.create_session(record := session())
+    keeper = keeper_in(tmp_path, troubles)
+    keeper.opened(opened(context="restored"), record, name=None)
+    await keeper.begin()
+    with held(store_path(paths_in(tmp_path).state)):
+        keeper.began("j-1", [Text("do")])
+        keeper.event(spoken("done"))
+        for _ in range(2):
+            await keeper.flush()
+    assert troubles == [direct_recorder.NOT_YET]
+    assert caplog.messages == []
+    keeper.ended(Result(Outcome.OK, "done"))
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        job = store.job("j-1")
+    assert job is not None and (job.outcome, job.text) == ("ok", "done")
+
+
+@aio
+async def test_too_many_events_before_the_prompt_are_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(), None, name=None)
+    for number in range(MAX_EARLY):
+        keeper.event(replace(spoken("history"), replay=True))
+        keeper.event(spoken(str(number)))
+    assert not caplog.messages
+    for _ in range(3):
+        keeper.event(spoken("more"))
+    assert len(caplog.messages) == 1
+    assert f"more than {MAX_EARLY} events before the first prompt" in caplog.text
+    await keeper.begin()
+    keeper.began("j-1", [Text("do")])
+    keeper.event(spoken("done"))
+    keeper.ended(Result(Outcome.OK, "done"))
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        lines = [line for _, line in store.lines("s-0000000001")]
+    assert lines == [*(said(str(number)) for number in range(MAX_EARLY)), said("done")]
+
+
+@aio
+async def test_the_loop_runs_on_while_the_store_is_held_and_everything_is_stored(
+    tmp_path: Path,
+) -> None:
+    troubles: list[str] = []
+    with store_in(tmp_path) as store:
+        store.create_session(record := session())
+    with held(store_path(paths_in(tmp_path).state)):
+        keeper = keeper_in(tmp_path, troubles)
+        keeper.opened(opened(context="restored"), record, name=None)
+        keeper.event(spoken("early "))
+        beginning = TaskOwner("test").start(keeper.begin(), "begin")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not beginning.done()
+    await beginning
+    keeper.began("j-1", [Text("do")])
+    keeper.event(spoken("done"))
+    keeper.ended(Result(Outcome.OK, "done"))
+    await keeper.flush()
+    with closing(sqlite3.connect(store_path(paths_in(tmp_path).state))) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        closed = TaskOwner("test").start(keeper.aclose(), "close")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not closed.done()
+    await closed
+    with store_in(tmp_path) as store:
+        job, lines = store.job("j-1"), [line for _, line in store.lines("s-0000000001")]
+    assert job is not None and job.text == "done" and troubles == []
+    assert lines == [said("early "), said("done")]
+
+
+@aio
+async def test_a_recorder_opens_its_store_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    monkeypatch.setattr(Store, "close", noting(Store.close, threads))
+    monkeypatch.setattr(Store, "open", noting(Store.open, threads))
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(), None, name=None)
+    keeper.began("j-1", [Text("do")])
+    await keeper.aclose()
+    assert threads and threading.current_thread().name not in threads
+
+
+def noting(call: Any, threads: list[str]) -> Any:
+    """Notes the thread of each call."""
+
+    def noted(*args: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return call(*args, **options)
+
+    return noted
+
+
+@aio
 async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
     first = keeper_in(tmp_path)
     first.opened(opened(), None, name="a", keep_open=True)
+    await first.begin()
     first.began("j-1", [Text("one")])
     first.event(spoken("1"))
     first.ended(Result(Outcome.OK, "1"))
@@ -82,6 +199,7 @@ async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
     assert record is not None
     second = keeper_in(tmp_path)
     second.opened(opened(context="restored"), record, name="a", keep_open=True)
+    await second.begin()
     second.began("j-2", [Text("two")])
     second.event(spoken("2"))
     second.ended(Result(Outcome.OK, "2"))
@@ -95,7 +213,7 @@ async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
 async def test_a_session_that_was_only_the_peers_is_stored_when_it_goes_on(tmp_path: Path) -> None:
     keeper = keeper_in(tmp_path)
     keeper.opened(opened(context="restored"), session(), name="mine", keep_open=True)
-    keeper.begin()
+    await keeper.begin()
     await keeper.aclose()
     with store_in(tmp_path) as store:
         found = store.find_session("scout", str(tmp_path), "mine")
@@ -113,11 +231,12 @@ async def test_a_session_without_a_prompt_is_not_stored(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_store_that_cannot_be_used_is_told_once_and_hurts_nothing(tmp_path: Path) -> None:
+async def test_an_unusable_store_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     paths_in(tmp_path).state.write_text("no folder")
     troubles: list[str] = []
     keeper = keeper_in(tmp_path, troubles)
     keeper.opened(opened(), None, name=None)
+    await keeper.begin()
     keeper.began("j-1", [Text("do")])
     keeper.event(spoken("x"))
     keeper.ended(Result(Outcome.OK, "x"))
@@ -140,6 +259,7 @@ async def test_a_disk_that_works_again_is_reported_and_nothing_is_missing(
     keeper.opened(opened(), None, name=None)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "append", full)
+        await keeper.begin()
         keeper.began("j-1", [Text("do")])
         keeper.event(spoken("x"))
         keeper.ended(Result(Outcome.OK, "x"))
@@ -176,6 +296,7 @@ async def stored_of(
     """What is stored of a run with these events in its turn."""
     keeper = keeper_in(folder)
     keeper.opened(opened(), None, name=None)
+    await keeper.begin()
     keeper.began("j-1", [Text("do")])
     for event in events:
         keeper.event(event)
@@ -280,6 +401,7 @@ async def test_a_second_job_goes_on_where_the_first_ended(tmp_path: Path) -> Non
     keeper = keeper_in(tmp_path)
     keeper.opened(opened(), None, name=None)
     for number in (1, 2):
+        await keeper.begin()
         keeper.began(f"j-{number}", [Text("do")])
         for event in (*of_acp(chunk("a"), where), ended(where)):
             keeper.event(event)

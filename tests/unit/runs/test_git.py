@@ -165,7 +165,7 @@ async def test_filters_of_the_repository_are_switched_off_and_those_of_the_user_
 
 
 @aio
-async def test_no_command_runs_a_filter_of_the_repository_whoever_asks(tmp_path: Path) -> None:
+async def test_no_command_runs_a_filter_of_the_repository(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     repositories.git(folder, "config", "filter.evil.clean", f"touch {tmp_path / 'ran'}; cat")
     repositories.git(folder, "config", "filter.evil.smudge", f"touch {tmp_path / 'ran'}; cat")

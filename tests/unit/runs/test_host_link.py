@@ -156,6 +156,20 @@ async def test_the_error_says_whether_a_request_was_sent_before_the_connection_w
     assert refused.value.may_have_run is sent
 
 
+@aio
+async def test_a_problem_on_the_host_keeps_whether_the_request_may_have_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link, _ = link_with(monkeypatch, Opened())
+
+    async def work(opened: Any) -> None:
+        raise HostUnavailable("box", "the disk there is full", may_have_run=True)
+
+    with pytest.raises(HostUnavailable) as refused:
+        await link.keep_trying(work)
+    assert refused.value.may_have_run
+
+
 class Clock:
     """A clock that advances by a second with each call."""
 

@@ -176,7 +176,7 @@ async def test_an_unknown_job_is_an_error(tmp_path: Path) -> None:
 
 
 class Notifications(Ignore):
-    """Collects the notifications of the server."""
+    """Collects the notifications from the server."""
 
     def __init__(self) -> None:
         self.got: asyncio.Queue[Notification] = asyncio.Queue()
@@ -223,7 +223,7 @@ async def test_a_user_whose_questions_cannot_be_shown_gets_one_notice_and_it_is_
 
 
 @aio
-async def test_a_job_that_is_cancelled_while_it_is_submitted_is_told_as_cancelled(
+async def test_a_job_that_is_cancelled_while_it_is_submitted_is_reported_as_cancelled(
     tmp_path: Path,
 ) -> None:
     submit = Submitter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from dragoman.broker import question_sockets
 from dragoman.broker.client.question_watch import Watched, answer_question, watch_questions
@@ -18,13 +20,14 @@ from dragoman.broker.protocol import Settled, ShownQuestion
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import RemoteError
+from dragoman.errors import RemoteError, UsageError
 from dragoman.paths import Paths
 from dragoman.policy.approver import Approver
 from dragoman.policy.rules import Policy
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, together
 from dragoman.runs import inbox
 from dragoman.runs.inbox import RunInbox
+from dragoman.transports.listener import listen_unix
 from tests.aio import aio
 from tests.unit.console.place import TIMEOUT, short_paths
 
@@ -214,6 +217,41 @@ async def test_a_form_is_answered_by_the_console(paths: Paths) -> None:
         await console.tasks.aclose()
     assert mark is not None
     mark.release()
+
+
+@aio
+async def test_questions_that_are_asked_at_once_share_a_socket(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(address: str, on_stream: Any) -> Any:
+        await asyncio.sleep(0)  # Another process holds the directory's lock.
+        return await listen_unix(address, on_stream)
+
+    monkeypatch.setattr(inbox, "listen_unix", slow)
+    async with run_inbox(paths) as made:
+        told = await together(
+            *(made.ask(question(), lambda _: Answer.ALLOW_ONCE, lambda _: True) for _ in range(2))
+        )
+        assert told == (Answer.ALLOW_ONCE, Answer.ALLOW_ONCE)
+        assert len(question_sockets.addresses(paths)) == 1
+    assert question_sockets.addresses(paths) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
+@aio
+async def test_a_socket_that_cannot_be_opened_leaves_no_link(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(address: str, on_stream: Any) -> Any:
+        assert question_sockets.addresses(paths) == [address]
+        raise UsageError("another process holds the lock of the directory")
+
+    monkeypatch.setattr(inbox, "listen_unix", refuse)
+    paths = structs.replace(paths, runtime=paths.runtime / ("x" * 100))
+    async with run_inbox(paths) as made:
+        asked = made.ask(question(), lambda _: Answer.ALLOW_ONCE, lambda _: True)
+        assert await asked == Answer.ALLOW_ONCE
+        assert question_sockets.addresses(paths) == []
 
 
 @aio

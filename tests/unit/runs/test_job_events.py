@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dragoman.broker import protocol
-from dragoman.errors import UsageError
+from dragoman.errors import Overflow, UsageError
 from dragoman.events.model import Event, MessageDelta
 from dragoman.paths import Paths
-from dragoman.rpc import Connection, End
+from dragoman.rpc import Connection, End, Lane
 from dragoman.rpc.responder import Ignore
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import job_events as job_events_module
 from dragoman.runs.job_events import (
     EventCursor,
+    attempts_of,
     events_after,
     follow_job,
     follow_session,
@@ -25,6 +31,7 @@ from dragoman.runs.job_events import (
     session_events,
 )
 from dragoman.store import JobRecord, SessionRecord
+from dragoman.store.store import store_path
 from dragoman.transports.base import Stream
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Request
@@ -65,6 +72,34 @@ async def test_a_session_that_is_not_open_is_read_from_the_store(tmp_path: Path)
 
 
 @aio
+async def test_the_loop_runs_on_while_another_process_holds_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_events_module, "READ_SIZE", 1)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES)
+        store.create_job(job(first_event=0, next_event=3))
+    paths = paths_in(tmp_path)
+
+    async def follow() -> tuple[list[int], list[str]]:
+        lines = [
+            number async for number, _ in follow_session(session(), None, start=0, paths=paths)
+        ]
+        attempts = attempts_of(job(), after=None, paths=paths)
+        return lines, [attempt.id async for _, attempt in attempts]
+
+    with closing(sqlite3.connect(store_path(paths.state), isolation_level=None)) as held:
+        # As while it repairs the log of a process that was killed.
+        held.execute("PRAGMA locking_mode = EXCLUSIVE")
+        held.execute("BEGIN IMMEDIATE")
+        following = TaskOwner("test").start(follow(), "follow")
+        await asyncio.sleep(0)
+        assert not following.done()
+    assert await following == ([0, 1, 2], ["j-0000000001"])
+
+
+@aio
 async def test_a_job_that_has_ended_is_its_own_lines_and_no_others(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         store.create_session(session())
@@ -83,6 +118,33 @@ async def test_a_job_whose_broker_was_killed_ends_with_what_is_stored(tmp_path: 
         store.create_job(running)
     found = [each async for each in follow_job(session(), running, paths=paths_in(tmp_path))]
     assert [number for number, _ in found] == [0, 1]
+
+
+@aio
+async def test_what_follows_the_end_of_a_job_is_not_taken_for_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = job(state="running", outcome=None, ended_at=None)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES[:1], running.id)
+        store.create_job(running)
+
+    async def find(id: str, **how: Any) -> JobRecord:
+        """Find the job running, which ends before the caller reads on; more is said after it."""
+        with store_in(tmp_path) as store:
+            found = store.job(id)
+            assert found is not None
+            if found.state == "running":
+                store.append("s-0000000001", 1, LINES[1:2], id)
+                store.update_job(id, state="ended", outcome="ok", next_event=2)
+                store.append("s-0000000001", 2, LINES[2:])
+        return found
+
+    monkeypatch.setattr(job_events_module, "find_job", find)
+    monkeypatch.setattr(job_events_module, "LOOK_INTERVAL", 0)
+    found = [each async for each in follow_job(session(), running, paths=paths_in(tmp_path))]
+    assert found == [(0, LINES[0]), (1, LINES[1])]
 
 
 def two_parts(id: str) -> bytes:
@@ -287,3 +349,60 @@ async def test_a_broker_that_cannot_be_understood_ends_the_lines_and_the_store_h
 def text_in(line: bytes) -> str:
     text: str = json.loads(line)["update"]["content"]["text"]
     return text
+
+
+class Sender(Ignore):
+    """A broker that has the lines of a session open."""
+
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def request(self, request: Request) -> Any:
+        if request.method == "initialize":
+            return {"protocolVersion": 1}
+        assert request.method == protocol.ATTACH
+        start = json.loads(bytes(request.params))["start"]
+        for line in LINES[start:]:
+            self._connection.post("session/update", json.loads(line))
+        return {"next": len(LINES), "first": 0}
+
+
+@aio
+async def test_a_slow_reader_whose_lines_were_dropped_gets_them_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lanes: list[Lane[Any]] = []
+
+    class Cut(Lane[Any]):
+        """A lane of which the first is cut after a line, as after a minute without a reader."""
+
+        def put(self, item: Any, size: int) -> None:
+            super().put(item, size)
+            if self is lanes[0]:
+                self.end(Overflow("it was not read"))
+
+        def __init__(self, flow: Any) -> None:
+            super().__init__(flow)
+            lanes.append(self)
+
+    monkeypatch.setattr(job_events_module, "Lane", Cut)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(20):
+
+        async def open_stream(address: str) -> Stream:
+            near, far = memory_pair()
+            await stack.enter_async_context(Connection(far, End.AGENT, Sender(), trace=False))
+            return near
+
+        monkeypatch.setattr(job_events_module, "open_stream", open_stream)
+        broker: Any = SimpleNamespace(address="", name="scout-1")
+        lines = follow_session(session(), broker, start=0, paths=paths_in(tmp_path))
+        found = [await anext(lines) for _ in LINES]
+        await lines.aclose()
+    assert [(number, text_in(line)) for number, line in found] == [
+        (0, "zero"),
+        (1, "one"),
+        (2, "two"),
+    ]
+    assert len(lanes) == 2

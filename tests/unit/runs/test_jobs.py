@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from dragoman.errors import BrokerError, UnknownJob
+from dragoman.broker.client import hello
+from dragoman.errors import BrokerError, CallTimeout, UnknownJob
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import cancel_by_file
 from dragoman.runs.cancel_by_file import note_reader
 from dragoman.runs.jobs import address_of, cancel_job, find_job, list_jobs, updated, wait_for
 from dragoman.store.jobs import is_alive
 from dragoman.store.records import JobRecord
+from dragoman.store.store import store_path
 from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
-from tests.unit.runs.stored import ROOT, job, paths_in, said, session, store_in
+from tests.unit.runs.stored import ROOT, held, job, paths_in, said, session, store_in
 
 OURS = dataclasses.asdict(own_identity())
 GONE = {**OURS, "started": "1"}
@@ -49,6 +55,41 @@ async def test_a_job_whose_process_is_gone_has_crashed_and_keeps_what_was_said(
     assert [each.id for each in list_jobs(paths=paths, running=True)] == ["j-2"]
     assert len(list_jobs(paths=paths, root=Path(ROOT))) == 2
     assert list_jobs(paths=paths, root=Path("/elsewhere")) == []
+
+
+@aio
+async def test_the_loop_runs_on_while_another_process_holds_the_store(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(job(state="running", outcome=None, ended_at=None, runner=GONE))
+    paths = paths_in(tmp_path)
+    with closing(sqlite3.connect(store_path(paths.state), isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        finding = TaskOwner("test").start(find_job("j-0000000001", paths=paths), "find")
+        await asyncio.sleep(0)
+        assert not finding.done()
+    assert (await finding).outcome == "crashed"
+
+
+@aio
+async def test_the_loop_runs_on_while_the_store_is_held_and_a_lost_delegation_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = job(session_key="", outcome="crashed")
+    with store_in(tmp_path) as store:
+        store.create_job(crashed)
+    paths = paths_in(tmp_path)
+
+    async def stored(id: str, paths: Paths) -> JobRecord:
+        return crashed
+
+    monkeypatch.setattr("dragoman.runs.jobs._stored", stored)
+    with held(store_path(paths.state)):
+        cancelling = TaskOwner("test").start(cancel_job(crashed.id, paths=paths), "cancel")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not cancelling.done()
+    assert not await cancelling
 
 
 @aio
@@ -86,7 +127,7 @@ async def test_a_job_of_an_older_broker_is_waited_for_although_a_newer_one_answe
 
 
 @aio
-async def test_a_broker_that_is_gone_is_no_reason_to_wait(tmp_path: Path) -> None:
+async def test_a_broker_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         store.create_session(session())
         store.create_job(job(state="running", outcome=None, runner=GONE, endpoint="scout-1"))
@@ -95,7 +136,7 @@ async def test_a_broker_that_is_gone_is_no_reason_to_wait(tmp_path: Path) -> Non
 
 
 @aio
-async def test_what_has_ended_is_not_cancelled_and_what_nobody_knows_is_an_error(
+async def test_an_ended_job_is_not_cancelled_and_an_unknown_one_is_an_error(
     tmp_path: Path,
 ) -> None:
     paths = paths_in(tmp_path)
@@ -109,7 +150,24 @@ async def test_what_has_ended_is_not_cancelled_and_what_nobody_knows_is_an_error
 
 
 @aio
-async def test_a_job_that_nobody_can_be_told_to_stop_is_an_error_and_goes_on(
+async def test_a_job_whose_broker_does_not_answer_may_have_been_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(address: str, method: str, *_: object, **__: object) -> None:
+        raise CallTimeout(method, 1.0)
+
+    monkeypatch.setattr(hello, "ask_broker", silent)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        running = job(state="running", outcome=None, ended_at=None, runner=OURS)
+        store.create_job(structs.replace(running, endpoint="scout-1"))
+    with pytest.raises(BrokerError, match="has not ended, and the broker scout-1") as caught:
+        await cancel_job("j-0000000001", paths=paths_in(tmp_path))
+    assert caught.value.may_have_run
+
+
+@aio
+async def test_a_job_that_cannot_be_reached_is_an_error_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancel_by_file, "TAKE_TIMEOUT", 0.01)

@@ -37,7 +37,7 @@ def test_a_request_carries_the_same_in_its_meta() -> None:
     assert read(meta={"dragoman": {**second.meta(), "job": "j-3"}}) == second
 
 
-def test_a_warm_peer_is_told_the_depth_and_no_job() -> None:
+def test_a_warm_peer_gets_the_depth_and_no_job() -> None:
     one, other = Lineage().child("j-1"), Lineage().child("j-2")
     assert one.environment(warm=True) == other.environment(warm=True) == {DEPTH: "1"}
     assert read(one.environment(warm=True)) == Lineage(depth=1)
@@ -52,7 +52,7 @@ def test_the_deepest_source_counts() -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "one", "1.5", " 1", "²", "1e3", "0x2"])
-def test_a_depth_that_cannot_be_read_is_no_reason_to_have_none(text: str) -> None:
+def test_an_unreadable_depth_does_not_count_as_none(text: str) -> None:
     with pytest.raises(ConfigInvalid, match=DEPTH):
         read({DEPTH: text})
 
@@ -91,7 +91,7 @@ def test_ids_that_are_none_are_left_out() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there other processes can be asked")
-def test_a_peer_that_empties_the_environment_of_its_commands_is_counted_all_the_same() -> None:
+def test_a_peer_that_empties_the_environment_of_its_commands_is_still_counted() -> None:
     source = Path(lineage.__file__).parents[2]
     ask = (
         f"import sys; sys.path.insert(0, {str(source)!r}); "

@@ -122,7 +122,7 @@ async def test_the_caller_and_else_the_settings_say_whether_a_broker_is_used(
 
 
 @aio
-async def test_a_broker_is_told_how_long_to_stay_only_if_somebody_has_said_so(
+async def test_a_broker_gets_an_idle_timeout_only_if_one_is_set(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = Warm(monkeypatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.client.options import ConnectOptions
-from dragoman.dialects.discovery import ACP
+from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import (
     BrokerUnavailable,
     BudgetExceeded,
@@ -30,18 +31,22 @@ from dragoman.events.parts import Capabilities, Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
+from dragoman.rpc.tasks import THREAD_NAME, TaskOwner
 from dragoman.runs import run as run_module
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
-from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
+from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of, summary_of
 from dragoman.store.open import open_store
-from dragoman.store.records import JobRecord
+from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.store import store_path
 from tests.aio import aio
+from tests.unit.runs.stored import held
 
 AGENT = (
     sys.executable,
     str(Path(__file__).parents[2] / "integration" / "cli_agent.py"),
 )
+CODEX_AGENT = (sys.executable, str(Path(AGENT[1]).with_name("codex_agent.py")))
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 
 
@@ -403,9 +408,35 @@ async def test_files_that_change_without_an_allowed_request_are_violations(
 
 
 @aio
-async def test_a_session_that_takes_the_place_of_a_lost_one_is_told_what_was_said(
+async def test_the_loop_runs_on_while_the_store_is_held_and_a_named_session_opens(
     request_of: Any,
 ) -> None:
+    async with Run(request_of(session="talk", once=False, keep_open=True)):
+        pass
+
+    async def enter() -> str:
+        async with Run(request_of(session="talk", once=False, fresh=True)) as run:
+            return run.opened.context
+
+    with held(store_path(find_paths().state)):
+        entering = TaskOwner("test").start(enter(), "enter")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not entering.done()
+    assert await entering == FRESH
+
+
+@aio
+async def test_a_session_that_replaces_a_lost_one_gets_the_history(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def summary(record: SessionRecord) -> Any:
+        threads.append(threading.current_thread().name)
+        return summary_of(record)
+
+    monkeypatch.setattr("dragoman.runs.sessions.summary_of", summary)
     async with Run(request_of("the secret word is plum", session="talk", once=False)) as run:
         await run.result()
     with open_store(read_only=True) as store:
@@ -417,8 +448,9 @@ async def test_a_session_that_takes_the_place_of_a_lost_one_is_told_what_was_sai
         first = await run.result()
         second = await run.prompt([Text("handover")])
     assert heard.notices == [
-        f"tester has lost the session and gets a summary of it: {brief_of(record)}"
+        f"tester has lost the session and gets a summary of it: {await brief_of(record)}"
     ]
+    assert threads == [THREAD_NAME] * 2
     assert first.result is not None and "the secret word is plum" in first.result.text
     assert second.result is not None and "plum" not in second.result.text
 
@@ -492,3 +524,26 @@ async def test_a_deadline_is_for_the_first_turn_only(request_of: Any) -> None:
         assert outcome_of(await run.prompt([Text("one")])) is Outcome.OK
         clock.now = 100.0
         assert outcome_of(await run.prompt([Text("two")])) is Outcome.OK
+
+
+@aio
+async def test_sessions_that_the_agent_opened_itself_are_not_part_of_the_turn(
+    request_of: Any,
+) -> None:
+    heard: list[model.Event] = []
+
+    class Ear(RunListener):
+        def event(self, event: model.Event) -> None:
+            heard.append(event)
+
+    way = LaunchSpec(command=CODEX_AGENT, protocol=CODEX)
+    seen = await Run(
+        request_of("help", enforced=Enforced(way=way), job="j-1"), listener=Ear()
+    ).run()
+    assert outcome_of(seen) is Outcome.OK, seen
+    assert {event.session for event in heard} == {"t1", None}
+    with open_store(read_only=True) as store:
+        job = store.job("j-1")
+        assert job is not None and job.text == "model sol mode readOnly"
+        told = b"".join(line for _, line in store.lines(job.session_key, 0, job.next_event))
+        assert b"mode readOnly" in told and b"the other agent" not in told

@@ -114,7 +114,7 @@ def test_only_what_the_peer_does_in_its_turn_is_a_sign_of_life(
     assert (seen.acted, seen.first_event_at) == (life, 2.0 if life else None)
 
 
-def test_the_end_of_a_broker_is_told_from_the_end_of_an_agent() -> None:
+def test_the_end_of_a_broker_is_distinguished_from_the_end_of_an_agent() -> None:
     assert RunResult(error=BrokerError("gone")).broker_failed
     assert not RunResult(error=ProcessExited(exit_code=3)).broker_failed
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.errors import FileFailed
 from dragoman.runs import session_lock
 from dragoman.runs.session_lock import begun_once
 from tests.aio import aio
@@ -41,7 +42,7 @@ async def test_a_name_is_held_while_its_session_begins_and_free_afterwards(
 
 
 @aio
-async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
+async def test_without_locks_a_session_still_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -57,3 +58,17 @@ async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
         True,
         True,
     ]
+
+
+@aio
+async def test_a_session_starts_although_the_disk_of_its_lock_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def unanswered(path: str, *work: object, **options: object) -> None:
+        raise FileFailed(path, "the file system did not answer")
+
+    monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(session_lock, "in_thread", unanswered)
+    async with begun_once("talk", peer="scout", folder=tmp_path):
+        pass
+    assert "the file system did not answer" in caplog.text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +33,7 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import sessions, wait_before_load
 from dragoman.runs.sessions import (
     OpenedSession,
@@ -250,6 +253,23 @@ def test_a_forgotten_session_is_an_error_unless_a_fresh_one_will_do(
         assert store.find_session("scout", ROOT, "a") is None, "its name is free"
 
 
+@aio
+async def test_the_loop_runs_on_while_the_store_is_held_and_a_lost_session_is_closed(
+    state: Path,
+) -> None:
+    with store_in(state) as store:
+        store.create_session(session(name="a"))
+    wanted = WantedSession(key="s-new", workspace=HERE, record=session(name="a"), fresh=True)
+    peer: Any = ActedPeer(resume=False, load=False)
+    with closing(sqlite3.connect(state / "state" / "sessions.db", isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        opening = TaskOwner("test").start(open_session(peer, wanted), "open")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not opening.done()
+    assert (await opening).context == "fresh"
+
+
 def test_another_refusal_is_reported_as_it_is() -> None:
     peer = ActedPeer(resume=True, error=RemoteError(-32603, "the disk is full"))
     with pytest.raises(RemoteError, match="the disk is full"):
@@ -302,6 +322,8 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
     assert isinstance(gone.error, BrokerError)
     assert (gone.text, gone.error.may_have_run) == ("half", True)
     assert gone.failure is not None and "the broker was lost" in gone.failure.message
+    # As for an agent that ends without a broker.
+    assert gone.error.retryable and gone.failure.retryable
     told = ProcessExited(exit_code=None, signal=9)
     told.__cause__ = RemoteError(-32603, "the process was killed")
     for error in (told, ConnectionClosed(), BrokerBusy("no"), None):
@@ -362,9 +384,9 @@ def test_a_session_goes_on_in_the_folder_where_it_began_while_that_is_there(
     assert place_of(session(cwd=str(tmp_path / "gone")), tmp_path) == tmp_path
 
 
-def test_a_broker_is_told_how_long_a_turn_may_take_when_nobody_follows_it() -> None:
+def test_a_broker_gets_the_budgets_for_a_turn_without_a_caller() -> None:
     terms = job_terms("j-1", policy="deny-all", budgets=Budgets(total=7.0, silence=None))
-    told = {"firstEvent": 180.0, "silence": None, "total": 7.0}
+    told = {"firstEvent": 180.0, "silence": None, "toolSilence": 1800.0, "total": 7.0}
     assert terms["dragoman"]["budgets"] == told
 
 

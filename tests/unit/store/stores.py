@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,14 @@ class WrittenBatches:
             while not condition():
                 await self._written.wait()
                 self._written.clear()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """The file of a store that another process is writing to."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
 
 
 def open_store(folder: Path, *values: str) -> Store:

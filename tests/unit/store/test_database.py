@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import errno
 import os
 import shutil
@@ -23,9 +25,9 @@ from dragoman.errors import (
     StoreRefused,
     StoreTooNew,
 )
-from dragoman.store import Store, database
+from dragoman.store import Store, damage, database
 from dragoman.store.schema import VERSION
-from tests.unit.store.stores import open_store, session
+from tests.unit.store.stores import chunk, open_store, session
 
 
 def mode(path: Path) -> int:
@@ -189,7 +191,7 @@ def test_an_inner_block_that_fails_takes_back_only_its_own_part(tmp_path: Path) 
         assert store.sessions() == [one]
 
 
-def test_who_waits_too_long_is_told_that_another_process_holds_the_file(
+def test_after_a_long_wait_the_error_says_that_another_process_holds_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.05)
@@ -199,6 +201,20 @@ def test_who_waits_too_long_is_told_that_another_process_holds_the_file(
                 other.create_session(session())
             # Readers do not wait.
             assert other.sessions() == []
+
+
+def test_an_older_file_that_another_process_holds_is_busy_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.05)
+    with open_store(tmp_path) as store:
+        path = store.path
+    newer = dataclasses.replace(Store.form, migrations=(*Store.form.migrations, ()))
+    monkeypatch.setattr(Store, "form", newer)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="another process"):
+            Store.open(path, read_only=True)
 
 
 def test_threads_share_a_store_by_waiting_for_each_other(tmp_path: Path) -> None:
@@ -216,7 +232,7 @@ def test_threads_share_a_store_by_waiting_for_each_other(tmp_path: Path) -> None
         assert len(store.sessions()) == 80
 
 
-def test_whoever_opens_a_new_file_at_the_same_moment_finds_it_made_once(tmp_path: Path) -> None:
+def test_a_new_file_that_is_opened_concurrently_is_created_once(tmp_path: Path) -> None:
     troubles: list[StoreError] = []
 
     def opens(path: Path, together: threading.Barrier) -> None:
@@ -299,6 +315,27 @@ def test_a_second_connection_of_a_process_takes_no_locks_away_from_the_first(
             assert {one.key for one in reader.sessions()} == {"s-one", "s-two"}
 
 
-def test_only_columns_with_a_value_are_compared() -> None:
-    assert database.equal(peer="codex", root=None) == ("TRUE AND peer = ?", ["codex"])
-    assert database.equal(peer=None) == ("TRUE", [])
+def test_a_damaged_file_that_cannot_be_set_aside_yet_is_set_aside_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        store.append(one.key, 0, [chunk("x")] * 2000)
+    data = bytearray(store.path.read_bytes())
+    size = int.from_bytes(data[16:18], "big")
+    # The first page stays, so that the file can be opened.
+    data[size:] = b"\xa5" * (len(data) - size)
+    store.path.write_bytes(data)
+    monkeypatch.setattr(damage, "LOCK_TIMEOUT", 0.0)
+    with open_store(tmp_path) as store:
+        with damage._alone_in(store.path.parent):
+            for _ in range(2):
+                with pytest.raises(StoreBusy, match="holds the lock") as busy:
+                    store.create_session(one)
+                assert "stopped dragoman process" in busy.value.remedy
+        with pytest.raises(StoreCorrupt, match="a new one was created"):
+            store.create_session(one)
+        store.create_session(one)
+        with Store.open(store.path, read_only=True) as reader:
+            assert [each.key for each in reader.sessions()] == [one.key]

@@ -105,7 +105,7 @@ def test_a_session_whose_oldest_events_are_gone_keeps_its_numbers(tmp_path: Path
         assert list(other.lines(key)) == [(3, chunk("d"))]
 
 
-def test_secrets_of_somebody_elses_file_are_cut_out(tmp_path: Path) -> None:
+def test_secrets_in_an_imported_file_are_removed(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         key = filled(store)
         lines = list(store.export(key))
@@ -133,6 +133,14 @@ def test_a_file_with_a_line_missing_is_refused_whole(tmp_path: Path, left_out: i
 def test_what_is_not_an_exported_session_is_refused(tmp_path: Path, lines: list[bytes]) -> None:
     with open_store(tmp_path) as store, pytest.raises(UsageError, match="line 1"):
         store.import_(lines)
+
+
+def test_the_counts_that_differ_are_named(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        lines = list(store.export(filled(store)))
+        lines[-1] = b'{"end":{"jobs":1,"events":900,"notes":0}}'
+        with pytest.raises(UsageError, match="counts 1 jobs, 900 events, 0 notes, but it has 1 "):
+            store.import_(lines)
 
 
 def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:

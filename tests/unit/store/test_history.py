@@ -69,7 +69,7 @@ def test_turns_begin_and_end_where_they_did(tmp_path: Path) -> None:
     assert ended.usage.input_tokens == 4
 
 
-def test_events_that_are_missing_are_told_where_they_would_be(tmp_path: Path) -> None:
+def test_missing_events_are_noted_where_they_would_be(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         key, _, _ = talk(store)
         store.skip(key, 8, "no room")
@@ -103,7 +103,7 @@ def test_a_stored_history_folds_to_what_was_said(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_that_nobody_understands_is_not_lost(tmp_path: Path) -> None:
+def test_a_line_that_is_not_understood_is_not_lost(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         one = session()
         store.create_session(one)

@@ -149,6 +149,41 @@ def test_jobs_of_a_process_that_is_gone_end_as_crashed(tmp_path: Path) -> None:
         assert store.job(over.id) == over
 
 
+def test_a_job_of_a_killed_process_ended_with_the_last_that_is_known_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.time", lambda: now)
+    with open_store(tmp_path) as store:
+        one, other = session(), session()
+        jobs = {
+            "queued": job(one.key, created_at=95.0),
+            "silent": job(one.key, state="running", created_at=90.0, started_at=96.0),
+            "last": job(one.key, state="running", created_at=97.0, started_at=98.0),
+            "followed": job(other.key, state="running", created_at=90.0, started_at=91.0),
+            "following": job(
+                other.key, state="ended", created_at=92.0, started_at=94.0, ended_at=99.0
+            ),
+        }
+        store.create_session(one)
+        store.create_session(other)
+        for made in jobs.values():
+            store.create_job(made)
+        store.append(one.key, 0, [chunk("a")], jobs["last"].id)
+        store.append(other.key, 0, [chunk("a")], jobs["followed"].id)
+        store.append(other.key, 1, [chunk("b")], jobs["following"].id)
+        now = 500.0
+        store.end_orphans(lambda runner: False)
+        ended = {made.id: made.ended_at for made in store.jobs()}
+        assert {name: ended[made.id] for name, made in jobs.items()} == {
+            "queued": 95.0,
+            "silent": 96.0,
+            "last": 100.0,
+            "followed": 94.0,
+            "following": 99.0,
+        }
+
+
 def test_the_first_prompt_of_a_session_is_found_by_its_key(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         one, other = session(), session()

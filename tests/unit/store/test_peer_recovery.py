@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.catalogue.launch import surroundings_of
 from dragoman.paths import find_paths
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.store.peer_recovery import LEDGER, NO_TROUBLE, note_success, unpark_after_success
 from dragoman.store.values import Health, Park
+from tests.aio import aio
 
 
 def store(state: Path, health: Health) -> None:
@@ -51,14 +56,28 @@ def test_a_ledger_that_cannot_be_used_is_left_alone(tmp_path: Path) -> None:
     assert ledger_path(tmp_path).read_text() == "this is not a database"
 
 
-def test_surroundings_are_the_credentials_that_are_set(tmp_path: Path) -> None:
+@aio
+async def test_surroundings_are_the_credentials_that_are_set(tmp_path: Path) -> None:
     known = Descriptor(
         name="a", title="A", launch=(Launch(),), credentials=Credentials(env=("A_KEY",))
     )
     paths = find_paths({"HOME": str(tmp_path), "DRAGOMAN_STATE_HOME": str(tmp_path)})
     here = surroundings_of(known, environ={})
     store(tmp_path, Health(peer="a", logins={here: Park(9e9), "else": Park(9e9)}))
-    note_success("a", known, paths=paths, environ={"A_KEY": "x"})
+    await note_success("a", known, paths=paths, environ={"A_KEY": "x"})
     assert set(stored(tmp_path).logins) == {here, "else"}
-    note_success("a", known, paths=paths, environ={})
+    await note_success("a", known, paths=paths, environ={})
     assert set(stored(tmp_path).logins) == {"else"}
+
+
+@aio
+async def test_the_loop_runs_on_while_another_process_holds_the_ledger(tmp_path: Path) -> None:
+    paths = find_paths({"HOME": str(tmp_path), "DRAGOMAN_STATE_HOME": str(tmp_path)})
+    store(tmp_path, Health(peer="a", failures=4))
+    with closing(sqlite3.connect(ledger_path(tmp_path), isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        noting = TaskOwner("test").start(note_success("a", None, paths=paths), "note")
+        await asyncio.sleep(0)
+        assert not noting.done()
+    await noting
+    assert stored(tmp_path).failures == 0

@@ -187,7 +187,7 @@ async def test_a_name_that_is_taken_does_not_keep_a_session_from_being_stored(
 
 
 @aio
-async def test_what_is_marked_is_stored_without_anybody_waiting_for_it(
+async def test_marked_events_are_stored_without_a_waiter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long that nothing but hurry can bring it to the disk.

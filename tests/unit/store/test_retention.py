@@ -12,7 +12,7 @@ from dragoman.store.retention import RECENT_AGE
 from tests.unit.store.stores import chunk, job, open_store, session
 
 
-def test_only_sessions_nobody_used_for_long_go(tmp_path: Path) -> None:
+def test_only_sessions_that_were_not_used_for_long_are_deleted(tmp_path: Path) -> None:
     old, new = session(updated_at=100.0), session(updated_at=900.0)
     with open_store(tmp_path) as store:
         for one in (old, new):

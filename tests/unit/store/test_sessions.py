@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StoreConflict, UnknownSession
+from dragoman.store import sessions
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session
 
 
@@ -119,3 +120,8 @@ def test_what_is_deleted_is_gone_with_its_events_notes_and_jobs(tmp_path: Path) 
         store.delete_session(other.key)
         for file in store.path.parent.iterdir():
             assert b"unmistakable" not in file.read_bytes(), file.name
+
+
+def test_only_columns_with_a_value_are_compared() -> None:
+    assert sessions.equal(peer="codex", root=None) == ("TRUE AND peer = ?", ["codex"])
+    assert sessions.equal(peer=None) == ("TRUE", [])

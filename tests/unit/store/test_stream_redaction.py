@@ -48,6 +48,44 @@ def test_the_end_of_an_open_run_is_held_back_and_no_more() -> None:
     assert runs.flush() == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["word and word ", "a line of code;\n", 'say "yes" ', "tab\tand \\ ", "one token = 5;\n", "x"],
+)
+@pytest.mark.parametrize("together", [1, 3, 100, 1000])
+def test_no_more_of_a_growing_text_is_held_back_than_the_reach(text: str, together: int) -> None:
+    runs = LineRedactor(Redactor())
+    lines = [chunk(text)] * 1000
+    done = 0
+    for at in range(0, len(lines), together):
+        done += len(runs.feed_all(lines[at : at + together]))
+        assert (min(at + together, len(lines)) - done - 1) * len(text) < REACH
+    assert done + len(runs.flush()) == len(lines)
+
+
+def test_what_stays_for_a_secret_is_the_secret_and_the_reach_before_it() -> None:
+    runs = LineRedactor(Redactor())
+    done = len(runs.feed_all([chunk("a b ")] * 500))
+    done += len(runs.feed_all([chunk(SECRET)]))
+    assert (500 - done) * 4 <= REACH + 4
+    for count in range(REACH // 4):
+        done += len(runs.feed_all([chunk("\na b")]))
+        assert (500 - done) * 4 <= REACH + 4, count
+    done += len(runs.feed_all([chunk("\na b")] * 2))
+    assert done > 500
+
+
+@pytest.mark.parametrize(
+    "inside", [b'a","b', b"a\\", b'a\\",\\"b', b"\\ud83d", b"\\ude00", b"\xff", b'"', b"\\x"]
+)
+def test_texts_that_end_early_or_not_at_all_are_examined_as_one_by_one(inside: bytes) -> None:
+    before, _, behind = chunk("?").partition(b"?")
+    lines = [chunk("a\n"), *[before + text + behind for text in (inside, b"\\n", inside, b"c")]]
+    together = LineRedactor(Redactor())
+    assert together.feed_all(lines[:1]) == []
+    assert together.feed_all(lines[1:]) + together.flush() == through(lines)
+
+
 @pytest.mark.parametrize("kind", ["tool_call", "tool_call_update"])
 def test_a_tool_call_ends_a_run(kind: str) -> None:
     runs = LineRedactor(Redactor())
@@ -180,3 +218,40 @@ def test_the_output_of_a_tool_without_a_secret_comes_out_as_it_was() -> None:
     assert through(lines) == lines
     together = LineRedactor(Redactor())
     assert together.feed_all(lines * 50) + together.flush() == lines * 50
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_what_follows_the_output_of_a_tool_that_is_over_is_not_held_back(status: str) -> None:
+    runs = LineRedactor(Redactor())
+    for tool in ("a", "b"):
+        call = update("tool_call", toolCallId=tool, title="x", rawInput={"content": "one"})
+        begun = update("tool_call_update", toolCallId=tool, rawOutput={"stdout": "no"})
+        over = update("tool_call_update", toolCallId=tool, status=status, rawOutput="no end")
+        assert runs.feed_all([call]) == [call]
+        assert runs.feed_all([begun]) == []
+        assert runs.feed_all([over]) == [begun, over]
+
+
+def test_the_output_of_another_tool_is_held_back_until_that_is_over() -> None:
+    pieces = [output(SECRET[:9]), output("other", "u"), output(SECRET[9:]), output(".", "u")]
+    over = [update("tool_call_update", toolCallId=tool, status="completed") for tool in "ut"]
+    runs = LineRedactor(Redactor())
+    assert runs.feed_all([*pieces[:2], over[0]]) == []
+    assert runs.feed_all(pieces[2:]) == []
+    out = runs.feed_all(over[1:]) + runs.flush()
+    told = [msgspec.json.decode(line)["update"].get("_meta") for line in out]
+    assert [each["terminal_output"]["data"] for each in told if each] == [
+        "[redacted]",
+        "other",
+        "",
+        ".",
+    ]
+
+
+def test_of_the_output_of_a_tool_little_more_is_held_back_than_the_reach() -> None:
+    runs = LineRedactor(Redactor())
+    text, done = "one token = 5;\n", 0
+    for count in range(1, 300):
+        done += len(runs.feed_all([output(text)]))
+        assert (count - done - 1) * len(text) < REACH * 5 / 4
+    assert done + len(runs.flush()) == count

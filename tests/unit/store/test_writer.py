@@ -17,10 +17,10 @@ from dragoman.errors import (
     StoreFull,
     UnknownSession,
 )
-from dragoman.store import Store, StoreWriter
+from dragoman.store import Store, StoreWriter, database
 from dragoman.store import writer as store_writer
 from tests.aio import aio
-from tests.unit.store.stores import chunk, open_store, session
+from tests.unit.store.stores import chunk, locked, open_store, session
 
 PATIENCE = 20.0
 """Seconds that a test waits for a thread before it fails."""
@@ -92,7 +92,7 @@ async def test_a_call_returns_and_raises_what_its_operation_does(tmp_path: Path)
 
 
 @aio
-async def test_trouble_with_one_session_is_told_once_and_spares_the_others(
+async def test_an_error_with_one_session_is_reported_once_and_spares_the_others(
     tmp_path: Path,
 ) -> None:
     told: list[DragomanError] = []
@@ -353,7 +353,7 @@ async def test_the_loop_runs_on_while_the_disk_is_slow(tmp_path: Path) -> None:
 
 
 @aio
-async def test_who_puts_faster_than_the_disk_takes_is_told_and_then_cut_off(
+async def test_a_producer_faster_than_the_disk_is_warned_and_then_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_writer, "QUEUE_SIZE", 1000)
@@ -365,11 +365,11 @@ async def test_who_puts_faster_than_the_disk_takes_is_told_and_then_cut_off(
             writer.put(lambda store: go_on.wait(PATIENCE), size=900)
             assert not writer.is_full
             writer.put(lambda store: None, size=900)
-            assert writer.is_full
+            assert writer.is_full and not writer.is_empty
             go_on.set()
             async with asyncio.timeout(PATIENCE):
                 await writer.drain()
-            assert not writer.is_full
+            assert not writer.is_full and writer.is_empty
             go_on.clear()
             writer.put(lambda store: go_on.wait(PATIENCE), size=100)
             writer.put(lambda store: None, size=5000)
@@ -378,6 +378,24 @@ async def test_who_puts_faster_than_the_disk_takes_is_told_and_then_cut_off(
             go_on.set()
         await asyncio.sleep(0)
         assert len(told) == 1
+
+
+@aio
+async def test_a_store_that_is_still_being_opened_can_be_too_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "HARD_SIZE", 4000)
+    go_on = threading.Event()
+    with open_store(tmp_path) as store:
+
+        def opening() -> Store:
+            assert go_on.wait(PATIENCE)
+            return store
+
+        async with StoreWriter(opening) as writer:
+            writer.put(lambda store: None, size=5000)
+            assert "too slow" in str(writer.trouble)
+            go_on.set()
 
 
 @aio
@@ -393,7 +411,23 @@ async def test_a_caller_that_gives_up_does_not_affect_others(tmp_path: Path) -> 
 
 
 @aio
-async def test_a_disk_that_hangs_is_an_error_of_the_caller_and_not_a_wait_for_ever(
+async def test_what_only_reads_does_not_wait_for_another_process_that_writes(
+    tmp_path: Path,
+) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        async with StoreWriter(store) as writer:
+            with locked(store.path):
+                async with asyncio.timeout(database.BUSY_TIMEOUT / 2):
+                    found = await writer.call(lambda store: store.session(one.key), reads=True)
+            assert found is not None
+            assert writer.trouble is None
+            assert await writer.flush()
+
+
+@aio
+async def test_a_disk_that_hangs_gives_the_caller_an_error_in_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_writer, "DISK_TIMEOUT", 0.05)

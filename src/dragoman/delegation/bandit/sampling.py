@@ -36,7 +36,7 @@ class Draw(Struct, frozen=True, kw_only=True):
 
 
 def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = HALF_LIFE) -> float:
-    """Draw a plausible mean reward of the arm."""
+    """Draw a score from a posterior: a plausible mean reward of its arm."""
     weight = SHARPNESS * weight_left(posterior, now, half_life)
     return rng.betavariate(
         FLOOR + weight * (posterior.alpha - FLOOR), FLOOR + weight * (posterior.beta - FLOOR)
@@ -58,7 +58,7 @@ def best_of(
     claims: bool,
     half_life: float = HALF_LIFE,
 ) -> Draw:
-    """Return the arm with the highest drawn score; the first one if several are equal.
+    """Draw a score for each arm, and return the highest; the first one if several are equal.
 
     `arms` must not be empty.
     """

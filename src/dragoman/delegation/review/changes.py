@@ -162,8 +162,9 @@ def _cut(text: str | None) -> str | None:
 
 
 def _contents(path: Path, root: Path) -> str | None:
-    """Return the text of a file in the workspace, or None. The path comes from the agent, so links
-    out of the workspace are not followed, and only regular files are opened."""
+    """Return the text of a file in the workspace, or None if it is missing, too large or not text.
+    The path comes from the agent, so links out of the workspace are not followed, and only regular
+    files are opened."""
     real = os.path.realpath(path)
     if not real.startswith(os.path.realpath(root) + os.sep):
         return None

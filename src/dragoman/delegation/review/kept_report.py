@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from dragoman.decoders import convert_typed
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.errors import FileFailed
 from dragoman.store.records import REPORT
-from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from dragoman.delegation.attempt_report import AttemptReport

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -16,6 +18,7 @@ from msgspec import Struct
 
 from dragoman.client.folders import absolute
 from dragoman.config.safe_files import locked
+from dragoman.decoders import convert_typed
 from dragoman.delegation.review.changes import ReviewFile, of_patch, reported
 from dragoman.delegation.review.kept_report import (
     KeptApplication,
@@ -35,7 +38,6 @@ from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs.context import load_context
 from dragoman.store.open import open_store
 from dragoman.store.records import APPLIED, CHECK, REPORT
-from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,8 +121,8 @@ async def review_of(
 ) -> Review:
     """Return the review of a stored session.
 
-    Without `source`, it shows the patch if there is one, otherwise the reported changes, otherwise
-    the workspace. Raises `UnknownSession`.
+    Without `source`, or if that source is not available, it shows the patch if its file still
+    exists, otherwise the reported changes, otherwise the workspace. Raises `UnknownSession`.
     """
     record, jobs, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)
@@ -173,7 +175,8 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
     """Apply the patch of a session's isolated work to the repository, completely or not at all.
 
     The same conditions apply as for `delegate --apply`. `digest` identifies the patch that the user
-    saw. Raises `PatchChanged` if the patch has changed since, or was already applied.
+    saw. Raises `PatchChanged` if the patch has changed since, or was already applied, and
+    `UsageError` if there is none or it must not be applied.
     """
     record, _, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)
@@ -183,9 +186,16 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
         raise UsageError(f"the patch cannot be applied: {report.obstacle}")
     path = Path(report.patch)
     # Two processes may apply the patch at the same time. The lock is released if this one dies.
-    lock = locked(path.parent / "applied")
-    await in_thread(str(path), lambda _: lock.__enter__())
+    lock = ExitStack()
+
+    def take(stop: threading.Event) -> None:
+        lock.enter_context(locked(path.parent / "applied"))
+        if stop.is_set():
+            # The caller has left, and may no longer release it.
+            lock.close()
+
     try:
+        await in_thread(str(path), take)
         data = await in_thread(str(path), lambda _: _read(path))
         if data is None:
             raise PatchChanged("the patch was already applied, or its file was deleted")
@@ -195,7 +205,7 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
         # A cancelled caller must not leave a patch that is applied and not recorded as applied.
         return await finish(work)
     finally:
-        lock.__exit__(None, None, None)
+        lock.close()
 
 
 async def _apply_noted(

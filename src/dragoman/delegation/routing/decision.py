@@ -15,12 +15,12 @@ from dragoman.store.values import Arm, Size
 
 
 class Reason(enum.StrEnum):
-    """Why a peer is not a candidate. The first reason that applies, in this order, counts."""
+    """Why a peer is not a candidate. `filters` gives the first reason that applies."""
 
     TOO_DEEP = "too_deep"
     """The maximum depth of nested delegations is reached."""
     NOT_WISHED = "not_wished"
-    """Another peer, or a model that this one does not have, was requested."""
+    """Another peer was requested, or a model or an option that this one does not have."""
     ROLE_NOT_CLAIMED = "role_not_claimed"
     NOT_INSTALLED = "not_installed"
     NOT_ENABLED = "not_enabled"

@@ -68,8 +68,8 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Exclude a peer that is not what was requested (another peer, role or model); None if it is. A
-    last resort need not claim the role, but does not replace a named peer."""
+    """Exclude a peer that is not what was requested (another peer, role, model or option); None if
+    it is. A last resort need not claim the role, but does not replace a named peer."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,
@@ -108,8 +108,8 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Exclude a peer that is not installed, not enabled, lacks its adapter or failed its
-    verification; None if it is usable."""
+    """Exclude a peer that is not installed or not enabled, or that its host, its adapter or its
+    verification rules out; None if it is usable."""
     if not peer.installed:
         return PassedOver(
             peer=peer.name,

@@ -83,8 +83,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     record: TrackRecord | None = None
     """Its record in this role; None if it cannot be read."""
     always: bool = False
-    """Whether it is a last resort (scout): allowed for every role without being enabled, after all
-    others."""
+    """Whether it is a last resort (scout, or a local model that does not compete): allowed for
+    every role without being enabled, after all others."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True):

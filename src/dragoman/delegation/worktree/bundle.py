@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import read_file, write_whole
-from dragoman.delegation.worktree.isolation import IDENTITY, MAX_DEPTH
+from dragoman.delegation.worktree.isolation import IDENTITY, MAX_DEPTH, TOO_NESTED
 from dragoman.delegation.worktree.patch import MAX_TREES, Captured, capture
 from dragoman.errors import ConfigInvalid, IsolationFailed, UsageError
 from dragoman.runs import git
@@ -241,7 +241,7 @@ class _Packer:
             if not git.has_repository(path):
                 continue
             if depth >= MAX_DEPTH or len(self._nested) >= MAX_TREES:
-                raise IsolationFailed(f"packing {path}", "its repositories are nested too deeply")
+                raise IsolationFailed(f"packing {path}", TOO_NESTED)
             found, why = await git.find_repository(path)
             if found is None or found.top != git.real(path):
                 raise IsolationFailed(f"packing {path}", why or "its git directory does not exist")
@@ -270,9 +270,9 @@ class _Packer:
         """Return the commit to check out on the other side, and whether it includes the history of
         HEAD.
 
-        It has no history if there is no HEAD, or if this repository is shallow. An additional
-        commit has the files of nested repositories, because git would otherwise look for their
-        commits.
+        It has no history if there is no HEAD, or if this repository is shallow or a partial clone.
+        An additional commit has the files of nested repositories, because git would otherwise look
+        for their commits.
         """
         if not head:
             return await self._commit(everything), False

@@ -39,6 +39,9 @@ from dragoman.transports.process.identity import own_identity
 MAX_DEPTH: Final = 4
 """Maximum depth of nested repositories that are copied."""
 
+TOO_NESTED: Final = "there are too many nested repositories, or they are nested too deeply"
+"""Why a workspace beyond `MAX_DEPTH` or `MAX_TREES` is not copied or sent."""
+
 IDENTITY: Final = {
     "GIT_AUTHOR_NAME": "dragoman",
     "GIT_AUTHOR_EMAIL": "dragoman@localhost",
@@ -196,7 +199,7 @@ class Isolation:
         if not git.has_repository(top):
             return
         if depth >= MAX_DEPTH or (self._record and len(self._record.trees) >= MAX_TREES):
-            raise IsolationFailed(f"copying {top}", "its repositories are nested too deeply")
+            raise IsolationFailed(f"copying {top}", TOO_NESTED)
         repository, why = await git.find_repository(top)
         if repository is None or repository.top != top:
             raise IsolationFailed(f"copying {top}", why or "its .git is not valid")

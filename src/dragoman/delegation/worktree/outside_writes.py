@@ -7,10 +7,11 @@ result proves nothing. `snapshot` finds the changes inside the workspace.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from dragoman.events.view import Tool
 from dragoman.events.words import ChangeStage, ToolKind, ToolStatus
@@ -31,7 +32,10 @@ def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, .
     found: dict[str, None] = {}
     for tool in tools:
         for name in written(tool):
-            path = os.path.realpath(os.path.join(real_roots[0], _plain(name)))
+            plain = _plain(name)
+            if "\0" in plain:
+                continue
+            path = os.path.realpath(os.path.join(real_roots[0], plain))
             if not any(path == root or path.startswith(_inside(root)) for root in real_roots):
                 found[path] = None
     return tuple(found)
@@ -59,5 +63,8 @@ def _inside(root: str) -> str:
 def _plain(name: str) -> str:
     """Return the path of a file URL or of a name that starts with ~."""
     if name.startswith("file://"):
-        return unquote(urlsplit(name).path)
+        # Not `urlsplit`, which raises an error for an invalid host.
+        place = re.split(r"[?#]", name.removeprefix("file://"), maxsplit=1)[0]
+        _, slash, path = place.partition("/")
+        return unquote(slash + path)
     return os.path.expanduser(name) if name.startswith("~") else name

@@ -6,6 +6,7 @@ worktree.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -70,7 +71,8 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
-    """Apply the changes of a worktree to the workspace. The patch stays on disk until then."""
+    """Apply the changes of a worktree to the workspace. The patch is kept on disk until it is
+    applied."""
     data = await patch_of(trees)
     if not data:
         return Applied(ok=True)
@@ -87,7 +89,8 @@ async def apply_patch(
     # git checks every file before it writes the first one, and must not be interrupted then.
     answer = await finish(git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=top))
     if answer.ok:
-        os.unlink(kept)
+        with contextlib.suppress(OSError):
+            os.unlink(kept)
         return Applied(ok=True, files=files)
     if answer.exit_code != 1:
         problem = f"{git.describe(answer)}; some files may be changed, and the patch is {kept}"

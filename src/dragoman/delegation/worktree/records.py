@@ -21,10 +21,10 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.errors import FileFailed
 from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.process.identity import ProcessIdentity
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ def write_record(folder: Path, record: WorktreeRecord) -> None:
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, WorktreeRecord | None]]:
-    """Yield the directory of each worktree with its record, or None if the record is unreadable."""
+    """Yield the directory of each worktree with its record, or with None if the record is
+    unreadable."""
     try:
         entries = sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:

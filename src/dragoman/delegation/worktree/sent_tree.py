@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.delegation.worktree import records
 from dragoman.delegation.worktree.bundle import (
     COMMIT,
@@ -38,7 +39,6 @@ from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT
 from dragoman.transports.process.identity import own_identity
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 NEUTRAL: Final = {
@@ -87,8 +87,8 @@ async def known_heads(folder: Path, project: str) -> tuple[str, ...]:
 
 
 async def unpack(file: Path, bundle: Bundle, *, folder: Path) -> SentTree:
-    """Create a worktree from a bundle, a file with an absolute path. The stores and worktrees are
-    in `folder`."""
+    """Create a worktree from a bundle. `file` is its absolute path, and `folder` the directory of
+    the stores and worktrees."""
     _check(file, bundle)
     store = _store(folder, bundle.project)
     id_ = secrets.token_hex(8)
@@ -175,7 +175,7 @@ async def remove_sent(folder: Path, sent: SentTree) -> None:
 
 async def remove_old(folder: Path, *, patches: Path, max_age: float = MAX_AGE) -> list[str]:
     """Remove worktrees older than `max_age`, after saving their changes as patches. A worktree
-    whose changes cannot be saved is kept."""
+    whose changes cannot be saved is kept. Returns the ids of the removed worktrees."""
     removed = []
     try:
         entries = sorted((folder / "trees").iterdir())
@@ -205,7 +205,8 @@ async def remove_old(folder: Path, *, patches: Path, max_age: float = MAX_AGE) -
 
 
 def _is_incomplete(entry: Path, max_age: float) -> bool:
-    """Return whether a worktree was never completed: its process was killed."""
+    """Return whether a worktree is older than `max_age` and was never completed, because its
+    process was killed."""
     try:
         is_old = time.time() - entry.stat().st_mtime > max_age
     except OSError:

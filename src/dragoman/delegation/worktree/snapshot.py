@@ -252,7 +252,8 @@ async def _take_repository(
     finally:
         await _remove(scratch)
     for answer in (staged, listed, left, ignored):
-        if answer.cut or answer.exit_code is None:
+        # What git says about single files while it stages is handled below.
+        if not answer.ok and (answer is not staged or answer.cut or answer.exit_code is None):
             notes.append(f"git could not inspect all of {top}: {git.describe(answer)}")
     if staged.exit_code and "does not have a commit checked out" not in staged.errors:
         notes.append(f"git could not read all files of {top}: {git.describe(staged)}")
@@ -359,6 +360,9 @@ def _split_ignored(output: bytes) -> tuple[list[str], list[str]]:
 
 def _content(path: Path) -> str:
     try:
+        if not path.is_file():
+            # Opening a named pipe would block forever.
+            return ""
         return _hashed(path.read_bytes())
     except OSError:
         return ""

@@ -43,7 +43,8 @@ class Swept:
 
 
 async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
-    """Remove every worktree whose owner is dead. Does nothing if another process is sweeping."""
+    """Remove every worktree whose owner is dead, after saving its changes. Does nothing if another
+    process is sweeping."""
     lock = _lock(folder)
     if lock is None:
         return []
@@ -68,6 +69,10 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
         try:
             data = await patch_of(record.trees)
             kept = keep_patch(patches, record.id, data) if data else None
+        except OSError as error:
+            # Such as a full disk for temporary files. A later sweep tries again.
+            _report_once(home, error)
+            return None
         except DragomanError as error:
             if all((Path(tree.path) / ".git").exists() for tree in record.trees):
                 _report_once(home, error)
@@ -78,7 +83,7 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
     return Swept(record.id, record.workspace, kept)
 
 
-def _report_once(home: Path, error: DragomanError) -> None:
+def _report_once(home: Path, error: Exception) -> None:
     """Log that a worktree is kept, once and not at every later sweep."""
     text = f"{home} is left as it is, because it cannot be read: {error}"
     if (home / REPORTED).exists():
@@ -97,7 +102,8 @@ def _lock(folder: Path) -> HeldLock | None:
 
 
 def _remove_litter(home: Path) -> None:
-    """Remove a directory whose owner was killed before it wrote the record."""
+    """Remove a directory that was never finished, once it is old: its owner was killed before it
+    wrote the record."""
     try:
         old = time.time() - home.stat().st_mtime > UNFINISHED_AGE
     except OSError:

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import structs
 
+from dragoman.decoders import convert_typed
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
 from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
 from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
 from dragoman.store.values import Charge
-from dragoman.wire.decoders import convert_typed
 
 PAGE: Final = 1000
 """Number of rows to read at a time, so that a long export blocks no writer."""
@@ -89,7 +89,8 @@ class AttemptTable(PosteriorTable):
         learned: Learned | None = None,
         health: HealthChange | None = None,
     ) -> AttemptRecord:
-        """Record the end of an attempt, and update its arm and the health of its peer.
+        """Record the end of an attempt. `learned` and `health` update its arm and the health of its
+        peer in the same transaction.
 
         Raises `StoreConflict` if there is no such attempt, or it has already ended.
         """
@@ -136,7 +137,8 @@ class AttemptTable(PosteriorTable):
         source: VerdictSource = "user",
         learned: Callable[[AttemptRecord], Learned | None] | None = None,
     ) -> AttemptRecord:
-        """Record a verdict on a job, on the attempt that answered it: the last one that ended.
+        """Record a verdict on a job with the attempt that answered it, which is the last one that
+        ended.
 
         Returns that attempt as it was before, so that a repeated verdict can be distinguished from
         a new one; `learned` is called with the same value. Raises `UnknownJob`.
@@ -197,7 +199,7 @@ class AttemptTable(PosteriorTable):
         return ended
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """Export everything, one object at a time: decisions, attempts, posteriors, health."""
+        """Yield everything, one object at a time: decisions, attempts, posteriors, health."""
         for at, id, data in self._pages("SELECT at, id, data FROM decisions", "id", 1):
             yield {"type": "Decision", "id": id, "at": at, "decision": msgspec.json.decode(data)}
         for row in self._pages(f"SELECT {_NAMES} FROM attempts", "id", 0):

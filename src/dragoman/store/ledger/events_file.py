@@ -30,7 +30,8 @@ from dragoman.transports.file_lock import take_lock
 FILE_NAME: Final = "events.jsonl"
 
 MAX_SIZE: Final = 10 * 1024 * 1024
-"""Size at which a file is rotated, in bytes: about thirty thousand lines."""
+"""Maximum size of a file in bytes: about thirty thousand lines. It is rotated before a line that
+would exceed this."""
 
 KEPT: Final = 3
 """Number of rotated files to keep: ``events.1.jsonl`` is the most recent."""
@@ -210,7 +211,7 @@ class EventsFile:
 
     def _move_away(self) -> bool:
         """Rotate the files. The caller must hold the lock of the current one. Returns False if the
-        files cannot be moved."""
+        operating system denies moving one of them."""
         names = [self.path, *(older(self.path, number) for number in range(1, KEPT + 1))]
         for source, target in zip(names[-2::-1], names[:0:-1], strict=True):
             try:
@@ -254,7 +255,8 @@ _FLAGS: Final = (
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Write a line with one call. If the disk is full, remove the part that was written."""
+    """Write a line with one call, behind a line break if the file ends within a line. If that
+    fails, remove the part that was written."""
     before = os.fstat(descriptor).st_size
     if before and not _ends_a_line(descriptor, before):
         # Another program, or a power loss, may have left half a line.

@@ -14,10 +14,10 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 from msgspec import structs
 
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.store.database import Database, Form
 from dragoman.store.ledger.schema import FORM
 from dragoman.store.values import Arm, Health, Posterior
-from dragoman.wire.decoders import convert_typed, decode_typed
 
 Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
 """An arm, and the update of its posterior; the input is None for an arm that was never tried."""

@@ -116,7 +116,7 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     tokens: int = 0
     tokens_unknown: int = 0
-    """Number of turns that reported no tokens. The real sum is higher."""
+    """Number of turns that reported no tokens. If there are any, the real sum is higher."""
     cost: float = 0.0
     """Cost in US dollars."""
     other_costs: dict[str, float] = {}
@@ -126,11 +126,12 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class StatRow(Struct, frozen=True, kw_only=True):
-    """The attempts of one role, peer, model, day or machine."""
+    """The totals of all attempts of one role, peer, model, day or machine, or of one peer in one
+    role (`work`)."""
 
     key: str | None
-    """None if the attempts have no value, such as a peer that reports no model; of machines, None
-    is this one."""
+    """None if the attempts have no such value, for example because a peer reports no model. For
+    machines, None is this one."""
     attempts: int
     ok: int
     unfinished: int

@@ -1,5 +1,5 @@
-"""Totals of the ledger: spending since a time, and statistics by role, peer, model, day
-or machine.
+"""Totals of the ledger: spending since a time, and statistics by role, peer, model, day, machine
+or work (a role with a peer).
 
 Both queries read only one covering index, ordered by day, so that their cost grows with the period
 and not with the table. `delegation.spending_limits` compares with budgets; `cli.stats` renders.
@@ -80,7 +80,7 @@ class Totals(PosteriorTable):
     """The totals of the ledger."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
-        """Return the usage of one peer, here and on hosts, or of all, since a time."""
+        """Return the usage since a time, of all peers or of one, on this machine and on hosts."""
         where: str = ""
         values: tuple[str, ...] = ()
         if peer is not None:

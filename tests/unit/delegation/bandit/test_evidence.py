@@ -44,7 +44,7 @@ def test_an_unknown_cost_is_neither_free_nor_dear() -> None:
     assert ok(cost=0.0) > ok(cost=None) == ok(cost=SCALES["medium"].cost) > ok(cost=1.0)
 
 
-def test_a_time_that_is_not_a_number_is_no_proof_of_speed() -> None:
+def test_a_time_that_is_not_a_number_is_not_evidence_of_speed() -> None:
     assert ok(seconds=math.nan) < ok(seconds=10_000)
 
 

@@ -116,7 +116,7 @@ async def test_the_whole_turn_has_a_limit_of_its_own() -> None:
 
 @pytest.mark.parametrize("api", APIS)
 @aio
-async def test_nobody_there_is_a_failure_of_the_network_that_ran_nothing(api: Api) -> None:
+async def test_a_missing_server_is_a_network_error_that_ran_nothing(api: Api) -> None:
     async with FakeModel() as fake:
         url = fake.url
     answer = await ask(model_at(url, api), "hello", environ=KEYS)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.delegation.review import session_review
 from dragoman.delegation.review.kept_report import KeptReport, as_note
 from dragoman.delegation.review.session_review import apply_patch, review_of, run_session_check
 from dragoman.delegation.worktree.check_command import CheckResult
@@ -129,6 +132,35 @@ async def test_a_patch_is_recorded_as_applied_although_its_caller_is_cancelled(
     monkeypatch.undo()
     after = await review_of(here.key, paths=here.paths)
     assert after.patch is not None and after.patch.state == "applied"
+
+
+@aio
+async def test_a_caller_that_is_cancelled_while_it_waits_for_the_lock_leaves_it_free(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.isolated()
+    review = await review_of(here.key, paths=here.paths)
+    assert review.patch is not None and review.patch.digest is not None
+    waits, go_on = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    @contextmanager
+    def lock(path: Path) -> Iterator[None]:
+        waits.set()
+        go_on.wait()
+        told.append("taken")
+        yield
+        told.append("released")
+
+    monkeypatch.setattr(session_review, "locked", lock)
+    tasks = TaskOwner("test")
+    applying = tasks.start(apply_patch(here.key, review.patch.digest, paths=here.paths), "apply")
+    await asyncio.to_thread(waits.wait)
+    applying.cancel()
+    asyncio.get_running_loop().call_soon(go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await applying
+    assert told == ["taken", "released"]
 
 
 @aio

@@ -34,7 +34,7 @@ def test_candidates_stand_in_the_given_order_and_the_last_resort_at_the_end() ->
     assert "birch is the first of your enabled peers" in decision.why
 
 
-def test_a_role_that_nobody_claims_is_refused_with_the_roles_there_are() -> None:
+def test_an_unclaimed_role_is_refused_with_a_list_of_roles() -> None:
     with pytest.raises(UnknownRole, match="did you mean review.*exploration, plan, review"):
         decided(peer("amber", roles=("review", "plan")), scout(), role="reviev")
     with pytest.raises(UnknownRole, match="no peer claims any"):
@@ -74,12 +74,12 @@ def test_a_named_peer_is_asked_for_a_role_that_it_does_not_claim() -> None:
     assert candidate.why.startswith("it was requested by name; it does not claim ")
 
 
-def test_a_last_resort_that_is_named_is_no_last_resort() -> None:
+def test_a_named_last_resort_is_an_ordinary_candidate() -> None:
     (candidate,) = decided(peer("amber"), scout(), peer="scout").candidates
     assert (candidate.peer, candidate.last_resort) == ("scout", False)
 
 
-def test_at_the_limit_of_depth_nobody_is_asked_not_even_the_last_resort() -> None:
+def test_at_the_depth_limit_no_peer_is_asked_not_even_the_last_resort() -> None:
     decision = decided(peer("amber"), scout(), depth=3, max_depth=3)
     assert decision.candidates == ()
     assert {item.reason for item in decision.passed_over} == {Reason.TOO_DEEP}
@@ -87,7 +87,7 @@ def test_at_the_limit_of_depth_nobody_is_asked_not_even_the_last_resort() -> Non
     assert names(decided(peer("amber"), depth=2, max_depth=3)) == ["amber"]
 
 
-def test_nobody_at_all_is_said() -> None:
+def test_having_no_peer_at_all_is_reported() -> None:
     assert decided(peer("amber", enabled=False)).why == "no peer can be used for review"
 
 

@@ -27,7 +27,7 @@ def test_a_decision_is_reported_with_its_order_and_every_reason() -> None:
     ]
 
 
-def test_a_decision_for_nobody_has_only_reasons() -> None:
+def test_a_decision_without_candidates_has_only_reasons() -> None:
     lines = explain(decided(peer("amber", enabled=False)))
     assert lines[0] == "review (medium work): no peer can be used for review"
     assert lines[1] == "passed over:"

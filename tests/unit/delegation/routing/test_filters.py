@@ -132,7 +132,7 @@ def test_a_last_resort_needs_neither_role_nor_enabling_nor_card() -> None:
     assert reason_against(scout(), inputs(scout(), model="b-1"), NOW) is None
 
 
-def test_a_last_resort_takes_nobodys_place_who_was_named() -> None:
+def test_a_last_resort_does_not_replace_a_named_peer() -> None:
     against = reason_against(scout(), inputs(scout(), peer="amber"), NOW)
     assert against is not None and against.reason is Reason.NOT_WISHED
 
@@ -181,7 +181,7 @@ def test_a_peer_that_was_named_says_itself_which_models_it_has() -> None:
         (49 * 3600, "3 days"),
     ],
 )
-def test_a_waiting_time_is_told_roughly_and_never_too_short(seconds: float, said: str) -> None:
+def test_a_waiting_time_is_rounded_and_never_too_short(seconds: float, said: str) -> None:
     found = against({"parked_until": NOW + seconds}, {})
     assert found is not None
     assert f"another {said}: `" in found.detail

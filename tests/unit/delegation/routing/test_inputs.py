@@ -15,5 +15,5 @@ def test_what_a_card_did_not_measure_is_unknown() -> None:
     assert (card.turns_ok, card.asks_permission, card.parallel, card.models) == (None,) * 4
 
 
-def test_the_bandit_only_watches_unless_somebody_lets_it_decide() -> None:
+def test_the_bandit_only_watches_unless_it_may_decide() -> None:
     assert Inputs(role="review", peers=()).adaptive == "shadow"

@@ -52,6 +52,19 @@ def test_addresses_homes_and_the_old_name_of_a_moved_file_are_understood(
 
 
 @pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("file://[x/else/where", ("/else/where",)),
+        ("file://[x", ()),
+        ("file://localhost/else/where?a#b", ("/else/where",)),
+        ("file:///else%00where", ()),
+    ],
+)
+def test_addresses_that_are_not_valid_raise_no_error(name: str, found: tuple[str, ...]) -> None:
+    assert outside_writes([edit(name)], [Path("/workspace")]) == found
+
+
+@pytest.mark.parametrize(
     ("kind", "count"), [(ToolKind.DELETE, 1), (ToolKind.MOVE, 1), (ToolKind.READ, 0)]
 )
 def test_locations_are_writes_only_for_tools_that_write(kind: ToolKind, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,27 @@ async def test_the_diffstat_counts_lines_and_names_binary_files(tmp_path: Path) 
     assert await stat_of(kept) == (FileStat("a.txt", 2, 0), FileStat("b n.bin", None, None))
     kept.write_text("no patch")
     assert await stat_of(kept) == ()
+
+
+@aio
+async def test_a_patch_was_applied_although_its_file_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+
+    unlink = os.unlink
+
+    def refused(path: str | Path, **options: Any) -> None:
+        if str(path).endswith(".patch"):
+            raise PermissionError(path)
+        unlink(path, **options)
+
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        (isolation.workspace / "a.txt").write_text("done")
+        with monkeypatch.context() as context:
+            context.setattr("dragoman.delegation.worktree.patch.os.unlink", refused)
+            assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_text() == "done"
 
 
 @aio

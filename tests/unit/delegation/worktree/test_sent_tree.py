@@ -51,7 +51,7 @@ async def test_a_record_is_found_again_until_it_is_removed(tmp_path: Path) -> No
 
 
 @aio
-async def test_files_that_only_this_clone_or_its_user_ignores_are_no_changes_there(
+async def test_files_that_only_this_clone_or_its_user_ignores_are_not_changes_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

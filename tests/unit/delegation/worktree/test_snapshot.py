@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,27 @@ async def test_added_modified_and_deleted_files_are_reported(tmp_path: Path) -> 
     assert not changed.untouched
 
 
+@pytest.mark.parametrize("failing", ["ls-files --stage", "ls-files --others"])
+@aio
+async def test_files_that_git_does_not_list_may_have_changed(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    script = tmp_path / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *"{failing}"*) echo "fatal: broken" >&2; exit 128;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    changed = await after(folder, lambda: (folder / "a.txt").write_text("changed"))
+    assert not changed.untouched and not changed.complete
+    assert any(
+        "git could not inspect all of" in note and "broken" in note for note in changed.notes
+    )
+
+
 @aio
 async def test_a_change_on_top_of_uncommitted_work_is_seen_and_the_work_itself_is_not(
     tmp_path: Path,
@@ -74,7 +96,7 @@ async def test_a_change_on_top_of_uncommitted_work_is_seen_and_the_work_itself_i
 
 
 @aio
-async def test_a_commit_changes_no_file_and_is_reported_all_the_same(tmp_path: Path) -> None:
+async def test_a_commit_changes_no_file_but_is_reported(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     (folder / "a.txt").write_text("mine\n")
     changed = await after(folder, lambda: commit_all(folder))
@@ -93,6 +115,13 @@ async def test_a_commit_of_new_work_tells_the_files_in_it(tmp_path: Path) -> Non
 
     changed = await after(folder, work)
     assert told(changed) == {"src/b.py": MODIFY}
+
+
+@aio
+async def test_a_named_pipe_among_the_files_of_git_is_not_read(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    changed = await after(folder, lambda: os.mkfifo(folder / ".git" / "config.worktree"))
+    assert changed.repository == ()
 
 
 @aio
@@ -150,7 +179,7 @@ async def test_caches_alone_leave_a_workspace_untouched(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_subfolder_is_told_of_from_its_own_place(tmp_path: Path) -> None:
+async def test_a_subdirectory_is_reported_relative_to_itself(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
 
     def work() -> None:
@@ -246,7 +275,7 @@ async def test_a_repository_that_git_does_not_read_is_compared_without_it(tmp_pa
 
 
 @aio
-async def test_names_that_are_not_text_can_be_told(tmp_path: Path) -> None:
+async def test_names_that_are_not_utf8_can_be_reported(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     name = os.fsdecode(b"caf\xe9")
     changed = await after(folder, lambda: (folder / name).write_text("x"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -54,6 +55,24 @@ async def test_work_of_a_dead_process_is_kept_as_a_patch(tmp_path: Path) -> None
         assert not home.exists()
     assert [one.patch for one in swept] == [tmp_path / "patches" / f"{isolation.id}.patch"]
     assert swept[0].patch is not None and b"+done" in swept[0].patch.read_bytes()
+
+
+@aio
+async def test_work_of_a_dead_process_stays_while_temporary_files_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "w") as isolation:
+        (isolation.workspace / "a.txt").write_text("done\n")
+        home, record = next(read_records(tmp_path / "w"))
+        assert record is not None
+        write_record(home, msgspec.structs.replace(record, owner=DEAD))
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+            assert await sweep(tmp_path / "w") == []
+        assert home.exists()
+        (swept,) = await sweep(tmp_path / "w")
+        assert swept.patch is not None and b"+done" in swept.patch.read_bytes()
 
 
 @aio

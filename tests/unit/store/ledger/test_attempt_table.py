@@ -97,7 +97,7 @@ def test_no_attempt_begins_twice_or_ends_twice(tmp_path: Path) -> None:
         assert kept is not None and kept.outcome == "ok"
 
 
-def test_the_model_that_was_asked_for_stays_where_none_was_told(tmp_path: Path) -> None:
+def test_the_requested_model_stays_if_none_was_reported(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger:
         id = ledger.begin("d-1", {}, attempt(model="gpt-5-codex"))
         assert ledger.finish(id, ending(model=None)).model == "gpt-5-codex"

@@ -78,7 +78,7 @@ def test_every_line_has_every_field(tmp_path: Path) -> None:
     }
 
 
-def test_the_file_is_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
     log = EventsFile(tmp_path / "state" / "events.jsonl")
     log.write(event())
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
@@ -130,7 +130,7 @@ def test_a_full_file_that_cannot_be_moved_away_takes_more(
     assert [line["detail"] for line in lines_of(log.path)] == ["one", "two"]
 
 
-def test_half_a_line_that_somebody_left_does_not_spoil_the_next(tmp_path: Path) -> None:
+def test_half_a_line_of_another_writer_does_not_spoil_the_next(tmp_path: Path) -> None:
     log = EventsFile(tmp_path / "events.jsonl")
     log.path.write_bytes(b'{"half":')
     log.write(event("whole"))
@@ -176,7 +176,7 @@ def test_a_full_disk_is_reported_as_such(
         EventsFile(tmp_path / "events.jsonl").write(event())
 
 
-def test_whoever_holds_the_file_for_too_long_is_not_waited_for(
+def test_a_process_that_holds_the_file_for_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = EventsFile(tmp_path / "events.jsonl")

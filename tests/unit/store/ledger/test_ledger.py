@@ -13,7 +13,7 @@ def test_the_ledger_is_in_the_state_folder() -> None:
     assert ledger_path(Path("state")) == Path("state/ledger.db")
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_only_this_user_may_read_it(tmp_path: Path) -> None:
     with new_ledger(tmp_path / "state") as ledger:
         done(ledger, attempt())
         for file in (tmp_path / "state").iterdir():

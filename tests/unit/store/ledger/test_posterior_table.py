@@ -55,7 +55,7 @@ def test_a_parked_peer_is_parked_for_every_process_until_it_is_not(tmp_path: Pat
         assert ledger.healths() == {"codex": Health(peer="codex")}
 
 
-def test_no_peer_is_parked_for_ever(tmp_path: Path) -> None:
+def test_every_parked_peer_is_unparked_in_the_end(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger, pytest.raises(ValueError, match="finite time"):
         ledger.park("codex", math.inf, "x")
 
