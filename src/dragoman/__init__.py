@@ -89,7 +89,8 @@ def __getattr__(name: str) -> object:
 
         home = _MOVED[name]
         warnings.warn(
-            f"dragoman.{name} is {home}.{name} now; the old name goes away with the next release",
+            f"dragoman.{name} is now {home}.{name}; the old name will be removed in the next "
+            "release",
             DeprecationWarning,
             stacklevel=2,
         )

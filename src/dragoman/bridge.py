@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RENAMED: Final = {"Bridge": "Gateway"}
 
 warnings.warn(
-    "dragoman.bridge is dragoman.gateway now; the old name goes away with the next release",
+    "dragoman.bridge is now dragoman.gateway; the old name will be removed in the next release",
     DeprecationWarning,
     # Python shows such a warning only if it points at the running program.
     stacklevel=1 if __name__ == "__main__" else 2,

@@ -16,13 +16,13 @@ def test_the_earlier_import_works_with_a_warning() -> None:
         [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=50
     )
     assert done.stdout.split() == ["Gateway", "serve"]
-    assert "dragoman.bridge is dragoman.gateway now" in done.stderr
+    assert "dragoman.bridge is now dragoman.gateway" in done.stderr
 
 
 def test_a_star_import_takes_the_earlier_name() -> None:
     taken: dict[str, object] = {}
     sys.modules.pop("dragoman.bridge", None)
-    with pytest.warns(DeprecationWarning, match="is dragoman.gateway now"):
+    with pytest.warns(DeprecationWarning, match="is now dragoman.gateway"):
         exec("from dragoman.bridge import *", taken)
     assert {"RAW_KEY", "Bridge", "serve"} <= taken.keys()
 
@@ -42,4 +42,4 @@ def test_both_names_are_programs(module: str) -> None:
     assert done.returncode == 0
     assert "usage:" in done.stdout
     # The one who starts it by the earlier name sees that, without an option of Python.
-    assert ("is dragoman.gateway now" in done.stderr) == (module == "dragoman.bridge")
+    assert ("is now dragoman.gateway" in done.stderr) == (module == "dragoman.bridge")

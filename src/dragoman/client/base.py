@@ -27,6 +27,7 @@ from dragoman.client.results import explain
 from dragoman.errors import (
     ArgumentInvalid,
     CallError,
+    CallTimeout,
     ConnectionClosed,
     ConnectionLost,
     DragomanError,
@@ -71,22 +72,33 @@ async def call_in_order(
     *,
     timeout: float | None,
     explain: Callable[[DragomanError], DragomanError] | None = None,
+    undo: Callable[[Raw], None] | None = None,
 ) -> T:
     """Call a method and return what `then` makes of its result.
 
     `then` is called while the response is being read. Code after an `await` would run only after
     messages that followed the response: it could overwrite newer state with older state, and an
     update would not find its session.
+
+    `undo`, which needs a `timeout`, is called with the result of a response that comes too late,
+    because the caller was cancelled or the timeout has expired. Such a response is awaited for the
+    same time again.
     """
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    answer: Raw | None = None
 
     def settle(raw: Raw | None, error: DragomanError | None) -> None:
+        nonlocal answer
         if future.done():
+            if undo is not None and raw is not None:
+                undo(raw)
             return
         if error is not None:
             future.set_exception(error if explain is None else explain(error))
             return
         assert raw is not None
+        answer = raw
         try:
             result = then(call, raw)
         except Exception as failure:
@@ -101,12 +113,33 @@ async def call_in_order(
             if not future.done():
                 future.set_result(result)
 
-    call = connection.begin(method, params, settle=settle, timeout=timeout)
+    if undo is None:
+        call = connection.begin(method, params, settle=settle, timeout=timeout)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            call.give_up(ConnectionClosed("the caller was cancelled"))
+            raise
+    assert timeout is not None
+    call = connection.begin(method, params, settle=settle)
+
+    def expire() -> None:
+        if not future.done():
+            error = CallTimeout(method, timeout)
+            future.set_exception(error if explain is None else explain(error))
+            connection.expect_late(call, timeout)
+
+    timer = loop.call_later(timeout, expire)
     try:
         return await future
     except asyncio.CancelledError:
-        call.give_up(ConnectionClosed("the caller was cancelled"))
+        if answer is not None:
+            undo(answer)
+        else:
+            connection.expect_late(call, timeout)
         raise
+    finally:
+        timer.cancel()
 
 
 MAX_PAGES: Final = 10_000
@@ -127,8 +160,8 @@ class Cursor:
         self._used: set[str] = set()
 
     def advance(self, cursor: str | None) -> None:
-        """Go to the next page. Raises `InvalidAnswer` if the list does not end: a cursor comes
-        again, or there are too many pages."""
+        """Go to the next page; without a cursor, the list is over. Raises `InvalidAnswer` if the
+        list does not end: a cursor comes again, or there are too many pages."""
         if cursor is None:
             self.over = True
         elif cursor in self._used or len(self._used) + 1 >= MAX_PAGES:
@@ -362,7 +395,7 @@ class EventClient(BaseClient[E], EventFeed):
         return line
 
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """Called when a response has arrived and was delivered to its caller."""
+        """Called after a response was delivered to its caller."""
         self.emit_answer(call, error)
 
     def _lost(self, failure: ConnectionLost) -> None:

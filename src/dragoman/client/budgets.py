@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.errors import UsageError
+from dragoman.events.words import ToolStatus
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
@@ -28,6 +29,9 @@ class Budgets(Struct, frozen=True, kw_only=True):
     """From the prompt to the first event. Agents retry their model silently."""
     silence: float | None = 120.0
     """Between two events in a turn. The clock stops while the agent waits for our answer."""
+    tool_silence: float | None = 1800.0
+    """Between two events while a tool call runs, if longer than `silence`. Agents send nothing
+    while a test suite or a build runs, and most stop their own commands within ten minutes."""
     total: float | None = None
     """The whole turn. Good work may take hours, so there is no default."""
     cancel_grace: float = 10.0
@@ -48,7 +52,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise UsageError(f"{name} must not be negative: {value!r}")
-        for name in ("first_event", "silence", "total"):
+        for name in ("first_event", "silence", "tool_silence", "total"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0; to wait forever, pass None")
 
@@ -82,6 +86,7 @@ class Watchdog:
         "_seen",
         "_started_at",
         "_timer",
+        "_tool_calls",
         "open_questions",
         "signs",
     )
@@ -104,12 +109,22 @@ class Watchdog:
         """Signs of life so far; callers add to it."""
         self.open_questions = 0
         """Number of the agent's open questions. While there are any, the agent waits for us."""
+        self._tool_calls: dict[str, bool] = {}
+        """The tool calls of the turn, and whether each is still running."""
         limits = [
             limit
             for limit in (budgets.first_event, budgets.silence, budgets.total)
             if limit is not None
         ]
         self._interval = min(limits, default=0.0) / CHECKS_PER_BUDGET
+
+    def tool_changed(self, tool_id: str, status: ToolStatus | None) -> None:
+        """Record the status of a tool call; None if it was not reported. A call runs from its first
+        report until its status says that it is over."""
+        if status is not None:
+            self._tool_calls[tool_id] = not status.over
+        else:
+            self._tool_calls.setdefault(tool_id, True)
 
     def start(self) -> None:
         self._started_at = self._quiet_since = self._loop.time()
@@ -137,14 +152,24 @@ class Watchdog:
             self._seen = self.signs
             self._quiet_since = now
         budgets = self._budgets
-        name = "silence" if self._life else "first_event"
-        limit = budgets.silence if self._life else budgets.first_event
+        name, limit = self._quiet_limit()
         if budgets.total is not None and now - self._started_at >= budgets.total:
             self._give_up("total", budgets.total)
         elif limit is not None and now - self._quiet_since >= limit:
             self._give_up(name, limit)
         else:
             self._look_later(now)
+
+    def _quiet_limit(self) -> tuple[str, float | None]:
+        """Return the budget that limits the agent's silence now, and its size."""
+        budgets = self._budgets
+        if not self._life:
+            return "first_event", budgets.first_event
+        silence, longer = budgets.silence, budgets.tool_silence
+        if silence is not None and any(self._tool_calls.values()):
+            if longer is None or longer > silence:
+                return "tool_silence", longer
+        return "silence", silence
 
     def _give_up(self, name: str, limit: float) -> None:
         self._timer = None

@@ -63,8 +63,9 @@ async def connect(
     ends.
 
     The program is started in the workspace, with a small base environment and what the options add
-    to it. Without a `guard`, file reads are allowed, and `permit` is asked before a file is written
-    or a command is run, unless it has already allowed the same action at the agent's request.
+    to it. Without a `guard`, in the options or as an attribute of `permit`, file reads are allowed,
+    and `permit` is asked before a file is written or a command is run, unless it has already
+    allowed the same action at the agent's request.
     """
     options = options or ConnectOptions()
     require_options(options)
@@ -137,8 +138,8 @@ def _address(address: str) -> StreamSource:
 
 
 GREETING_TIMEOUT: Final = 10.0
-"""Timeout in seconds for a handshake in another dialect. The program has refused one before, so it
-is known to respond."""
+"""Maximum timeout in seconds for a handshake in another dialect. The program has refused one
+before, so it is known to respond."""
 
 
 async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
@@ -156,18 +157,25 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
                 raise
             # The agent now speaks another dialect: detect it again.
     search = discovery.DialectSearch(source.launch)
+    using = options
     first: DragomanError | None = None
+    refused: list[str] = []
+    unanswered: list[str] = []
     while True:
         try:
-            peer = await _shake_hands(source, workspace, options, search.dialect, proving=True)
+            peer = await _shake_hands(source, workspace, using, search.dialect, proving=True)
         except DragomanError as error:
+            plain = _plain(error)
+            if first is not None:
+                (refused if discovery.is_refusal(plain) else unanswered).append(search.dialect)
             first = first or error
-            if search.go_on(_plain(error)):
-                options = _hurried(options)
+            if search.go_on(plain):
+                using = _hurried(options)
                 continue
             if error is first or (isinstance(error, ProtocolMismatch) and error.version):
                 raise
-            raise handshake_errors.greeted_in_vain(first, search.tried) from first.__cause__
+            told = handshake_errors.greeted_in_vain(first, refused, unanswered)
+            raise told from first.__cause__
         if cache is not None and program is not None and search.dialect != known:
             # The dialect that the command line suggests is tried first anyway: do not cache it.
             if known is not None or search.answered:
@@ -189,7 +197,8 @@ def _plain(error: DragomanError) -> DragomanError:
 
 def _hurried(options: ConnectOptions) -> ConnectOptions:
     budgets = options.budgets or Budgets()
-    initialize = min(budgets.initialize, GREETING_TIMEOUT)
+    # Half: a caller's limit for the whole command must leave time to report the first refusal.
+    initialize = min(budgets.initialize / 2, GREETING_TIMEOUT)
     return structs.replace(options, budgets=structs.replace(budgets, initialize=initialize))
 
 
@@ -228,7 +237,8 @@ async def _shake_hands(
     except DragomanError as error:
         if stream is None:
             raise
-        explained = handshake_errors.explain(error, source.name, stream, watch.lines)
+        named = "" if options.dialect == AUTO else dialect
+        explained = handshake_errors.explain(error, source.name, stream, watch.lines, named=named)
         if explained is error:
             raise
         raise explained from error

@@ -2,8 +2,8 @@
 
 A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
 as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
-client. A turn does not raise for errors of the agent, even if the agent ended before the turn
-began: its result has the outcome. It raises for mistakes of the caller, before anything is sent.
+client. A turn does not raise for agent errors, even if the agent ended before the turn began:
+the result says how it ended. It raises for mistakes of the caller, before anything is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self
 
-from msgspec import Struct, field, json
+from msgspec import UNSET, Struct, field, json
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
@@ -55,7 +55,7 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.view import Growing
-from dragoman.events.words import Outcome, Role
+from dragoman.events.words import Outcome, Role, ToolStatus
 from dragoman.rpc.lanes import Flow
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def require_metadata(metadata: object) -> dict[str, Any]:
     try:
         json.encode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"metadata=: not a JSON value: {error}") from error
+        raise UsageError(f"metadata= is not a JSON value: {error}") from error
     return dict(metadata)
 
 
@@ -316,7 +316,7 @@ class Conversation(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """End the session at the agent if it supports that, and forget it here."""
+        """End the session at the agent, if that is supported, and forget the session here."""
 
 
 class ConversationTurn(BaseTurn[model.Event, Result]):
@@ -392,6 +392,9 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             # happened.
             if event.tool_id not in self._declined:
                 self._acted += 1
+            if isinstance(event, model.ToolChanged):
+                status = None if event.status is UNSET else event.status
+                self._watchdog.tool_changed(event.tool_id, status)
         elif isinstance(event, model.MessageSet):
             self._replace_message(event)
         elif isinstance(event, model.UsageReported):
@@ -420,6 +423,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def denied(self, denial: Denial) -> None:
         super().denied(denial)
         self._declined.add(denial.tool_call_id)
+        self._watchdog.tool_changed(denial.tool_call_id, ToolStatus.DECLINED)
         self._denied_at = self._acted
 
     def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
@@ -468,7 +472,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         )
 
     def _used(self) -> Usage | None:
-        """Return the usage reported before the end. A turn's usage is the sum of its calls."""
+        """Return the usage reported before the end: the sum of the model calls if they were
+        reported, completed from other reports."""
         calls, other = self._calls, self._usage
         if calls is None or other is None:
             return calls or other
@@ -477,7 +482,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        """Return a `TurnEnded` event that does not come from a message of the agent."""
+        """Return a `TurnEnded` event that does not come from an agent message."""
 
     def failed(self, error: DragomanError) -> None:
         """End the turn with an error of the connection or of the agent."""
@@ -579,7 +584,7 @@ _COUNTS: Final = (
 
 
 def _added(before: Usage | None, usage: Usage) -> Usage:
-    """Add two usage reports. A value in only one of them is kept."""
+    """Return the second usage report with the token counts of the first one added."""
     if before is None:
         return usage
     counts = {name: (getattr(before, name), getattr(usage, name)) for name in _COUNTS}

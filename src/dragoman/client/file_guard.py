@@ -27,6 +27,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, NotPermitted, UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
+from dragoman.rpc.tasks import await_callback
 
 OPTIONS: Final = (
     PermissionOption("allow", "Allow", PermissionKind.ALLOW_ONCE),
@@ -131,13 +132,16 @@ class Asker:
         from dragoman.client.tool_input import told_of
 
         told = told_of(question.tool_call)
+        # In another directory, a relative path is another file, and a command does other work.
+        here = told.cwd is None or self._place(told.cwd) == self._place("")
         if question.kind == "edit" or "edit" in told.kinds:
-            for place in map(self._place, told.paths):
+            for place in (self._place(path) for path in told.paths if here or os.path.isabs(path)):
                 self._edited.pop(place, None)
                 self._edited[place] = None
                 if len(self._edited) > MAX_REMEMBERED:
                     del self._edited[next(iter(self._edited))]
-        self._commands += told.lines if told.argv is None else [told.argv]
+        if here:
+            self._commands += told.lines if told.argv is None else [told.argv]
 
     def guard(self, question: Question) -> Awaitable[Decision] | Decision:
         if question.kind == "read":
@@ -180,7 +184,7 @@ async def decided(
     """
     try:
         answer = permit(question)
-        decision = await answer if inspect.isawaitable(answer) else answer
+        decision = await await_callback(answer) if inspect.isawaitable(answer) else answer
     except DragomanError:
         raise
     except Exception as error:

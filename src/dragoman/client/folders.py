@@ -21,7 +21,7 @@ OWN_NAME: Final = "dragoman"
 def absolute(path: str | Path) -> Path:
     """Return the absolute path of a directory, with `~` expanded. A relative path starts at the
     current directory."""
-    return Path(path).expanduser().absolute()
+    return Path(os.path.expanduser(path)).absolute()
 
 
 def require_folder(path: object, option: str = "workspace") -> None:
@@ -73,8 +73,9 @@ def _make(folder: Path) -> None:
 def make_state(folder: Path) -> None:
     """Create the data directory.
 
-    If it is readable by others, as earlier versions created it, and has our name, it is made
-    private; a directory with another name may be shared on purpose.
+    An existing one that other users can access, as earlier versions created it, is made private if
+    it belongs to this user and has our name; a directory with another name may be shared on
+    purpose.
     """
     make_private(folder)
     found = os.stat(folder)

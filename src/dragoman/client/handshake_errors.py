@@ -24,6 +24,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.transports.base import Stream
+from dragoman.wire import codes
 from dragoman.wire.peer import Noise, Stray
 
 KEPT_NOISE: Final = 8
@@ -73,9 +74,10 @@ def shown(command: Sequence[str]) -> str:
 
 
 def explain(
-    error: DragomanError, what: str, stream: Stream | None, noise: list[str]
+    error: DragomanError, what: str, stream: Stream | None, noise: list[str], *, named: str = ""
 ) -> DragomanError:
-    """Return the error to raise instead of `error`, or `error` itself if it is clear."""
+    """Return the error to raise instead of `error`, or `error` itself if it is clear. `named` is
+    the dialect that the caller named, if any."""
     match error:
         case AuthRequired():
             return error
@@ -97,6 +99,15 @@ def explain(
         case ConnectionLost():
             happened = f"{what} ended the connection before it answered"
             cause = "The program that listens there is probably not an agent."
+        case RemoteError(code=codes.INTERNAL_ERROR):
+            happened = f"{what} answered the handshake with an error: {error}"
+            cause = ""
+        case RemoteError() if named:
+            happened = f"{what} refused the handshake: {error}"
+            cause = (
+                f"If it does not speak {named}, name another dialect, with --dialect NAME on the "
+                "command line, or none, so that it is detected."
+            )
         case RemoteError():
             happened = f"{what} refused the handshake: {error}"
             cause = (
@@ -114,7 +125,7 @@ def explain(
     printed = f"; it printed text that is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
     failed = HandshakeFailed(
-        f"{happened}{printed if noise else ''}{said}. {cause}",
+        f"{happened}{printed if noise else ''}{said}. {cause}".rstrip(),
         exit_code=exited.exit_code if exited else None,
         signal=exited.signal if exited else None,
         stderr_tail=tail,
@@ -126,26 +137,35 @@ def explain(
     return failed
 
 
-def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError:
-    """Return the error of the first handshake, for a program that refused the handshakes of other
-    dialects as well."""
+def greeted_in_vain(
+    error: DragomanError, refused: Sequence[str], unanswered: Sequence[str]
+) -> DragomanError:
+    """Return the error of the first handshake, and name in it the other dialects whose handshakes
+    the program refused as well or did not answer. Only a `HandshakeFailed` is changed."""
     if not isinstance(error, HandshakeFailed):
         return error
-    return HandshakeFailed(
-        f"{error} It also refused the handshakes of {', '.join(tried[1:])}.",
+    message = str(error)
+    if refused:
+        message += f" It also refused the handshakes of {', '.join(refused)}."
+    if unanswered:
+        message += f" It did not answer the handshakes of {', '.join(unanswered)}."
+    told = HandshakeFailed(
+        message,
         exit_code=error.exit_code,
         signal=error.signal,
         stderr_tail=error.stderr_tail,
         noise=error.noise,
         timed_out=error.timed_out,
     )
+    told.hint = error.hint
+    return told
 
 
 _VERSIONS: Final = (
     f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman; "
     "`--any-version` tries this agent anyway"
 )
-"""The remedy if the agent speaks a newer version of the protocol than we do."""
+"""The remedy if the agent speaks a newer version of the protocol than we do, or refuses ours."""
 
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
@@ -180,6 +200,13 @@ def refused_version(error: RemoteError) -> ProtocolMismatch:
     )
 
 
+def only_repeats() -> HandshakeFailed:
+    """Return the error for a program that sent our request back to us."""
+    return HandshakeFailed(
+        "the program only repeats its input, the request of the handshake: it is not an agent"
+    )
+
+
 def _end(error: ProcessExited) -> str:
     if error.signal is not None:
         return f"was killed by signal {error.signal}"
@@ -191,7 +218,8 @@ def _silence(noise: list[str]) -> str:
         return f"It expects a person at a terminal, not a program: {_ENTRY}."
     return (
         "Either it is waiting for something, such as a login, or it was not started as an agent: "
-        f"{_ENTRY}. If it is only slow, give it more time: `budgets=Budgets(initialize=…)`."
+        f"{_ENTRY}. If it is only slow, give it more time: `timeouts.initialize` in the settings, "
+        "or `budgets=Budgets(initialize=…)` in a program."
     )
 
 

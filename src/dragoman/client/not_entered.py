@@ -58,14 +58,26 @@ class EnteringSync(_NotEntered, AbstractContextManager[T], Generic[T]):
     __slots__ = ("_block",)
 
     def __init__(self, block: AbstractContextManager[T], use: str) -> None:
+        """`block` was made by `contextlib.contextmanager`."""
         self._block = block
         self._use = use
 
     def __enter__(self) -> T:
-        return self._block.__enter__()
+        try:
+            return self._block.__enter__()
+        except BaseException as error:
+            # Ctrl-C may come when the block is entered but not yet returned from `__enter__`: then
+            # nothing else would leave it. For a block that was not entered, this does nothing.
+            self._block.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def __exit__(self, *raised: Any) -> bool | None:
-        return self._block.__exit__(*raised)
+        try:
+            return self._block.__exit__(*raised)
+        except BaseException:
+            # Ctrl-C may come before the first line of `__exit__`. If it has run, this does nothing.
+            self._block.__exit__(*raised)
+            raise
 
     async def __aenter__(self) -> NoReturn:
         raise TypeError(self._use)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Hashable
 from typing import Any, Final, TypeVar
 
 from dragoman.client.turns import BaseTurn
+from dragoman.rpc.tasks import await_callback
 
 T = TypeVar("T")
 
@@ -94,7 +95,8 @@ class OpenQuestions:
         """Wait for an answer.
 
         A question that is called off is answered at once with `cancelled`. A named question must be
-        announced first, and may have been withdrawn since.
+        announced first, and may have been withdrawn since. Raises `RuntimeError` if `asking` lets
+        the cancellation of something else escape.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
             # The turn is being cancelled, or the question was withdrawn before this started.
@@ -108,7 +110,7 @@ class OpenQuestions:
         if turn is not None:
             turn.question_opened()
         try:
-            answer = await asking
+            answer = await await_callback(asking)
         except asyncio.CancelledError:
             answer = cancelled
             if question.close():

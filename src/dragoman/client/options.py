@@ -58,7 +58,8 @@ class StreamOptions(PlainOptions, frozen=True, kw_only=True):
     (`dragoman.client.file_guard`). None: `connect` asks `permit`, and a client on an open stream
     serves everything it offers."""
     inquire: Inquire | None = None
-    """Answers the agent's questions to its user. None: the agent is informed that it cannot ask."""
+    """Answers the agent's questions to its user. None: they are refused, and the handshake of ACP
+    says that there is no one to ask."""
     visits: bool = False
     """Whether `inquire` can also send the user to a URL."""
     budgets: Budgets | None = None
@@ -121,8 +122,8 @@ def plain_of(options: PlainOptions) -> dict[str, Any]:
 
 
 def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes: Any) -> D:
-    """Return the options of a dialect's client: those of the connection with `changes`, and
-    `details`.
+    """Return the options of a dialect's client: those of the connection, overridden by `changes`
+    and then by `details`.
 
     Raises `Unsupported` if the dialect has no such detail.
     """

@@ -142,8 +142,8 @@ READING: Final = frozenset({"read", "search", "think"})
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
-    """Return the id of the first option that means `answer`, or None if there is no such option.
-    The request is then answered as cancelled."""
+    """Return the id of the option that fits `answer` best, or None if none fits. The request is
+    then answered as cancelled. Raises `UsageError` for anything but a decision."""
     # `type` first: this runs for every question.
     if type(answer) is not Answer and isinstance(answer, Chosen):
         # It must be one of these options, with the kind it claims.

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from dragoman.client.permissions import Denial
+from dragoman.decoders import convert_typed
 from dragoman.errors import (
     AdapterFailed,
     AuthRequired,
@@ -34,7 +35,6 @@ from dragoman.errors.connections import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.wire import codes
-from dragoman.wire.decoders import convert_typed
 
 
 class Result(msgspec.Struct, frozen=True):

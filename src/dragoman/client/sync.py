@@ -7,21 +7,16 @@ the session, ends the agent and joins the thread.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import functools
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from msgspec import structs
 
@@ -38,8 +33,9 @@ from dragoman.client.permissions import approve_all, approve_reads, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
-from dragoman.rpc.tasks import settle
+from dragoman.rpc.tasks import cancel_soon, settle
 
+B = TypeVar("B")
 Q = TypeVar("Q")
 T = TypeVar("T")
 
@@ -58,9 +54,21 @@ def connect_sync(
         permit=_in_thread(options.permit),
         inquire=None if inquire is None else _in_thread(inquire),
     )
-    with _Loop() as loop, loop.entered(open(options)) as peer:
-        yield BlockingPeer(peer, loop)
+    loop = _Loop()
+    try:
+        loop.start()
+        # `yield from`, because an interrupt at the right moment makes a `with` skip its exit.
+        yield from loop.entered(open(options), lambda peer: BlockingPeer(peer, loop))
+    finally:
+        try:
+            loop.stop()
+        except BaseException:
+            loop.stop()
+            raise
 
+
+INTERRUPT_INTERVAL: Final = 1.0
+"""How often a wait looks for a Ctrl-C that did not end it."""
 
 _USE_SESSION: Final = "session(…) is not open yet: write `with peer.session(…) as session:`"
 _USE_PROMPT: Final = "prompt(…) has not begun: write `with session.prompt(…) as turn:`"
@@ -98,8 +106,10 @@ class BlockingPeer:
 
     @contextmanager
     def _session(self, **options: Any) -> Iterator[BlockingConversation]:
-        with self._loop.entered(self._peer.session(**options)) as conversation:
-            yield BlockingConversation(conversation, self._loop)
+        yield from self._loop.entered(
+            self._peer.session(**options),
+            lambda conversation: BlockingConversation(conversation, self._loop),
+        )
 
     def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
         """Return the sessions that the agent remembers; with `cwd`, those of one directory."""
@@ -150,13 +160,12 @@ class BlockingConversation:
         async def make() -> ConversationTurn:
             return self._conversation.prompt(prompt)
 
-        with self._loop.entered(self._loop.run(make)) as turn:
-            yield BlockingTurn(turn, self._loop)
+        turn = self._loop.run(make)
+        yield from self._loop.entered(turn, lambda turn: BlockingTurn(turn, self._loop))
 
     def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
         """Send a prompt and wait until the turn ends."""
-        with self.prompt(prompt) as turn:
-            return turn.wait()
+        return self._loop.run(lambda: self._conversation.ask(prompt))
 
     def steer(self, prompt: str | Block | Sequence[Block]) -> None:
         """Add input to the running turn."""
@@ -223,32 +232,108 @@ class BlockingTurn:
         self._loop.run(cancel)
 
 
+class _Call(Generic[T]):
+    """A coroutine that the loop runs for another thread, which waits for its end."""
+
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self.ended = False
+        self.error: BaseException | None = None
+        self.result: T | None = None
+        # A lock used as a semaphore: unlike the classes of `threading` and `concurrent.futures`,
+        # which are written in Python, it stays intact if Ctrl-C interrupts its use.
+        self.done = threading.Lock()
+        self.done.acquire()
+
+    # -- in the loop
+
+    def begin(self) -> None:
+        """Start the coroutine, unless it was started before.
+
+        It is also created here: if the waiting thread created it, an interrupt before it is handed
+        over would leave it unawaited.
+        """
+        if self._task is None and not self.ended:
+            self._task = asyncio.get_running_loop().create_task(_coroutine(self._work))
+            self._task.add_done_callback(self._finished)
+
+    def cancel(self) -> None:
+        if self._task is None:
+            self.end(ConnectionClosed())
+        else:
+            cancel_soon(self._task)
+
+    def _finished(self, task: asyncio.Task[T]) -> None:
+        # The task must not die in the other thread: Ctrl-C in a callback of a weak reference to it
+        # would be lost.
+        self._task = None
+        if task.cancelled():
+            self.end(ConnectionClosed())
+        elif (error := task.exception()) is not None:
+            self.end(error)
+        else:
+            self.result = task.result()
+            self.end(None)
+
+    def end(self, error: BaseException | None) -> None:
+        if not self.ended:
+            self.error = error
+            self.ended = True
+            self.done.release()
+
+
 class _Loop:
-    """Context manager: an event loop in a thread."""
+    """An event loop in a thread, from `start` to `stop`.
+
+    Its methods are written for Ctrl-C, which raises `KeyboardInterrupt` between any two calls in
+    the main thread: what was begun in the loop is still ended there.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._started = threading.Event()
+        self._stopping = False
+        self._over = False
+        """Whether the thread has nothing left to do."""
         self._failure: BaseException | None = None
         """Why the loop could not start."""
-        # The thread ends with the `with` block. It is a daemon thread so that a program that never
-        # leaves the block can still exit.
+        self._calls: set[_Call[Any]] = set()
+        # Locks as in `_Call`; the loop's thread releases them.
+        self._started = threading.Lock()
+        self._started.acquire()
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        # A daemon thread, so that a program that never leaves its `with` block can still exit.
         self._thread = threading.Thread(target=self._work, name="dragoman", daemon=True)
 
-    def __enter__(self) -> _Loop:
-        self._thread.start()
-        self._started.wait()
+    def start(self) -> None:
+        # Not from this thread: an interrupt in `Thread.start` can leave its locks held.
+        _thread.start_new_thread(self._start_thread, ())
+        _acquire(self._started)
         if self._failure is not None:
-            self._thread.join()
+            if self._over:
+                self._thread.join()
             raise self._failure
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        assert self._loop is not None
-        assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
+    def stop(self) -> None:
+        """End the loop and wait for its thread. If that was interrupted, it can be repeated."""
+        self._stopping = True
+        if self._stop is None or self._loop is None:
+            # It was never started, or has yet to check `_stopping`.
+            return
+        if not self._over:
+            with suppress(ConnectionClosed):
+                self._post(self._stop.set)
+            _acquire(self._ended)
         self._thread.join()
+
+    def _start_thread(self) -> None:
+        try:
+            self._thread.start()
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
+            self._failure = error
+            self._started.release()
 
     def _work(self) -> None:
         try:
@@ -257,83 +342,100 @@ class _Loop:
             with asyncio.Runner() as runner:
                 runner.run(self._main())
         except BaseException as error:
-            if self._started.is_set():
+            if self._loop is not None:
                 raise
             self._failure = error
         finally:
-            self._started.set()
+            # Another thread may have made a call that the loop did not begin.
+            for call in tuple(self._calls):
+                call.end(ConnectionClosed())
+            self._over = True
+            self._ended.release()
+            if self._loop is None:
+                self._started.release()
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._started.set()
-        await self._stop.wait()
+        self._loop = asyncio.get_running_loop()
+        self._started.release()
+        # Checked after `_loop` is set: if `stop` found no loop, it set this before.
+        if not self._stopping:
+            await self._stop.wait()
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine in the loop and wait for it. If interrupted, it is cancelled there and
-        awaited, so that nothing else uses the same object in the meantime.
+        awaited, so that nothing else uses the same object in the meantime."""
+        return self._wait(_Call(work))
 
-        The coroutine is also created in the loop: if it were created here, an interrupt before it
-        is handed over would leave it unawaited.
-        """
-        loop = self._loop
+    def _wait(self, call: _Call[T], *, cancels: bool = True) -> T:
         if threading.current_thread() is self._thread:
             raise UsageError(
                 "this call would deadlock: it was made in a callback of the same connection"
             )
-        if loop is None or not self._thread.is_alive():
-            raise ConnectionClosed()
-        outcome: Future[T] = Future()
-        ended = threading.Event()
-        begun: list[asyncio.Task[T]] = []
-
-        def begin() -> None:
-            task = loop.create_task(work())
-            task.add_done_callback(hand_over)
-            begun.append(task)
-
-        def hand_over(task: asyncio.Task[T]) -> None:
-            if task.cancelled():
-                outcome.cancel()
-            elif (error := task.exception()) is not None:
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(task.result())
-            ended.set()
-
-        def cancel() -> None:
-            if begun:
-                begun[0].cancel()
-            else:
-                ended.set()
-
+        self._calls.add(call)
         try:
-            loop.call_soon_threadsafe(begin)
-            return outcome.result()
+            if not call.ended:
+                self._post(call.begin)
+                _acquire(call.done)
         except BaseException:
-            if not ended.is_set():
+            if cancels and not call.ended:
                 # If `begin` is still pending, it runs first: the loop keeps the order.
-                loop.call_soon_threadsafe(cancel)
-                ended.wait()
+                self._post(call.cancel)
+                _acquire(call.done)
             raise
+        finally:
+            self._calls.discard(call)
+        if call.error is not None:
+            raise call.error
+        return cast("T", call.result)
 
-    def entered(self, block: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
-        """Wrap an async context manager for a program without an event loop."""
-        return _entered(block, self)
+    def _post(self, callback: Callable[[], None]) -> None:
+        if self._loop is None:
+            raise ConnectionClosed()
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            # The loop has closed.
+            raise ConnectionClosed() from None
 
+    def entered(
+        self, block: AbstractAsyncContextManager[T], wrap: Callable[[T], B]
+    ) -> Generator[B, None, None]:
+        """Enter an async context manager, yield its wrapped value and leave the block again.
 
-@contextmanager
-def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
-    value = loop.run(lambda: _coroutine(block.__aenter__))
-    try:
-        yield value
-    finally:
+        An interrupt while the block is left is raised after that; a second one, or one after an
+        interrupt inside of the block, cancels what leaving waits for.
+        """
+        entering = _Call(block.__aenter__)
         # The exception is not passed on: an interrupt concerns this thread, not the loop.
-        loop.run(lambda: _coroutine(lambda: block.__aexit__(None, None, None)))
+        leaving = _Call(lambda: block.__aexit__(None, None, None))
+        interrupted = True
+        try:
+            yield wrap(self._wait(entering))
+            interrupted = False
+        except Exception:
+            interrupted = False
+            raise
+        finally:
+            # Not what the wait returned: an interrupt may have come between.
+            if entering.ended and entering.error is None:
+                try:
+                    self._wait(leaving, cancels=interrupted)
+                except BaseException:
+                    if not leaving.ended:
+                        self._wait(leaving)
+                    raise
 
 
-async def _coroutine(make: Callable[[], Any]) -> Any:
-    return await make()
+def _acquire(lock: threading.Lock) -> None:
+    """Acquire a lock that another thread will release."""
+    # A Ctrl-C just before the system starts to wait does not end the wait: Python raises it after.
+    while not lock.acquire(timeout=INTERRUPT_INTERVAL):
+        pass
+
+
+async def _coroutine(work: Callable[[], Awaitable[T]]) -> T:
+    return await work()
 
 
 def _in_thread(asking: Callable[[Q], Any]) -> Callable[[Q], Any]:

@@ -126,8 +126,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- for a dialect
 
     async def _wait_for_room(self) -> None:
-        """Wait while the agent does not read: prompts may be long, and those of many sessions must
-        not fill the connection's buffer at once."""
+        """Wait while the agent reads too slowly: prompts may be long, and those of many sessions
+        must not fill the connection's buffer at once."""
 
     @abc.abstractmethod
     def _send(self) -> Call:
@@ -150,7 +150,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         return TurnEndMark(error=error)
 
     def _not_sent(self, error: ConnectionLost | PeerBusy) -> None:
-        """End the turn of an agent that could not take the prompt: it has already ended, or is
+        """End a turn whose prompt could not be sent, because the agent has already ended or is
         busy."""
         self._finish(self._failed(error))
 
@@ -183,7 +183,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         await session.wait_replayed()
         await self._wait_for_room()
         if session.unusable:
-            raise SessionUnusable(f"the session {session.id} was abandoned; open another")
+            raise SessionUnusable(f"the session {session.id} was closed or abandoned; open another")
         if session.turn is not None:
             raise TurnInProgress(f"a turn of the session {session.id} is still running")
         session.turn = self
@@ -283,8 +283,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._lane.put(item, size)
 
     def put_unhurried(self, item: Item, size: int) -> None:
-        """Like `put`, for items that are not urgent: the consumer is woken a few milliseconds
-        later, unless something else wakes it before."""
+        """Like `put`, for items that are not urgent: the consumer is woken a moment later
+        (`rpc.lanes.UNHURRIED_INTERVAL`), unless something else wakes it before."""
         if size:
             self._watchdog.signs += 1
         self._lane.put_unhurried(item, size)

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.client.budgets import CHECKS_PER_BUDGET, Budgets, Watchdog
 from dragoman.errors import UsageError
+from dragoman.events.words import ToolStatus
 from tests.unit.client.clock import Clock
 
 FOR_EVER = Budgets(first_event=None, silence=None, total=None)
@@ -22,7 +23,7 @@ class Watched:
         self.dog.start()
 
 
-def test_nothing_is_watched_where_every_budget_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_watched_if_every_budget_is_unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, FOR_EVER)
     watched.clock.advance(1e9)
     assert watched.expired == []
@@ -109,6 +110,51 @@ def test_silence_is_ours_while_we_hold_the_other_side_back(monkeypatch: pytest.M
     assert watched.expired == [("silence", 4.0)]
 
 
+def test_a_running_tool_call_has_a_longer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=4.0, silence=4.0, tool_silence=40.0))
+    watched.dog.signs += 1
+    watched.dog.tool_changed("a", None)
+    watched.dog.tool_changed("b", ToolStatus.RUNNING)
+    watched.clock.advance(39.0)
+    watched.dog.signs += 1
+    watched.dog.tool_changed("a", ToolStatus.COMPLETED)
+    # A late report without a status does not start the call again.
+    watched.dog.tool_changed("a", None)
+    watched.clock.advance(39.0)
+    assert watched.expired == []
+    watched.clock.advance(3.0)
+    assert watched.expired == [("tool_silence", 40.0)]
+
+
+def test_a_finished_tool_call_no_longer_extends_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=4.0, silence=4.0, tool_silence=40.0))
+    watched.dog.signs += 1
+    watched.dog.tool_changed("a", ToolStatus.PENDING)
+    watched.clock.advance(20.0)
+    watched.dog.signs += 1
+    watched.dog.tool_changed("a", ToolStatus.FAILED)
+    watched.clock.advance(5.0)
+    assert watched.expired == [("silence", 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("silence", "tool_silence", "expired"),
+    [(4.0, 2.0, [("silence", 4.0)]), (4.0, None, []), (None, 2.0, [])],
+)
+def test_the_longer_of_the_two_limits_applies_while_a_tool_call_runs(
+    monkeypatch: pytest.MonkeyPatch,
+    silence: float | None,
+    tool_silence: float | None,
+    expired: list[tuple[str, float]],
+) -> None:
+    budgets = Budgets(first_event=4.0, silence=silence, tool_silence=tool_silence)
+    watched = Watched(monkeypatch, budgets)
+    watched.dog.signs += 1
+    watched.dog.tool_changed("a", ToolStatus.RUNNING)
+    watched.clock.advance(1e4)
+    assert watched.expired == expired
+
+
 def test_a_watchdog_calls_once_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, Budgets(first_event=1.0, silence=1.0, total=2.0))
     watched.clock.advance(60.0)
@@ -131,7 +177,7 @@ def test_a_budget_cannot_be_negative(name: str) -> None:
         Budgets(**{name: -1.0})
 
 
-@pytest.mark.parametrize("name", ["first_event", "silence", "total"])
+@pytest.mark.parametrize("name", ["first_event", "silence", "tool_silence", "total"])
 def test_a_budget_of_a_turn_cannot_be_nothing(name: str) -> None:
     with pytest.raises(UsageError, match="to wait forever, pass None"):
         Budgets(**{name: 0.0})

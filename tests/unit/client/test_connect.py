@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.client import connect as client_connect
+from dragoman.client.budgets import Budgets
 from dragoman.client.connect import OPENERS, PlannedHandshake, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.options import ConnectOptions
@@ -43,11 +44,13 @@ class Fake:
 
     def __post_init__(self) -> None:
         self.tried: list[str] = []
+        self.timeouts: list[float] = []
 
     def prepare(self, plan: PlannedHandshake) -> Any:
         async def open(stream: Stream) -> Peer:
             await stream.aclose()
             self.tried.append(plan.dialect)
+            self.timeouts.append((plan.options.budgets or Budgets()).initialize)
             reply = self.replies[plan.dialect]
             if isinstance(reply, Exception):
                 raise reply
@@ -149,6 +152,25 @@ async def test_a_program_that_refuses_every_greeting_is_reported_by_the_first(
     with pytest.raises(HandshakeFailed) as caught:
         await found(fake, "x")
     assert "also refused the handshakes of oneshot, tagged, keyed" in str(caught.value)
+    silence = CallTimeout("initialize", 10)
+    table(acp=RemoteError(-32602, "no"), **dict.fromkeys(discovery.GREETINGS[1:], silence))
+    with pytest.raises(HandshakeFailed) as caught:
+        await found(fake, "x")
+    assert "also refused the handshakes of oneshot. It did not answer" in str(caught.value)
+
+
+@pytest.mark.parametrize(("budget", "further"), [(8.0, 4.0), (30.0, 10.0)])
+@aio
+async def test_a_further_greeting_leaves_time_to_report_the_first_refusal(
+    table: Any, budget: float, further: float
+) -> None:
+    silence = CallTimeout("initialize", further)
+    fake = table(acp=RemoteError(-32603, "disk on fire"), tagged=silence)
+    options = ConnectOptions(budgets=Budgets(initialize=budget))
+    with pytest.raises(HandshakeFailed, match="disk on fire"):
+        await client_connect._open(way("x"), WORKSPACE, options)
+    assert fake.tried == ["acp", "oneshot", "tagged"]
+    assert fake.timeouts == [budget, further, further]
 
 
 @aio

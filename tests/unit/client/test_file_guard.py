@@ -13,7 +13,7 @@ from dragoman.errors import NotPermitted
 from tests.aio import aio
 
 
-def test_a_file_is_reported_by_its_path_and_what_becomes_of_it() -> None:
+def test_a_file_is_reported_by_its_path_and_the_operation() -> None:
     for question, kind, title in (
         (file_guard.reading("s", "/w/a"), "read", "Read /w/a"),
         (file_guard.writing("s", "/w/a"), "edit", "Write /w/a"),
@@ -23,9 +23,7 @@ def test_a_file_is_reported_by_its_path_and_what_becomes_of_it() -> None:
         assert [each.path for each in question.tool_call.locations] == ["/w/a"]
 
 
-def test_a_command_is_told_word_by_word_or_as_a_line_and_its_environment_only_by_being_there() -> (
-    None
-):
+def test_a_command_is_reported_as_words_or_a_line_and_its_environment_only_as_present() -> None:
     words = file_guard.running("s", "git", ["push", "-f"], cwd="/w", env={"KEY": "secret"})
     assert words.tool_call.raw_input == {
         "command": ["git", "push", "-f"],
@@ -45,7 +43,7 @@ def test_every_answer_has_an_option() -> None:
 
 
 @aio
-async def test_a_guard_may_be_a_plain_function_or_wait_for_somebody() -> None:
+async def test_a_guard_may_be_a_function_or_a_coroutine() -> None:
     async def later(question: Question) -> Answer:
         return Answer.REJECT_ONCE
 
@@ -102,6 +100,24 @@ async def test_what_the_permit_allowed_is_not_asked_again_when_it_is_done() -> N
         assert asked == ["Edit", "Run", "Run make x", "Run make x"], "a command counts once"
         await file_guard.decided(guard, file_guard.writing("s", "/w/b"))
         assert asked[-1] == "Write /w/b"
+
+
+@aio
+async def test_a_permission_for_another_directory_is_none_for_the_workspace() -> None:
+    asker = file_guard.Asker(lambda _: Answer.ALLOW_ONCE, Path("/w"))
+    writing = file_guard.writing("s", "/w/a")
+    running = file_guard.running("s", "make", [], cwd=None, env=())
+    for cwd, known in (("/elsewhere", Answer.REJECT_ONCE), ("/w/x/..", Answer.ALLOW_ONCE)):
+        for kind, told in (
+            ("edit", {"path": "a", "content": ""}),
+            ("execute", {"command": "make"}),
+        ):
+            call = {"rawInput": {**told, "cwd": cwd}}
+            await file_guard.decided(asker.permit, Question("s", "c", "Do", kind, (), call))
+        asker.decide_with(lambda _: Answer.REJECT_ONCE)
+        for question in (writing, running):
+            assert await file_guard.decided(asker.guard, question) is known
+        asker.decide_with(lambda _: Answer.ALLOW_ONCE)
 
 
 @aio

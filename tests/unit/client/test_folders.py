@@ -27,6 +27,13 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     assert absolute("~/work") == tmp_path / "work"
 
 
+def test_the_home_of_an_unknown_user_is_a_name_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute("~no-such-user/x") == tmp_path / "~no-such-user" / "x"
+
+
 def test_an_absolute_folder_stays_what_it_is(tmp_path: Path) -> None:
     assert absolute(tmp_path) == tmp_path
 

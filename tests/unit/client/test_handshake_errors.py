@@ -36,7 +36,10 @@ class Program(MemoryStream):
     [
         (ProcessExited(exit_code=41, stderr_tail="usage"), ["code 41", "usage", "incorrectly"]),
         (ProcessExited(exit_code=None, signal=11), ["killed by signal 11", "crashed"]),
-        (CallTimeout("initialize", 30), ["within 30 s", "not started as an agent", "more time"]),
+        (
+            CallTimeout("initialize", 30),
+            ["within 30 s", "not started as an agent", "`timeouts.initialize`"],
+        ),
         (LineTooLong(10), ["too long"]),
         (ConnectionEnded(), ["ended the connection", "not an agent"]),
         (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
@@ -60,7 +63,7 @@ def test_errors_that_are_clear_by_themselves_stay_what_they_are() -> None:
         assert handshake_errors.explain(error, "x", None, []) is error
 
 
-def test_what_a_program_printed_and_its_last_words_are_told() -> None:
+def test_the_output_and_the_stderr_of_a_program_are_shown() -> None:
     explained = handshake_errors.explain(
         CallTimeout("initialize", 1), "x", Program(), ["Welcome!", ">"]
     )
@@ -79,3 +82,24 @@ def test_only_the_first_noise_is_kept_and_none_of_it_at_any_length() -> None:
     assert len(ears.lines) == handshake_errors.KEPT_NOISE
     assert len(ears.lines[0]) == handshake_errors.SHOWN_SIZE
     assert ears.lines[1] == "line 0 \ufffd"
+
+
+def test_an_internal_error_and_a_dialect_that_was_named_are_not_blamed_on_the_detection() -> None:
+    failed = handshake_errors.explain(RemoteError(-32603, "disk on fire"), "x", None, [])
+    assert str(failed) == "x answered the handshake with an error: disk on fire (-32603)."
+    named = handshake_errors.explain(RemoteError(-32601, "what?"), "x", None, [], named="acp")
+    assert "If it does not speak acp" in str(named)
+    assert "It probably speaks another dialect" not in str(named)
+
+
+def test_only_the_handshakes_that_were_answered_are_called_refused() -> None:
+    first = HandshakeFailed("x refused the handshake.")
+    first.hint = "do this"
+    told = handshake_errors.greeted_in_vain(first, ["oneshot"], ["tagged", "keyed"])
+    assert isinstance(told, HandshakeFailed) and told.hint == "do this"
+    assert str(told).endswith(
+        "It also refused the handshakes of oneshot. "
+        "It did not answer the handshakes of tagged, keyed."
+    )
+    silent = handshake_errors.greeted_in_vain(first, [], ["tagged"])
+    assert "also refused" not in str(silent)

@@ -56,6 +56,18 @@ async def test_a_turn_knows_of_a_question_until_it_is_answered() -> None:
 
 
 @aio
+async def test_a_cancellation_of_something_else_is_an_error_and_not_an_answer() -> None:
+    questions, turn = OpenQuestions(), Turn()
+    awaited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asked = ask(questions, turn, awaited)
+    await until(lambda: turn.open == 1)
+    awaited.cancel()
+    with pytest.raises(RuntimeError, match="something that it awaited was cancelled"):
+        await asked
+    assert (turn.open, len(questions)) == (0, 0)
+
+
+@aio
 async def test_questions_that_are_called_off_are_answered_as_cancelled() -> None:
     questions, turn = OpenQuestions(), Turn()
     asked = [ask(questions, turn, forever()) for _ in range(3)]

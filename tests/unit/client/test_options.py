@@ -57,7 +57,7 @@ def test_a_detail_that_the_client_does_not_have_is_named(
         for_dialect(kind, ConnectOptions(details={name: None}), "x")
 
 
-def test_the_options_for_a_broker_are_told_by_name() -> None:
+def test_the_options_for_a_broker_are_listed_by_name() -> None:
     options = ConnectOptions(terminals=True, max_line_size=5)
     plain = plain_of(options)
     assert plain == {

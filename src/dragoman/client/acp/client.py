@@ -8,9 +8,10 @@ client offers, and `login` describes how a user logs in.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -39,9 +40,12 @@ from dragoman.rpc import Connection, End, Handlers
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
+from dragoman.wire.peer import Stray
 
 if TYPE_CHECKING:
     from dragoman.client.acp.event_source import EventSource
+
+log: Final = logging.getLogger("dragoman.client")
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -97,18 +101,17 @@ class AcpClient(BaseClient[Session]):
             ),
             client_capabilities=self.options.offered(),
         )
+        sent = Raw(acp.encode(request))
         try:
             raw = await self._translated(
-                self.connection.call(
-                    acp.INITIALIZE.name,
-                    Raw(acp.encode(request)),
-                    timeout=self.budgets.initialize,
-                )
+                self.connection.call(acp.INITIALIZE.name, sent, timeout=self.budgets.initialize)
             )
         except RemoteError as error:
-            if error.code == codes.UNSUPPORTED_VERSION:
-                from dragoman.client import handshake_errors
+            from dragoman.client import handshake_errors
 
+            if self._serving.greeting == sent:
+                raise handshake_errors.only_repeats() from None
+            if error.code == codes.UNSUPPORTED_VERSION:
                 raise handshake_errors.refused_version(error) from error
             raise
         self.hello = raw
@@ -296,9 +299,9 @@ class AcpClient(BaseClient[Session]):
     async def call_extension(
         self, method: str, params: Any, *, timeout: float | None | UnsetType = UNSET
     ) -> Any:
-        """Call an extension method of the agent; its name begins with an underscore.
+        """Call an extension method of the agent (`_…`).
 
-        `timeout` defaults to that of any other request; None waits forever.
+        `timeout` defaults to the budget for a request; None means no limit.
         """
         budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
         raw = await self._translated(
@@ -336,13 +339,14 @@ class AcpClient(BaseClient[Session]):
         self._serving.elicit = elicit
 
     def serve_with(self, elsewhere: Elsewhere | None) -> None:
-        """Route file and terminal requests to `elsewhere`; those it declines are served here."""
+        """Route file and terminal requests to `elsewhere`. Those that it declines, or all if it is
+        None, are served here."""
         self._serving.elsewhere = elsewhere
 
     def relay_with(self, make: Callable[[Handlers], Handlers]) -> None:
         """Replace the handlers for incoming messages.
 
-        `make` gets the current ones as a fallback.
+        `make` gets the client's own handlers as a fallback.
         """
         self.connection.hand_to(make(self._serving))
 
@@ -381,9 +385,21 @@ class AcpClient(BaseClient[Session]):
         then: Callable[[R], T],
         *,
         timeout: float | None | UnsetType = UNSET,
+        undo: Callable[[R], None] | None = None,
     ) -> T:
         """Like `ask`, but return what `then` makes of the result. `then` is called while the
-        response is being read, before any later message."""
+        response is being read, before any later message.
+
+        `undo` is called with the result instead if it comes too late for the caller.
+        """
+
+        def undo_raw(raw: Raw) -> None:
+            assert undo is not None
+            try:
+                undo(self.decode(method, raw))
+            except InvalidAnswer as error:
+                log.debug("the late response opened nothing that can be closed: %s", error)
+
         return await call_in_order(
             self.connection,
             method.name,
@@ -391,6 +407,7 @@ class AcpClient(BaseClient[Session]):
             lambda call, raw: then(self.decode(method, raw)),
             timeout=self.budgets.request if isinstance(timeout, UnsetType) else timeout,
             explain=self.explain,
+            undo=None if undo is None else undo_raw,
         )
 
     def decode(self, method: Method[P, R], raw: Raw) -> R:
@@ -401,7 +418,7 @@ class AcpClient(BaseClient[Session]):
 
     def explain(self, error: DragomanError) -> DragomanError:
         """Return the error to raise for the caller. A missing login becomes `AuthRequired`, and an
-        internal error of the agent gets the end of the agent's stderr output."""
+        internal error from the agent gets the end of the agent's stderr output."""
         if isinstance(error, RemoteError):
             stream, before = self.connection.stream, self._stderr_before
             error = add_stderr(error, lambda: stderr_since(stream, before))
@@ -417,6 +434,11 @@ class AcpClient(BaseClient[Session]):
         """Called before a prompt is sent: stderr output from now on is attributed to that
         prompt."""
         self._stderr_before = stderr_size(self.connection.stream)
+        self._serving.stray = None
+
+    @property
+    def stray(self) -> Stray | None:
+        return self._serving.stray
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
         """Return the `_meta` of a cancel notification; `why` is None if the user cancelled. Returns
@@ -457,9 +479,14 @@ class AcpClient(BaseClient[Session]):
             made.append(session)
             self._serving.adopt(session)
 
+        def undo(response: Any) -> None:
+            session = made[0] if made else Session(self, response.session_id, root, others)
+            self._close_unused(session)
+
+        timeout = self.budgets.session
         try:
             with self._serving.early.expecting():
-                await self.ask_then(method, request, opened, timeout=self.budgets.session)
+                await self.ask_then(method, request, opened, timeout=timeout, undo=undo)
         except BaseException:
             for session in made:
                 self.forget(session)
@@ -477,8 +504,13 @@ class AcpClient(BaseClient[Session]):
     ) -> Session:
         """Call a method that opens a session whose id is already known."""
         self._serving.adopt(session)
+
+        def undo(response: R) -> None:
+            self._close_unused(session)
+
+        timeout = self.budgets.session
         try:
-            await self.ask_then(method, request, opened, timeout=self.budgets.session)
+            await self.ask_then(method, request, opened, timeout=timeout, undo=undo)
         except BaseException:
             self.forget(session)
             raise
@@ -493,9 +525,17 @@ class AcpClient(BaseClient[Session]):
                 await session.close()
             raise
         except BaseException:
-            self.forget(session)
+            self._close_unused(session)
             raise
         return session
+
+    def _close_unused(self, session: Session) -> None:
+        """Close a session in the background, because its caller was cancelled or gave up."""
+        if self.conversations.get(session.id, session) is session:
+            self.forget(session)
+            if self.connection.failure is None:
+                work = _closed(session)
+                self.connection.tasks.start(work, "close a session that nothing uses")
 
     def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
         self._require_new(session_id)
@@ -522,6 +562,16 @@ class AcpClient(BaseClient[Session]):
                 case _:
                     pass
         return absolute(cwd), tuple(absolute(path) for path in additional_directories)
+
+
+async def _closed(session: Session) -> None:
+    if session.id in session.client.conversations:
+        # It was opened again in the meantime.
+        return
+    try:
+        await session.close()
+    except DragomanError as error:
+        log.debug("could not close session %s at the agent: %s", session.id, error)
 
 
 def _placed(

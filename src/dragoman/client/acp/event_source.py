@@ -27,7 +27,7 @@ from dragoman.wire import messages
 
 
 class EventSource(EventFeed):
-    """Emits the events of one connection. It observes a client from before its handshake."""
+    """Emits the events of one connection, from its creation on."""
 
     def __init__(self, client: AcpClient) -> None:
         super().__init__(translate.DIALECT, client.connection, client.options.on_event)
@@ -51,7 +51,7 @@ class EventSource(EventFeed):
     # -- called by the connection
 
     def answered(self, call: Call, error: CallError | None) -> None:
-        """Called when a response has arrived and was delivered to its caller."""
+        """Called after a response was delivered to its caller."""
         opened, self.opened = self.opened, None
         if error is None and call.method == acp.INITIALIZE.name:
             self._ready(call)
@@ -134,7 +134,7 @@ class EventSource(EventFeed):
         return answered
 
     def url_done(self, elicitation_id: str, line: bytes) -> None:
-        """Called when the user has completed a URL elicitation."""
+        """Called when the agent reports that a URL elicitation is completed."""
         base = self.no_session.base(acp.ELICITATION_COMPLETE.name, line)
         self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
 

@@ -107,6 +107,10 @@ class InboundHandlers:
         self.early: EarlyMessages[tuple[acp.SessionUpdate, bytes]] = EarlyMessages(
             lambda early: self._complain(Noise(early[1], _UNKNOWN))
         )
+        self.greeting: Raw | None = None
+        """The params of an `initialize` that the agent sent, which no agent does."""
+        self.stray: Stray | None = None
+        """The last response since the last prompt that has the id of no request."""
         self._urls: set[str] = set()
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}
@@ -160,6 +164,8 @@ class InboundHandlers:
     def request(self, request: Request) -> Any:
         known = self._requests.get(request.method)
         if known is None:
+            if request.method == acp.INITIALIZE.name:
+                self.greeting = request.params
             self._heard(request, "an unknown request")
             extension = self._options.extension
             # A method of the protocol that was not offered is not an extension.
@@ -193,14 +199,16 @@ class InboundHandlers:
             self.watch.heard(message.method, message.line, reason)
 
     def noise(self, noise: Noise | Stray) -> None:
+        if isinstance(noise, Stray) and noise.why == "unknown":
+            self.stray = noise
         if self.watch is not None:
             reason = noise.reason if isinstance(noise, Noise) else f"an answer: {noise.why}"
             self.watch.heard("", noise.line, reason)
         self._complain(noise)
 
     def _invalid(self, notification: Notification, reason: str) -> None:
-        """Report an update that cannot be decoded, as an event of its turn if its session is
-        known."""
+        """Report an update that cannot be decoded, as noise and as an event: of its session if that
+        is open, else of the connection."""
         session = self._sessions.get(session_of(notification.params) or "")
         if session is None or not session.heard(notification, reason):
             self._heard(notification, reason)
@@ -257,7 +265,8 @@ class InboundHandlers:
         # Some agents describe a call first and then ask about its id alone.
         question = session.calls.question(params, request_id)
         turn = session.turn
-        if turn is not None and turn.state is _CANCELLING:
+        # An abandoned session still works on a turn that was cancelled.
+        if session.unusable or (turn is not None and turn.state is _CANCELLING):
             return self._decided(session, question, Answer.CANCEL)
         try:
             answer = self.permit(question)
@@ -307,7 +316,8 @@ class InboundHandlers:
     async def _answered(
         self, session: Session, turn: Turn | None, asking: Awaitable[T], cancelled: T
     ) -> T:
-        """Wait for an answer; cancelling the turn answers at once with `cancelled`."""
+        """Wait for an answer. Returns `cancelled` at once if the turn is cancelled or the session
+        is closed."""
         if session.unusable:
             # The session ended before this started.
             if inspect.iscoroutine(asking):

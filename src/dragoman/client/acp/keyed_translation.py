@@ -255,7 +255,8 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def shows_nothing(hello: Mapping[str, Any]) -> bool:
-    """Return whether a handshake response is valid in both ACP and the keyed dialect."""
+    """Return whether a handshake response leaves open whether the agent speaks ACP or the keyed
+    dialect."""
     version = hello.get("protocolVersion")
     return (
         type(version) is int

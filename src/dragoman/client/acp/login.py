@@ -1,7 +1,7 @@
 """Describe how a person logs in to an agent.
 
 Builds the message and command shown when an agent requires a login. Runs and sends nothing:
-`AcpClient.authenticate` does that, for methods that an agent carries out itself.
+`AcpClient.authenticate` starts a login that an agent carries out itself.
 """
 
 from __future__ import annotations

@@ -64,6 +64,6 @@ async def _opened(
 async def use_agent(
     stream: Stream, *, options: ClientOptions | None = None
 ) -> AsyncIterator[AcpClient]:
-    """Connect to an agent on an open stream."""
+    """Connect to an agent on an open stream, which is closed when the block ends."""
     async with aclosing(await started(stream, lambda: AcpClient(stream, options))) as client:
         yield client

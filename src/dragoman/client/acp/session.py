@@ -59,8 +59,8 @@ KEPT_OUTSIDE: Final = 256
 
 
 class Session(AcpSettings, Conversation):
-    """A session of an agent. Created by the client's `new_session`, `load_session` and the
-    like, and by `Peer.session`."""
+    """A session of an agent. Created by the client's methods that open one, such as `new_session`,
+    and by `Peer.session`."""
 
     __slots__ = (
         *("_heard_at", "_load_answered_at", "_replaying", "_turns"),
@@ -149,7 +149,8 @@ class Session(AcpSettings, Conversation):
     # -- the end
 
     async def close(self) -> None:
-        """End the session at the agent if it supports that, and forget it here."""
+        """Cancel the running turn, close the session at the agent if that is supported, and forget
+        the session here."""
         if self.turn is not None:
             self.turn.cancel()
         client = self.client
@@ -179,7 +180,7 @@ class Session(AcpSettings, Conversation):
             await terminals.aclose()
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once, and return its terminals, which the caller must close."""
+        """Forget the session at once, and return its terminals, if any, for the caller to close."""
         self.client.forget(self)
         self.unusable = True
         self.cancel_questions()
@@ -193,7 +194,7 @@ class Session(AcpSettings, Conversation):
             self.record.opened = self
 
     def announce(self, how: str, line: bytes | None) -> None:
-        """Report that the session is open, and its settings."""
+        """Emit `SessionOpened`, and the session's settings."""
         native = f"session/{how}"
         model_id = self.models.current_model_id if self.models else None
         base = self.place.base(native, line)

@@ -6,6 +6,7 @@ The life cycle of a turn in any dialect is in `dragoman.client.turns`, and its r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +16,13 @@ from msgspec.structs import replace
 from dragoman.client.conversation import ConversationTurn
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
+from dragoman.client.turns import TurnStage
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import CallCancelled, DragomanError, PeerUnresponsive
+from dragoman.errors import BudgetExceeded, CallCancelled, DragomanError, PeerUnresponsive
 from dragoman.events import model
 from dragoman.events.parts import Block, Cost, Failure, Usage
-from dragoman.events.words import Outcome, Role
+from dragoman.events.words import Outcome, Role, tool_status
 from dragoman.rpc import Call
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ joined at once. Adding each short piece to the turn's text would take longer."""
 MAX_TEXT_SIZE: Final = 1024 * 1024
 """Maximum number of characters of the agent's text in a turn's result, for a consumer of updates;
 it receives the whole text anyway."""
+
+SHOWN_ID_SIZE: Final = 60
+"""Maximum length of the id of a response in an error message, in characters."""
 
 _NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a new session, in any currency."""
@@ -103,6 +108,8 @@ class Turn(ConversationTurn):
             self._join()
         if update.tool_call_id not in self._declined:
             self._acted += 1
+        status = None if update.status is None else tool_status(update.status)
+        self._watchdog.tool_changed(update.tool_call_id, status)
         self._watchdog.signs += 1
         # Not urgent: a policy has already answered, and a person who is asked wakes the consumer.
         self._lane.put_unhurried(update, size)  # type: ignore[arg-type]
@@ -171,8 +178,8 @@ class Turn(ConversationTurn):
         self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """Return the turn's share of the cost: agents report the cost of the whole session. The
-        earlier cost of a resumed session is unknown until it is reported once."""
+        """Return the usage with the turn's share of the cost: agents report the cost of the whole
+        session. The earlier cost of a resumed session is unknown until it is reported once."""
         cost, before = usage.cost, self._cost_before
         if cost is None:
             return usage
@@ -182,6 +189,14 @@ class Turn(ConversationTurn):
             cost = Cost(cost.amount - before.amount, cost.unit)
         # Otherwise the agent has started counting from zero again, as after a restart.
         return replace(usage, cost=cost)
+
+    def expire(self, why: BudgetExceeded) -> None:
+        stray = self._client.stray
+        if stray is not None and self.state is TurnStage.RUNNING:
+            sent = json.dumps(stray.id)[:SHOWN_ID_SIZE]
+            found = f"the agent sent a response with the id {sent}, which no request has"
+            why.args = (f"{why}; {found}",)
+        super().expire(why)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         """Handle the response, in wire order after the last update."""
@@ -214,7 +229,8 @@ class Turn(ConversationTurn):
         return model.TurnEnded(*base, outcome, stop, failure)
 
     def _line(self) -> bytes | None:
-        """Return the line of the response to the prompt, a result or an error."""
+        """Return the line with the response to the prompt, whether a result or an error, or None if
+        there is none."""
         return None if self._call is None else self._call.line
 
     def made(self, event: model.Event) -> None:

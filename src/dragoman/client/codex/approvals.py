@@ -13,11 +13,11 @@ from typing import Any, Final
 from msgspec import Raw
 
 from dragoman.client.permissions import Decision, Question, settled
+from dragoman.decoders import decode_typed
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import FileChange, PermissionOption
 from dragoman.events.words import FileOp, PermissionKind, ToolKind
-from dragoman.wire.decoders import decode_typed
 
 UNNAMED: Final = "Run a command"
 """The title of a command that the server does not name."""
@@ -229,7 +229,8 @@ def _without_none(**fields: Any) -> dict[str, Any]:
 
 
 def _legacy_changes(changes: Any) -> Iterator[FileChange]:
-    """Yield the changes of an older request: by path, each with its kind as the only key."""
+    """Yield the file changes of an older request. It maps each path to a change, whose kind is its
+    only key or its `type`."""
     for path, change in changes.items() if isinstance(changes, dict) else ():
         kind, said = next(iter(change.items()), ("", None)) if isinstance(change, dict) else ("", 0)
         if isinstance(change, dict) and isinstance(change.get("type"), str):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.base import Cursor, EventClient
+from dragoman.client.base import Cursor, EventClient, call_in_order
 from dragoman.client.codex.server_requests import ServerRequests
 from dragoman.client.options import DialectOptions
+from dragoman.decoders import decode_typed
 from dragoman.dialects import discovery
 from dragoman.dialects.codex import shapes, translate
 from dragoman.errors import (
@@ -32,7 +33,6 @@ from dragoman.events.parts import Capabilities, Limit
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 
@@ -187,17 +187,42 @@ class CodexClient(EventClient["CodexConversation"]):
     # -- calls
 
     async def ask(
-        self, method: str, params: Any, result: type[T], *, timeout: float | None = None
+        self,
+        method: str,
+        params: Any,
+        result: type[T],
+        *,
+        timeout: float | None = None,
+        undo: Callable[[T], None] | None = None,
     ) -> T:
-        """Call a method and decode its result; only "overloaded" is retried."""
-        budget = self.budgets.request if timeout is None else timeout
-        return self.decode(method, await self._call(method, params, budget), result)
+        """Call a method and decode its result; only "overloaded" is retried.
 
-    async def _call(self, method: str, params: Any, timeout: float) -> Raw:
+        `undo` is called with the result instead if it comes too late for the caller.
+        """
+
+        def undo_raw(raw: Raw) -> None:
+            assert undo is not None
+            try:
+                undo(self.decode(method, raw, result))
+            except InvalidAnswer as error:
+                log.debug("the late response cannot be undone: %s", error)
+
+        budget = self.budgets.request if timeout is None else timeout
+        raw = await self._call(method, params, budget, None if undo is None else undo_raw)
+        return self.decode(method, raw, result)
+
+    async def _call(
+        self, method: str, params: Any, timeout: float, undo: Callable[[Raw], None] | None = None
+    ) -> Raw:
+        connection = self.connection
         attempt = 1
         while True:
             try:
-                return await self.connection.call(method, params, timeout=timeout)
+                if undo is None:
+                    return await connection.call(method, params, timeout=timeout)
+                return await call_in_order(
+                    connection, method, params, lambda call, raw: raw, timeout=timeout, undo=undo
+                )
             except RemoteError as error:
                 if not may_retry(error, attempt):
                     raise

@@ -51,7 +51,7 @@ _METHODS: Final = {
 def configured(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Convert the MCP servers of a session to Codex's own configuration format.
 
-    Raises `Unsupported` for a server that it cannot express.
+    Raises `Unsupported` for a server that this format cannot express.
     """
     return {getattr(one, "name", ""): _configured(one) for one in servers}
 
@@ -124,13 +124,15 @@ class CodexPeer(ClientPeer):
                 params,
                 shapes.ThreadResponse,
                 timeout=self.client.budgets.session,
+                # Another caller may be resuming the same thread meanwhile.
+                undo=self._leave_soon if opening.how in ("new", "fork") else None,
             )
             try:
                 await self._require(answer, opening, settings)
+                models = await self._models()
             except BaseException:
                 await finish(self._leave(answer.thread.id))
                 raise
-            models = await self._models()
             conversation = CodexConversation(self.client, answer, settings, models)
             self.client.adopt(conversation)
         conversation.announce(opening.how, answer)
@@ -160,6 +162,13 @@ class CodexPeer(ClientPeer):
             raise ProtocolMismatch(f"Codex was asked for {wanted!r} but uses {answer.model!r}")
         if answer.model_provider == OPENAI:
             await require_model(self.client, wanted)
+
+    def _leave_soon(self, answer: shapes.ThreadResponse) -> None:
+        """Leave a thread in the background, because its caller was cancelled or gave up before the
+        response."""
+        thread_id, connection = answer.thread.id, self.client.connection
+        if thread_id not in self.client.conversations and connection.failure is None:
+            connection.tasks.start(self._leave(thread_id), "leave a thread that nothing uses")
 
     async def _leave(self, thread_id: str) -> None:
         try:

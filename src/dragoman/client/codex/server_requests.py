@@ -19,11 +19,11 @@ from dragoman.client.file_guard import decided
 from dragoman.client.inquiries import Inquire, Inquiry, Reply
 from dragoman.client.open_questions import RequestNames
 from dragoman.client.permissions import Answer, Question
+from dragoman.decoders import decode_typed
 from dragoman.dialects.codex import shapes
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class ServerRequests:
         return self.names.new(str(request.id))
 
     def ask(self, request: Request) -> Any:
-        """Answer a request, even an unknown one: otherwise the turn would wait forever."""
+        """Answer a request. An unknown one is refused: without any response the turn would wait
+        forever."""
         try:
             approval = approvals.APPROVALS.get(request.method)
             if approval is not None:
@@ -67,11 +68,13 @@ class ServerRequests:
     async def _ask(
         self, thread_id: str, work: Coroutine[Any, Any, T], name: str, otherwise: T
     ) -> T:
-        """Wait for the answer of `work`. Returns `otherwise` if the question is called off, or if
-        the thread is not open here."""
+        """Wait for the answer of `work`. Returns `otherwise` if the question is called off, if the
+        thread is not open here, or if it was abandoned and still works on a cancelled turn."""
         conversation = self._client.conversations.get(thread_id)
-        if conversation is None:
+        if conversation is None or conversation.unusable:
             work.close()
+            if conversation is not None:
+                conversation.questions.withdraw(name)
             return otherwise
         return await conversation.questions.ask(conversation.turn, work, otherwise, name=name)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -84,7 +85,7 @@ class CodexConversation(EventConversation):
     # -- opening
 
     def announce(self, how: str, answer: shapes.ThreadResponse) -> None:
-        """Report that the thread is open, its settings, and its history as a replay."""
+        """Report that the thread is open, and its settings; after a load, replay its history."""
         place = self.client.place(self.id)
         thread = answer.thread
         native = f"thread/{how}"
@@ -219,8 +220,8 @@ class CodexConversation(EventConversation):
         self._unproved = False
 
     def _check(self, told: model.SettingsChanged) -> None:
-        """Check settings that the server reports as changed (experimental feature only); fail
-        closed."""
+        """Abandon the thread if the server reports settings that were not requested. It reports
+        them only with `experimental`."""
         options = told.options if isinstance(told.options, tuple) else ()
         policy = next((option.value for option in options), None)
         if (told.mode, policy) in (self._in_force, (self.mode, self.policy)):
@@ -233,17 +234,23 @@ class CodexConversation(EventConversation):
     # -- the end
 
     async def close(self) -> None:
-        client = self.client
-        if self.turn is not None:
-            turn = self.turn
-            turn.cancel()
-            await turn.wait_over()
-        client.conversations.pop(self.id, None)
-        if client.connection.failure is not None:
-            return
+        # A prompt from now on would run without its events.
+        self.unusable = True
+        try:
+            if self.turn is not None:
+                turn = self.turn
+                turn.cancel()
+                await turn.wait_over()
+        finally:
+            self.client.forget(self)
+            self.cancel_questions()
+            if self.client.connection.failure is None:
+                await self._unsubscribe()
+
+    async def _unsubscribe(self) -> None:
         try:
             params = {"threadId": self.id}
-            await client.ask("thread/unsubscribe", params, dict, timeout=CLOSE_TIMEOUT)
+            await self.client.ask("thread/unsubscribe", params, dict, timeout=CLOSE_TIMEOUT)
         except DragomanError as error:
             log.debug("unsubscribing from thread %s failed: %s", self.id, error)
 
@@ -315,8 +322,8 @@ def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(
             f"Codex was asked for the sandbox {mode!r} and the approval policy {policy!r}, but "
-            f"uses {answer.sandbox!r} and {answer.approval_policy!r}; dragoman does not use this "
-            "thread"
+            f"uses {answer.sandbox!r} and {answer.approval_policy!r}; dragoman will not use "
+            "this thread"
         )
 
 
@@ -326,7 +333,7 @@ def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
 def input_of(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     """Return the blocks of a prompt in the server's format.
 
-    Raises `Unsupported` for other content.
+    Raises `Unsupported` for content that the server does not accept.
     """
     return [_input(block) for block in blocks]
 
@@ -340,8 +347,10 @@ def _input(block: Block) -> dict[str, Any]:
         case Audio(data=data, mime_type=mime_type):
             return {"type": "audio", "url": f"data:{mime_type};base64,{data}"}
         case Link(uri=uri, name=name):
-            if uri.startswith("file://"):
-                return {"type": "mention", "name": name, "path": unquote(urlsplit(uri).path)}
+            # An invalid host raises an error; then the link is text.
+            with suppress(ValueError):
+                if uri.startswith("file://"):
+                    return {"type": "mention", "name": name, "path": unquote(urlsplit(uri).path)}
             return {"type": "text", "text": f"[{name}]({uri})"}
         case Resource(uri=uri, text=text):
             if text is None:

@@ -18,10 +18,10 @@ from msgspec import Raw
 
 from dragoman import transports  # Not its names: only starting a program needs them.
 from dragoman.client.budgets import Budgets
+from dragoman.decoders import decode_typed
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 

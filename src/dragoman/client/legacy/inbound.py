@@ -1,4 +1,4 @@
-"""Answer the requests of an agent in the keyed dialect: permissions, files, terminals.
+"""Answer the requests from an agent in the keyed dialect: permissions, files, terminals.
 
 The other legacy dialects have no requests from the agent. The permission callback decides
 (`client.permissions`); `client.services` implements files and terminals.
@@ -14,13 +14,13 @@ import msgspec
 
 from dragoman.client import file_guard
 from dragoman.client.base import fail_turn, service_refusal
-from dragoman.client.permissions import Answer, Permit, Question, settled
+from dragoman.client.permissions import Answer, Decision, Permit, Question, settled
+from dragoman.decoders import decode_typed
 from dragoman.dialects.legacy.keyed import shapes, translate
 from dragoman.errors import RemoteError, ServiceError, SpawnError
 from dragoman.events import model
 from dragoman.rpc import boundary
 from dragoman.wire import codes
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def _decided(
     )
     fail = functools.partial(fail_turn, conversation)
     deciding = file_guard.decided(client.options.permit, question, fail)
-    given = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
+    given = await _asked(conversation, deciding)
     option, answer = settled(translate.OPTIONS, given)
     conversation.answered(question, answer)
     client.deliver(
@@ -94,6 +94,16 @@ async def _decided(
     if option is None:
         return shapes.Decision("reject", cancelled=True)
     return shapes.Decision(option)
+
+
+async def _asked(
+    conversation: DocumentConversation, deciding: Coroutine[Any, Any, Decision]
+) -> Decision:
+    """Wait for an answer. A session that was abandoned still works on a cancelled turn."""
+    if conversation.unusable:
+        deciding.close()
+        return Answer.CANCEL
+    return await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
 
 
 # -- files and terminals
@@ -158,7 +168,7 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
         case _:
             return
     deciding = file_guard.decided(guard, question, functools.partial(fail_turn, conversation))
-    answer = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
+    answer = await _asked(conversation, deciding)
     if question.kind != "read" or not answer.allows:
         # Not for an allowed read: agents do not ask for permission to read a file.
         conversation.answered(question, answer)

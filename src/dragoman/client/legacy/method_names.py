@@ -26,8 +26,8 @@ NONE = ""
 
 
 class MethodNames:
-    """The method names that work on one connection, and with a cache and a program on later
-    ones."""
+    """The method names known to work on one connection. With a cache and a program, later
+    connections know them too."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class MethodNames:
         return self._cache.get(self._program, self._key(concept))
 
     def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages to try, best first. Raises `Unsupported` if none is known to work."""
+        """Return the messages to try, best first. Raises `Unsupported` if it is known that none
+        works."""
         known = self.known(concept)
         if known == NONE:
             raise Unsupported(_none_of(messages))
@@ -75,7 +76,8 @@ def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
 
 
 def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
-    """Return the error for an agent that refused the last name of a request as unknown."""
+    """Return the error for a request of which the agent knows no method name; `refusal` is its last
+    response."""
     if len(messages) == 1:
         return refusal
     return RemoteError(refusal.code, _none_of(messages), refusal.data)

@@ -1,6 +1,6 @@
 """Peers and sessions of the conversation API for the legacy dialects.
 
-Opens and lists sessions, changes their settings and asks permission questions. Requests that a
+Opens and lists sessions, changes their modes and logs in with the keyed dialect. Requests that a
 dialect cannot express are refused before anything is sent. `client` has the connection, `turn` the
 turns.
 """
@@ -48,7 +48,8 @@ NO_LOGIN: Final = "none"
 
 
 class DocumentPeer(ClientPeer):
-    """An agent that speaks one of the legacy dialects. Call `start`, or use `open`."""
+    """An agent that speaks one of the legacy dialects. `use_peer` and `open_peer` start it;
+    otherwise call `start`."""
 
     client: DocumentClient
 
@@ -76,7 +77,7 @@ class DocumentPeer(ClientPeer):
         if client.hello is not None:
             found = discovery.of_text(client.hello)
             if found is None:
-                raise ProtocolMismatch("this is not the handshake response of an agent")
+                raise ProtocolMismatch("this is not the handshake response from an agent")
             if (client.end.name, found) == (discovery.ONESHOT, discovery.TAGGED):
                 # A tagged agent may accept any text as a version, even the date of oneshot.
                 raise ProtocolMismatch(f"the agent speaks {found}", dialect=found)
@@ -159,8 +160,8 @@ class DocumentPeer(ClientPeer):
             self.require(can.set_mode, "switch modes")
 
     def _opened(self, opening: Opening, raw: Raw | None) -> DocumentConversation:
-        """Create the conversation as soon as the response arrives, before later messages are
-        read."""
+        """Create the conversation, or reuse an open one, and emit its first events. This happens as
+        soon as the response arrives, before later messages are read."""
         client = self.client
         if opening.session_id in client.conversations:
             client.conversations[opening.session_id].place.replay = False
@@ -251,7 +252,8 @@ class KeyedPeer(DocumentPeer):
         """Log in. A secret is sent only if it is passed here; none is looked up anywhere."""
         known = [each.id for each in self.auth_methods]
         if method_id not in known:
-            raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
+            names = ", ".join(known) or "none"
+            raise UsageError(f"the agent has no login method {method_id!r}; it has {names}")
         body = keyed.Authenticate(method_id, password, token)
         secrets = [msgspec.json.encode(text)[1:-1] for text in (password, token) if text]
         self.client.secrets += secrets
@@ -332,8 +334,8 @@ class DocumentConversation(EventConversation, WorkspaceServices):
     def let_go(self) -> Terminals | None:
         if self.turn is not None and self.client.connection.failure is None:
             self.turn.cancel()
-        # A prompt that still waits for other turns must not be sent.
-        self.unusable = self.unusable or self.queued is not None
+        # Its events would not be delivered. It may still wait for other turns.
+        self.unusable = True
         self.client.forget(self)
         self.cancel_questions()
         return self._terminals

@@ -39,12 +39,13 @@ def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
 def unregister(name: str) -> None:
     """Unregister a dialect."""
     if name not in OPENERS or name in discovery.DIALECTS:
-        raise UsageError(f"the dialect {name!r} is not registered")
+        raise UsageError(f"the dialect {name!r} is built in or not registered")
     del OPENERS[name], DIALECTS[name]
 
 
 def is_registered(name: str) -> bool:
-    """Return whether a dialect is registered, in this process or by an installed package.
+    """Return whether there is a dialect of this name: built in, registered in this process, or of
+    an installed package.
 
     Its code is not loaded.
     """

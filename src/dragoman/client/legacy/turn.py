@@ -48,7 +48,7 @@ class DocumentTurn(ConversationTurn):
         self._here = conversation
         self._client = conversation.client
         self._blocks = blocks
-        # Raise here, not when the turn begins, if no name is known to work.
+        # Raise here, not when the turn begins, if it is known that no name works.
         self._left = self._client.chains.order("prompt", messages)
         self._messages = messages
         self._method = self._left[0][0]

@@ -93,10 +93,11 @@ class Files:
     async def write_text(self, path: str | os.PathLike[str], content: str) -> None:
         """Replace the text of a file with `content`; a missing file is created.
 
-        Readers see the old text or the new one, never a mixture; after an error or a cancellation
-        the old text is still there. Missing parent directories are created (and stay). Permissions
-        of an existing file are kept, and its owner if the system allows it; other hard links and
-        extended attributes are not. A symbolic link is followed and stays a link.
+        Readers see the old text or the new one, never a mixture. After an error the old text is
+        still there, unless the error's `may_have_run` is set; after a cancellation it may be
+        either. Missing parent directories are created (and stay). Permissions of an existing file
+        are kept, and its owner if the system allows it; other hard links and extended attributes
+        are not. A symbolic link is followed and stays a link.
         """
         text = os.fspath(path)
         try:
@@ -163,7 +164,7 @@ def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> I
 def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_size: int) -> bytes:
     """Return `limit` lines, or all, after skipping `skip` lines, as bytes.
 
-    Takes linear time and bounded memory.
+    Takes linear time and bounded memory. Raises `TooLarge` for more than `max_size` bytes.
     """
     if limit == 0:
         return b""

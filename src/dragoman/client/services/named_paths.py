@@ -30,7 +30,7 @@ _DEVICES: Final = frozenset(
 def find(
     text: str, roots: Sequence[Path], *, make: bool, windows: bool = os.name == "nt"
 ) -> tuple[Path, os.stat_result | None]:
-    """Return the real path inside one of the roots, and its state, or None if nothing exists there.
+    """Return the real path inside one of the roots, and its state (None if nothing exists there).
 
     With `make`, missing parent directories are created.
     """

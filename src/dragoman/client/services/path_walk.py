@@ -163,7 +163,8 @@ class _Walk:
             raise PathRefused(self._text, "it is too long or has too many symbolic links")
 
     def _enter(self, names: Sequence[str]) -> None:
-        """Start again at the root that contains these names, an absolute path."""
+        """Start again at the root that contains this absolute path, given as its names. Raises
+        `PathRefused` if no root does."""
         self.close()
         for spelled, root in self._entries:
             if tuple(names[: len(spelled)]) == spelled:

@@ -91,7 +91,7 @@ class Terminals:
         inherit: Iterable[str] = (),
         times: ShutdownTimes = TIMES,
     ) -> None:
-        """`inherit` names further variables (or patterns) of our environment that commands get."""
+        """`inherit` names additional environment variables (or patterns) to pass to commands."""
         self._workspace = workspace
         self._output_size = output_size
         self._max_output_size = max_output_size
@@ -247,9 +247,9 @@ class _Terminal:
         self._settle()
 
     def _on_gone(self) -> None:
-        """Called when all processes that held the pipe are dead.
+        """Called when the command and everything it left behind are gone.
 
-        If the pipe is still open, abandon it.
+        What is in the pipe is read once more; a pipe that is still open is abandoned.
         """
         self.gone = True
         if not self._output_ended:
@@ -275,8 +275,9 @@ def command_line(
 ) -> list[str]:
     """Return the argument list for a peer's command: a program, or a line for the shell.
 
-    A command with shell characters is a program only if it starts like a path. A checkout can
-    contain a directory `cat a` with a program `b`, so `cat a/b` is treated as a shell line.
+    A command with shell characters is a program only if it exists and, except on Windows, starts
+    like a path. A checkout can contain a directory `cat a` with a program `b`, so `cat a/b` is
+    treated as a shell line.
     """
     if args or not _SHELL_SIGNS.search(command):
         return [command, *args]

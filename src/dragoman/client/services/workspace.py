@@ -57,7 +57,8 @@ class Workspace:
     """
 
     def __init__(self, roots: Sequence[str | os.PathLike[str]]) -> None:
-        """Roots must be absolute, existing directories; anything else raises `UsageError`."""
+        """At least one root is needed, and all must be absolute, existing directories; anything
+        else raises `UsageError`."""
         if not roots:
             raise UsageError("a workspace needs at least one root directory")
         real_roots: list[Path] = []

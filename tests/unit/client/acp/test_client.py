@@ -14,7 +14,9 @@ import pytest
 import dragoman
 from dragoman.client.acp import AcpClient, ClientOptions, Session
 from dragoman.client.acp import client as client_module
+from dragoman.client.acp.peer import AcpPeer
 from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Opening
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -22,13 +24,16 @@ from dragoman.errors import (
     CallTimeout,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
+    HandshakeFailed,
     InvalidAnswer,
     ProtocolMismatch,
     RemoteError,
     Unsupported,
     UsageError,
 )
-from dragoman.transports.memory import memory_pair
+from dragoman.events import model
+from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import (
     CWD,
@@ -37,17 +42,42 @@ from tests.unit.client.acp.agent_side import (
     MODES,
     AgentSide,
     Refusal,
+    chunk,
     driven,
     opened,
     select,
 )
-from tests.unit.rpc.other_side import soon, until
+from tests.unit.rpc.other_side import WAIT_TIMEOUT, soon, turns, until
 
 TINY = 0.02
 """A budget that is meant to run out."""
 
 
 # -- the handshake
+
+
+class Echo:
+    """Sends back what it receives."""
+
+    def __init__(self, stream: MemoryStream) -> None:
+        self.stream = stream
+
+    def data_received(self, data: bytes) -> None:
+        self.stream.write(data)
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        pass
+
+
+@aio
+async def test_a_program_that_only_repeats_its_input_is_not_called_an_agent() -> None:
+    ours, theirs = memory_pair()
+    theirs.start(Echo(theirs))
+    client = AcpClient(ours)
+    with pytest.raises(HandshakeFailed, match="only repeats its input"):
+        await client.start()
+    await client.aclose()
+    await theirs.aclose()
 
 
 @aio
@@ -364,7 +394,7 @@ async def test_a_caller_that_is_cancelled_calls_the_session_off() -> None:
 async def test_a_caller_that_is_cancelled_while_the_answer_arrives_leaves_no_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with driven() as (client, agent):
+    async with driven(capabilities=EVERYTHING) as (client, agent):
         del agent.replies["session/new"]
         async with asyncio.TaskGroup() as tasks:
             task: asyncio.Task[Session] | None = None
@@ -379,6 +409,113 @@ async def test_a_caller_that_is_cancelled_while_the_answer_arrives_leaves_no_ses
             task = tasks.create_task(client.new_session(CWD))
             agent.answer(await agent.expect("session/new"), {"sessionId": "s1"})
         assert task.cancelled()
+        assert client.sessions == ()
+        agent.answer(await agent.expect("session/close"), {})
+
+
+@aio
+async def test_a_session_that_opens_after_its_caller_was_cancelled_is_closed() -> None:
+    seen: list[model.Event] = []
+    async with driven(capabilities=EVERYTHING) as (client, agent):
+        peer = AcpPeer(client, CWD)
+        peer.on_event = seen.append
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(peer.open(Opening(cwd=CWD)))
+            asked = await agent.expect("session/new")
+            task.cancel()
+        await agent.expect("$/cancel_request")
+        agent.answer(asked, {"sessionId": "late"})
+        closing = await agent.expect("session/close")
+        assert closing["params"] == {"sessionId": "late"}
+        agent.answer(closing, {})
+        assert client.sessions == ()
+    assert not any(isinstance(event, model.SessionOpened) for event in seen)
+
+
+@aio
+async def test_a_session_that_opens_after_its_time_is_over_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = ClientOptions(budgets=Budgets(session=TINY), unstable=True)
+    async with driven(options, capabilities=EVERYTHING) as (client, agent):
+        expect_late = client.connection.expect_late
+        # As long as a busy machine may need.
+        monkeypatch.setattr(
+            client.connection, "expect_late", lambda call, timeout: expect_late(call, WAIT_TIMEOUT)
+        )
+        del agent.replies["session/new"]
+        for opening, reply in (
+            (client.new_session(CWD), {"sessionId": "late"}),
+            (client.load_session("late", CWD), {}),
+            (client.resume_session("late", CWD), {}),
+            (client.fork_session("early", CWD), {"sessionId": "late"}),
+        ):
+            with pytest.raises(CallTimeout):
+                await opening
+            asked = await agent.next()
+            await agent.expect("$/cancel_request")
+            agent.answer(asked, reply)
+            closing = await agent.expect("session/close")
+            assert closing["params"] == {"sessionId": "late"}
+            agent.answer(closing, {})
+            assert client.sessions == ()
+
+
+@aio
+async def test_a_session_that_was_opened_again_is_not_closed_by_a_late_response() -> None:
+    async with driven(capabilities=EVERYTHING) as (client, agent):
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(client.resume_session("s1", CWD))
+            late = await agent.expect("session/resume")
+            task.cancel()
+        await agent.expect("$/cancel_request")
+        agent.replies["session/resume"] = {}
+        session = await client.resume_session("s1", CWD)
+        agent.answer(late, {})
+        await turns()
+        async with session.prompt("hello") as turn:
+            # A close would have come before.
+            await agent.end()
+            await turn.wait()
+        assert client.sessions == (session,)
+
+
+@aio
+async def test_a_session_that_is_opened_again_with_its_late_response_is_not_closed() -> None:
+    again: list[asyncio.Task[Session]] = []
+
+    def open_again(noise: object) -> None:
+        opening = client.resume_session("s1", CWD)
+        again.append(client.connection.tasks.start(opening, "open it again"))
+
+    options = ClientOptions(on_noise=open_again)
+    async with driven(options, capabilities=EVERYTHING) as (client, agent):
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(client.resume_session("s1", CWD))
+            late = await agent.expect("session/resume")
+            task.cancel()
+        await agent.expect("$/cancel_request")
+        agent.replies["session/resume"] = {}
+        # An update of a session that is not open is noise.
+        response = {"jsonrpc": "2.0", "id": late["id"], "result": {}}
+        agent.say(agent.updating(chunk("x")), response)
+        await until(lambda: bool(again))
+        session = await soon(again[0])
+        assert client.sessions == (session,)
+        assert agent.told("session/close") == []
+
+
+@aio
+async def test_a_session_whose_caller_is_cancelled_while_its_mode_is_set_is_closed() -> None:
+    replies = {"session/new": {"sessionId": "s1", "modes": MODES}}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(client.new_session(CWD, mode="plan"))
+            await agent.expect("session/set_mode")
+            task.cancel()
+        await agent.expect("$/cancel_request")
+        agent.answer(await agent.expect("session/close"), {})
         assert client.sessions == ()
 
 

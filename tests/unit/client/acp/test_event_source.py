@@ -74,7 +74,7 @@ async def test_an_answer_that_nothing_else_tells_is_reported_with_its_failure() 
 
 
 @aio
-async def test_what_nobody_has_a_use_for_is_unknown_and_says_why() -> None:
+async def test_an_unsupported_message_is_unknown_and_says_why() -> None:
     async with recorded() as (_, agent, events):
         agent.raw(b"not json\n")
         agent.say({"jsonrpc": "2.0", "method": "_own/news", "params": {}})
@@ -108,7 +108,7 @@ async def test_a_service_that_is_used_is_reported() -> None:
 
 
 @aio
-async def test_a_question_to_the_user_is_told_and_so_is_its_answer() -> None:
+async def test_a_question_to_the_user_and_its_answer_are_events() -> None:
     def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         return acp.ElicitationDeclined()
 
@@ -131,7 +131,7 @@ async def test_a_question_to_the_user_is_told_and_so_is_its_answer() -> None:
 
 
 @aio
-async def test_an_observer_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: model.Event) -> None:
         raise RuntimeError("broken")
 

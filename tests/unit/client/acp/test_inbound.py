@@ -202,7 +202,7 @@ async def test_a_callback_that_answers_nonsense_is_an_internal_error() -> None:
     ],
 )
 @aio
-async def test_a_malformed_question_is_refused_and_nobody_is_asked(damage: dict[str, Any]) -> None:
+async def test_a_malformed_question_is_refused_and_not_asked(damage: dict[str, Any]) -> None:
     def permit(question: Question) -> Answer:
         pytest.fail("nobody is to be asked")
 
@@ -303,7 +303,7 @@ async def test_a_question_and_a_cancel_in_the_same_moment_leave_no_question_open
 
 
 @aio
-async def test_somebody_who_answers_although_the_turn_was_cancelled_is_heard() -> None:
+async def test_an_answer_given_although_the_turn_was_cancelled_is_sent() -> None:
     async def insist(question: Question) -> Answer:
         try:
             await asyncio.Event().wait()
@@ -329,7 +329,7 @@ async def test_somebody_who_answers_although_the_turn_was_cancelled_is_heard() -
 
 
 @aio
-async def test_somebody_whose_own_wait_is_cancelled_has_not_answered() -> None:
+async def test_a_callback_whose_own_wait_is_cancelled_has_not_answered() -> None:
     async def stumble(question: Question) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         future.cancel()
@@ -338,7 +338,7 @@ async def test_somebody_whose_own_wait_is_cancelled_has_not_answered() -> None:
     async with opened(ClientOptions(permit=stumble)) as (_, agent):
         for id in (1, 2):
             agent.ask(id, ASK, agent.permission())
-            assert (await agent.heard_answer(id))["result"] == CANCELLED
+            assert (await agent.heard_answer(id))["error"]["code"] == -32603
 
 
 @pytest.mark.parametrize("people", [True, False])
@@ -428,7 +428,7 @@ async def test_an_agent_that_goes_away_takes_its_questions_with_it() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 @aio
-async def test_a_form_is_answered_by_whoever_is_asked(is_async: bool) -> None:
+async def test_a_form_is_answered_by_the_callback(is_async: bool) -> None:
     requests: list[acp.CreateElicitationRequest] = []
 
     def fill(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
@@ -476,7 +476,7 @@ async def test_an_elicitation_that_was_not_offered_is_refused() -> None:
 
 
 @aio
-async def test_whoever_was_sent_to_a_url_hears_when_it_is_done_and_only_once() -> None:
+async def test_the_end_of_a_url_request_is_reported_once() -> None:
     done: list[str] = []
     heard: list[Any] = []
     noises = Noises()
@@ -564,7 +564,7 @@ async def test_a_method_of_the_protocol_that_is_switched_off_is_not_an_extension
 
 
 @aio
-async def test_an_extension_that_fails_on_a_notification_stops_nobody(
+async def test_an_extension_that_fails_on_a_notification_stops_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(Vendor):
@@ -582,7 +582,7 @@ async def test_an_extension_that_fails_on_a_notification_stops_nobody(
 
 
 @aio
-async def test_a_question_is_completed_by_what_was_told_of_its_tool_call() -> None:
+async def test_a_question_is_completed_by_the_reports_of_its_tool_call() -> None:
     asked: list[Question] = []
 
     def decide(question: Question) -> Answer:

@@ -40,12 +40,12 @@ def test_a_reply_survives_the_way_to_the_agent(reply: Reply) -> None:
     assert reply_of(response_of(reply)) == reply
 
 
-def test_an_action_that_nobody_knows_is_not_a_consent() -> None:
+def test_an_unknown_action_is_not_consent() -> None:
     assert reply_of(acp.UnknownElicitationAction({"action": "maybe"})) == DECLINED
 
 
 @aio
-async def test_whoever_answers_may_be_plain_or_async() -> None:
+async def test_the_callback_may_be_plain_or_async() -> None:
     async def later(inquiry: Inquiry) -> Reply:
         return Reply("accept", {"x": inquiry.message})
 

@@ -6,7 +6,7 @@ from dragoman.client.acp import ClientOptions
 from dragoman.client.permissions import Answer, Question
 
 
-def test_what_is_not_chosen_permits_nothing_runs_nothing_and_asks_nobody() -> None:
+def test_the_defaults_permit_nothing_run_nothing_and_ask_nothing() -> None:
     options = ClientOptions()
     assert options.permit(Question("s", "c", "t", "read", [], None)) is Answer.REJECT_ONCE
     assert (options.terminals, options.terminal_login) == (False, False)

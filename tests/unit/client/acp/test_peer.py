@@ -155,7 +155,7 @@ async def test_a_question_that_the_agent_calls_off_is_settled() -> None:
 
 
 @aio
-async def test_somebody_else_can_be_asked_later_on() -> None:
+async def test_the_callback_can_be_replaced_later() -> None:
     async with talking(deny_all) as (peer, agent, _), peer.session() as session:
         peer.answer_with(approve_all)
         async with session.prompt("hi") as turn:

@@ -87,7 +87,7 @@ async def test_an_observer_sees_every_update_at_once() -> None:
 
 
 @aio
-async def test_an_observer_that_fails_costs_nobody_an_update(
+async def test_an_observer_that_fails_loses_no_update(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(update: acp.SessionUpdate) -> None:
@@ -258,7 +258,7 @@ async def test_what_comes_long_after_the_load_is_not_history() -> None:
 
 
 @aio
-async def test_a_replay_ends_by_itself_where_nobody_prompts() -> None:
+async def test_a_replay_ends_by_itself_without_a_prompt() -> None:
     async with driven(quick(), capabilities=EVERYTHING) as (client, agent):
         agent.replies["session/load"] = None
         session = await client.load_session("s1", CWD)

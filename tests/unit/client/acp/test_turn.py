@@ -13,7 +13,7 @@ import pytest
 from dragoman.client.acp import ClientOptions
 from dragoman.client.acp import turn as turn_module
 from dragoman.client.budgets import Budgets
-from dragoman.client.permissions import Answer
+from dragoman.client.permissions import Answer, approve_all, deny_all
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -69,7 +69,7 @@ async def test_a_prompt_streams_its_updates_and_ends_with_a_result() -> None:
 
 
 @aio
-async def test_the_end_does_not_overtake_updates_that_nobody_has_read_yet() -> None:
+async def test_the_end_does_not_overtake_updates_that_were_not_read_yet() -> None:
     async with opened() as (session, agent):
         async with session.prompt("hello") as turn:
             prompt = await agent.expect("session/prompt")
@@ -305,7 +305,8 @@ async def test_another_error_after_a_cancel_is_still_an_error() -> None:
 @aio
 async def test_a_cancel_without_an_answer_is_settled_here_and_the_session_given_up() -> None:
     noises = Noises()
-    options = ClientOptions(budgets=Budgets(cancel_grace=TINY), on_noise=noises)
+    budgets = Budgets(cancel_grace=TINY)
+    options = ClientOptions(budgets=budgets, on_noise=noises, permit=approve_all)
     async with opened(options) as (session, agent):
         async with session.prompt("hello") as turn:
             prompt = await agent.expect("session/prompt")
@@ -316,6 +317,9 @@ async def test_a_cancel_without_an_answer_is_settled_here_and_the_session_given_
         assert session.unusable
         await agent.expect("session/cancel")
         assert (await agent.expect("$/cancel_request"))["params"] == {"requestId": prompt["id"]}
+        agent.ask(9, "session/request_permission", agent.permission())
+        answer = await agent.heard_answer(9)
+        assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
         with pytest.raises(SessionUnusable):
             async with session.prompt("again"):
                 pytest.fail("the turn must not begin")
@@ -379,6 +383,71 @@ async def test_a_budget_that_runs_out_cancels_at_the_agent_and_is_the_error(name
             error = (await turn.wait()).error
         assert isinstance(error, BudgetExceeded) and error.budget == name
         assert not session.unusable
+
+
+@aio
+async def test_a_response_with_the_id_of_no_request_is_named_when_the_time_is_up() -> None:
+    options = ClientOptions(budgets=Budgets(cancel_grace=TINY))
+    async with opened(options) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.answer({**prompt, "id": str(prompt["id"])}, {"stopReason": "end_turn"})
+            await until(lambda: session.client.stray is not None)
+            turn.expire(BudgetExceeded("total", 8))
+            await agent.expect("session/cancel")
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            error = (await turn.wait()).error
+        assert str(error) == (
+            f'timed out after 8 s; the agent sent a response with the id "{prompt["id"]}", '
+            "which no request has"
+        )
+        async with session.prompt("again") as turn:
+            assert session.client.stray is None
+            agent.answer(await agent.expect("session/prompt"), {"stopReason": "end_turn"})
+            await turn.wait()
+
+
+@pytest.mark.parametrize("announced", ["by an update", "by a question"])
+@aio
+async def test_silence_during_a_tool_call_has_a_budget_of_its_own(announced: str) -> None:
+    budgets = Budgets(first_event=None, silence=TINY, tool_silence=3 * TINY)
+    options = ClientOptions(budgets=budgets, permit=approve_all)
+    async with opened(options) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            if announced == "by an update":
+                call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "npm test"}
+                agent.update(call)
+            else:
+                agent.ask(1, "session/request_permission", agent.permission())
+                assert "result" in await agent.next()
+            await agent.expect("session/cancel")
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            error = (await turn.wait()).error
+        assert isinstance(error, BudgetExceeded) and error.budget == "tool_silence"
+
+
+@pytest.mark.parametrize("over", ["completed", "refused"])
+@aio
+async def test_a_tool_call_that_is_over_no_longer_excuses_silence(over: str) -> None:
+    budgets = Budgets(first_event=None, silence=TINY, tool_silence=60.0)
+    options = ClientOptions(budgets=budgets, permit=deny_all)
+    async with opened(options) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            if over == "completed":
+                call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "npm test"}
+                agent.update(call)
+                agent.update(
+                    {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": over}
+                )
+            else:
+                agent.ask(1, "session/request_permission", agent.permission())
+                assert "result" in await agent.next()
+            await agent.expect("session/cancel")
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            error = (await turn.wait()).error
+        assert isinstance(error, BudgetExceeded) and error.budget == "silence"
 
 
 @aio

@@ -40,7 +40,7 @@ def test_a_command_is_asked_about_by_its_words() -> None:
     assert command().title == "Run a command"
 
 
-def test_a_command_that_only_reads_is_told_so() -> None:
+def test_a_command_that_only_reads_is_marked_as_read() -> None:
     assert command(commandActions=[{"type": "read"}]).kind is ToolKind.READ
     assert command(commandActions=[{"type": "read"}, {"type": "unknown"}]).kind is ToolKind.EXECUTE
 

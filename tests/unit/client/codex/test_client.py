@@ -206,7 +206,7 @@ async def test_the_events_kept_for_threads_to_come_are_bounded(
 
 
 @aio
-async def test_an_observer_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
 
     def fail(event: model.Event) -> None:
@@ -223,7 +223,7 @@ async def test_an_observer_that_fails_stops_nobody(caplog: pytest.LogCaptureFixt
 
 
 @aio
-async def test_noise_is_an_event_and_told_to_whoever_listens() -> None:
+async def test_noise_is_an_event_and_is_passed_to_the_noise_callback() -> None:
     server = Server()
     noises: list[Any] = []
     options = CodexOptions(budgets=BUDGETS, on_noise=noises.append)

@@ -65,7 +65,7 @@ def test_a_secret_is_not_asked_for_in_a_form() -> None:
 
 
 @pytest.mark.parametrize("question", [{}, {"options": 3}, {"options": [1, {}]}, {"header": None}])
-def test_a_question_that_is_hardly_one_is_asked_all_the_same(question: dict[str, Any]) -> None:
+def test_a_question_with_missing_parts_is_still_asked(question: dict[str, Any]) -> None:
     assert inquiries.of_questions(asked(question)) is not None
 
 

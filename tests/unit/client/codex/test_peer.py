@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ async def test_a_new_thread_gets_the_safe_settings_and_the_folder() -> None:
 async def test_a_thread_without_the_settings_that_keep_it_safe_is_not_used(took: Any) -> None:
     server = Server({"thread/start": thread(**took)})
     async with connected(server) as peer:
-        with pytest.raises(ProtocolMismatch, match="does not use this thread"):
+        with pytest.raises(ProtocolMismatch, match="will not use this thread"):
             async with peer.session():
                 raise AssertionError
         assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
@@ -88,6 +89,51 @@ async def test_a_thread_that_is_not_used_is_left_even_if_that_fails() -> None:
         with pytest.raises(ProtocolMismatch):
             async with peer.session():
                 raise AssertionError
+
+
+@pytest.mark.parametrize("opening", [{}, {"fork": "t0"}])
+@aio
+async def test_a_thread_that_opens_after_its_caller_was_cancelled_is_left(
+    opening: dict[str, Any],
+) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(params: Any) -> Any:
+        asked.set()
+        await answer.wait()
+        return thread()
+
+    methods = ("thread/start", "thread/resume", "thread/fork")
+    server = Server(dict.fromkeys(methods, late))
+    async with connected(server) as peer:
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(peer.session(**opening).__aenter__())
+                await asked.wait()
+                task.cancel()
+                await task
+        answer.set()
+        assert await server.wait_for("thread/unsubscribe") == {"threadId": "t1"}
+        assert peer.client.conversations == {}
+
+
+@aio
+async def test_a_thread_whose_caller_is_cancelled_while_models_are_listed_is_left() -> None:
+    asked = asyncio.Event()
+
+    async def list_models(params: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    server = Server({"model/list": list_models})
+    async with connected(server) as peer:
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(peer.session().__aenter__())
+                await asked.wait()
+                task.cancel()
+                await task
+        assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
 
 
 @aio
@@ -217,7 +263,7 @@ async def test_the_models_are_listed_once_and_offered_in_every_thread() -> None:
 
 
 @aio
-async def test_a_server_that_lists_no_models_is_used_all_the_same() -> None:
+async def test_a_server_that_lists_no_models_is_still_used() -> None:
     server = Server({"model/list": RemoteError(-32601, "no such method")})
     async with connected(server) as peer, peer.session() as talk:
         assert talk.id

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexOptions
 from dragoman.client.inquiries import CANCELLED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question, approve_all, deny_all
@@ -47,7 +48,7 @@ async def test_a_permission_is_asked_for_answered_and_told() -> None:
 
 
 @aio
-async def test_without_anybody_to_decide_everything_is_refused() -> None:
+async def test_without_a_callback_everything_is_refused() -> None:
     server = Server()
     async with talking(server) as (_, talk):
         async with talk.prompt("x") as turn:
@@ -56,6 +57,20 @@ async def test_without_anybody_to_decide_everything_is_refused() -> None:
             server.end_turn()
             result = await turn.wait()
         assert [denial.title for denial in result.denials] == ["ls"]
+
+
+@aio
+async def test_nothing_is_allowed_after_a_cancel_that_was_not_heard() -> None:
+    server = Server()
+    options = structs.replace(OPTIONS, budgets=Budgets(cancel_grace=0.02))
+    async with talking(server, options) as (_, talk):
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            turn.cancel()
+            async with asyncio.timeout(WAIT):
+                await turn.wait()
+        assert talk.unusable
+        assert await server.ask(COMMAND, **HERE, command="ls") == {"decision": "cancel"}
 
 
 @aio
@@ -159,7 +174,7 @@ async def test_a_change_of_files_is_asked_about_by_its_announcement() -> None:
 
 
 @aio
-async def test_nobody_answers_for_a_thread_that_is_not_ours() -> None:
+async def test_a_request_of_a_thread_that_is_not_ours_is_not_answered() -> None:
     server = Server()
     async with talking(server, OPTIONS):
         elsewhere = {**HERE, "threadId": "another"}
@@ -167,7 +182,7 @@ async def test_nobody_answers_for_a_thread_that_is_not_ours() -> None:
 
 
 @aio
-async def test_somebody_who_fails_to_decide_is_not_an_answer_but_an_error() -> None:
+async def test_a_callback_that_raises_is_not_an_answer_but_an_error() -> None:
     def permit(question: Question) -> Answer:
         raise RuntimeError("secret")
 
@@ -255,7 +270,7 @@ async def test_questions_to_the_user_are_answered_by_their_ids() -> None:
 
 
 @aio
-async def test_questions_that_nobody_answers_are_answered_with_nothing() -> None:
+async def test_unanswered_questions_get_empty_answers() -> None:
     server = Server()
     async with talking(server) as (peer, _):
         events = watch(peer)
@@ -306,7 +321,7 @@ async def test_a_call_of_an_mcp_tool_is_a_question_for_permission(permit: Any, r
 
 
 @aio
-async def test_whoever_answers_all_agents_answers_questions_and_forms() -> None:
+async def test_the_inquire_callback_answers_questions_and_forms() -> None:
     asked: list[Inquiry] = []
 
     async def inquire(inquiry: Inquiry) -> Reply:
@@ -360,7 +375,7 @@ async def test_a_question_of_a_turn_that_is_cancelled_is_closed() -> None:
 
 
 @aio
-async def test_a_form_that_nobody_fills_in_is_declined() -> None:
+async def test_a_form_that_is_not_filled_in_is_declined() -> None:
     server = Server()
     async with talking(server):
         answer = await server.ask("mcpServer/elicitation/request", **FORM)

@@ -249,6 +249,7 @@ async def test_events_of_one_thread_do_not_reach_another() -> None:
             Link("file:///a%20b/c.py", "c.py"),
             {"type": "mention", "name": "c.py", "path": "/a b/c.py"},
         ),
+        (Link("file://[x", "x"), {"type": "text", "text": "[x](file://[x)"}),
         (Link("https://x.org", "x"), {"type": "text", "text": "[x](https://x.org)"}),
         (
             Resource("file:///a", "body"),
@@ -265,3 +266,33 @@ def test_every_block_that_codex_takes(block: Block, wire: dict[str, str]) -> Non
 def test_what_codex_cannot_take_is_refused_before_anything_is_sent(block: Block) -> None:
     with pytest.raises(Unsupported):
         input_of([Text("first"), block])
+
+
+@aio
+async def test_a_closed_thread_takes_no_prompt() -> None:
+    server = Server()
+    async with connected(server) as peer:
+        async with peer.session() as talk:
+            pass
+        with pytest.raises(SessionUnusable, match="closed"):
+            await talk.ask("x")
+        assert server.sent("turn/start") == []
+
+
+@aio
+async def test_a_thread_whose_close_is_cancelled_is_left_and_forgotten() -> None:
+    server = Server()
+    async with connected(server) as peer:
+        block = peer.session()
+        talk = await block.__aenter__()
+        await talk.prompt("x").begin()
+        server.start_turn()
+        # The turn never ends, so the close waits for its grace period.
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as tasks:
+                closing = tasks.create_task(block.__aexit__(None, None, None))
+                await server.wait_for("turn/interrupt")
+                closing.cancel()
+                await closing
+        assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
+        assert peer.client.conversations == {}

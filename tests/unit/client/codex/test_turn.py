@@ -297,7 +297,7 @@ async def test_a_turn_after_a_crash_ends_as_crashed_and_observers_do_not_see_it(
 
 
 @aio
-async def test_a_crash_ends_a_turn_that_nobody_reads() -> None:
+async def test_a_crash_ends_a_turn_that_is_not_being_read() -> None:
     server = Server()
     async with talking(server) as (_, talk):
         async with talk.prompt("x") as turn:

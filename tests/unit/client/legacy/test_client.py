@@ -123,7 +123,7 @@ async def test_a_refusal_that_proves_nothing_stops_the_chain() -> None:
 
 
 @aio
-async def test_a_list_that_is_refused_teaches_the_family_all_the_same() -> None:
+async def test_a_refused_list_still_shows_the_family() -> None:
     replies = {"session/list": refusing(-32000, "who are you?")}
     async with meet("chained", replies) as (peer, agent), peer.session():
         assert agent.methods == ["session/list", "session/create"]
@@ -224,7 +224,7 @@ async def test_updates_before_the_answer_that_opens_their_session_are_not_lost()
 
 
 @aio
-async def test_every_line_that_is_not_an_event_by_itself_is_kept_for_whoever_watches() -> None:
+async def test_every_line_that_is_not_an_event_by_itself_is_kept_for_observers() -> None:
     seen: list[model.Event] = []
     options = DocumentOptions(on_event=seen.append, budgets=QUICK)
     async with meet("keyed", options=options) as (peer, agent):
@@ -290,7 +290,7 @@ async def test_an_observer_that_fails_keeps_no_event_from_the_turn() -> None:
 
 
 @aio
-async def test_noise_is_heard_by_whoever_wants_to() -> None:
+async def test_noise_reaches_the_noise_callback() -> None:
     noises: list[object] = []
     options = DocumentOptions(on_noise=noises.append, budgets=QUICK)
     async with meet("keyed", options=options) as (_, agent):

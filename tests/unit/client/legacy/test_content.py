@@ -52,7 +52,7 @@ def test_an_image_needs_an_agent_that_takes_images() -> None:
         prompt_blocks([image], tagged.ClientEnd(), NOTHING)
 
 
-def test_where_nobody_can_tell_it_is_tried() -> None:
+def test_if_it_is_unknown_it_is_tried() -> None:
     blocks: list[Block] = [
         Image("x", "image/png"),
         Audio("x", "audio/wav"),

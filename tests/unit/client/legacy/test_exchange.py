@@ -103,7 +103,7 @@ async def test_a_malformed_answer_and_an_end_have_names() -> None:
 
 
 @aio
-async def test_an_agent_that_asks_something_is_told_that_there_is_no_such_method() -> None:
+async def test_a_request_of_the_agent_is_refused_as_an_unknown_method() -> None:
     client, agent = pair({"prompt": {"content": ""}})
     async with client:
         await soon(client.prompt("one"))

@@ -33,7 +33,7 @@ class Asking:
         self._next = 100
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """A request of the agent, and what it is answered with."""
+        """A request from the agent, and what it is answered with."""
         self._next += 1
         id = self._next
         body = {"sessionId": "ses_1", **params}
@@ -142,6 +142,19 @@ async def test_cancelling_answers_an_open_question_as_cancelled() -> None:
             assert (await asked)["result"] == KEYED["reject"]
             again = await far.ask("session/request_permission", KEYED["permission"])
             assert again["result"] == KEYED["reject"]
+
+
+@aio
+async def test_nothing_is_allowed_after_a_cancel_that_was_not_heard() -> None:
+    options = DocumentOptions(permit=approve_all, budgets=QUICK)
+    async with meet("keyed", {"session/prompt": SILENCE}, options=options) as (peer, agent):
+        async with peer.session() as session:
+            async with session.prompt("x") as turn:
+                turn.cancel()
+                await turn.wait()
+            far = Asking(agent, [])
+            told = await far.ask("session/request_permission", KEYED["permission"])
+            assert told["result"] == KEYED["reject"]
 
 
 def test_files_are_read_and_written_in_the_workspace_only(tmp_path: Path) -> None:

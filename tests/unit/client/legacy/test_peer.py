@@ -15,6 +15,7 @@ from dragoman.client.permissions import approve_all
 from dragoman.errors import (
     InvalidAnswer,
     RemoteError,
+    SessionUnusable,
     TurnInProgress,
     Unsupported,
     UsageError,
@@ -27,6 +28,16 @@ from tests.unit.client.legacy.far_end import SILENCE, HostAgent, examples, meet,
 from tests.unit.rpc.other_side import turns, until
 
 # -- sessions
+
+
+@pytest.mark.parametrize("dialect", ["threads", "keyed", "tagged"])
+@aio
+async def test_a_closed_session_takes_no_prompt(dialect: str) -> None:
+    async with meet(dialect) as (peer, _):
+        async with peer.session() as session:
+            pass
+        with pytest.raises(SessionUnusable, match="closed"):
+            await session.ask("x")
 
 
 @aio
@@ -176,7 +187,7 @@ async def test_metadata_travels_with_a_tagged_session() -> None:
 
 
 @aio
-async def test_a_second_prompt_waits_for_nobody() -> None:
+async def test_a_second_prompt_does_not_wait() -> None:
     async with meet("keyed", {"session/prompt": SILENCE}) as (peer, agent):
         async with peer.session() as session, session.prompt("x"):
             with pytest.raises(TurnInProgress):

@@ -40,6 +40,6 @@ def test_a_name_that_is_taken_stays_with_its_dialect(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["acp", "keyed", "nothing"])
 def test_only_what_was_registered_is_forgotten(name: str) -> None:
-    with pytest.raises(UsageError, match="is not registered"):
+    with pytest.raises(UsageError, match="is built in or not registered"):
         unregister(name)
     assert ("keyed" in OPENERS) is True

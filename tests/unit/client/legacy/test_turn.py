@@ -240,7 +240,9 @@ async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -
 
 
 @aio
-async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_harms_nobody() -> None:
+async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_has_no_effect() -> (
+    None
+):
     def talk(agent: HostAgent, request: Any) -> None:
         body = {**examples("chained")["error"], "sessionId": SESSIONS["chained"]}
         agent.tell("error", body)
@@ -572,7 +574,9 @@ async def test_a_keyed_cancel_is_a_notification() -> None:
         ("Authentication required", Outcome.AUTH_REQUIRED),
     ],
 )
-def test_the_servers_own_errors_are_told_by_their_words(message: str, outcome: Outcome) -> None:
+def test_the_servers_own_errors_are_recognised_by_their_words(
+    message: str, outcome: Outcome
+) -> None:
     @aio
     async def run() -> None:
         replies = {"prompt/send": refusing(-32000, message)}
