@@ -1,8 +1,8 @@
 """Paths of a broker's socket, lock, record and log files.
 
 Creates the directory for them with mode 0700, and refuses one that belongs to another user. Opens
-no socket and takes no lock; `broker.client.find_or_start` and `broker.server.process` do. Also says
-whether a console is open.
+no socket and takes no lock; `broker.client.find_or_start` and `broker.server.process` do. Also
+checks whether a console is open.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.runtime / f"{self.name}.{pid}{RECORD}"
 
     def make_safe(self) -> None:
-        """Create the directories of the lock and the socket; refuse any that others can access."""
+        """Create the directories of the lock and the socket and make them private. Raises what
+        `make_private` does."""
         make_private(self.runtime)
         if sys.platform != "win32":
             folder = Path(self.address).parent
@@ -105,7 +106,8 @@ def consoles_folder(runtime: str | os.PathLike[str]) -> Path:
 
 
 def console_is_open(runtime: str | os.PathLike[str]) -> bool:
-    """Return whether a console is open in which a person can answer questions."""
+    """Return whether a console is open in which a person can answer questions. Removes the locks of
+    killed consoles."""
     folder = consoles_folder(runtime)
     try:
         names = os.listdir(folder)[:MAX_CONSOLES]
@@ -134,10 +136,10 @@ def short_folder() -> Path:
 
 
 def make_private(folder: Path, *, follow: bool = True) -> None:
-    """Create a directory that only we may use, or check that an existing one is private.
+    """Create a directory that only this user may use, or make an existing one private.
 
-    Raises `BrokerUnavailable` if it belongs to another user, cannot be created, or is not a
-    directory. Without `follow`, a symlink is refused: any user could have put it there.
+    Raises `BrokerUnavailable` if it belongs to another user, is not a directory, or cannot be
+    created or written to. Without `follow`, a symlink is refused: any user could have put it there.
     """
     try:
         with contextlib.suppress(FileExistsError):

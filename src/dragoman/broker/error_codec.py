@@ -13,7 +13,15 @@ import msgspec
 
 from dragoman import errors
 from dragoman.client.results import stderr_of, with_stderr
-from dragoman.errors import Blame, BrokerBusy, CallError, DragomanError, RemoteError, UsageError
+from dragoman.errors import (
+    AuthRequired,
+    Blame,
+    BrokerBusy,
+    CallError,
+    DragomanError,
+    RemoteError,
+    UsageError,
+)
 from dragoman.wire import codes
 
 KEY: Final = "dragoman"
@@ -68,11 +76,19 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """Return the JSON-RPC error for a caller: the peer's own unchanged, or ours with its class
-    added."""
+    """Return the JSON-RPC error for a caller: ours with its class added, or the peer's own with the
+    end of its stderr. If its code does not say whether the request may have run, it is described as
+    ours are."""
     if isinstance(error, RemoteError):
         data = with_stderr(error.data, stderr_of(error))
-        return RemoteError(error.code, error.message, data)
+        told = RemoteError(error.code, error.message, data)
+        if told.may_have_run is error.may_have_run or isinstance(error, AuthRequired):
+            return told
+        # A gateway in front of the peer may already have described the error.
+        described = revive(error.data, error.message) or error
+        described.may_have_run = error.may_have_run
+        own = error.data if isinstance(error.data, dict) else {}
+        return RemoteError(error.code, error.message, {**own, **describe(described)})
     if error.error_class == "broker_busy":
         code = BUSY
     elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):

@@ -119,7 +119,7 @@ class HostPrompt(Struct, rename="camel", kw_only=True, omit_defaults=True):
     is_asked: bool = False
     """Whether the user on this side can answer permission requests, as the preset `ask` needs."""
     options: dict[str, Any] = {}
-    """Other options of `run_plan.RunOptions`."""
+    """Other options of `cli.run_plan.RunOptions`."""
 
 
 class HostSubmitted(Struct, rename="camel", kw_only=True):

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from dragoman.decoders import decode_typed
 from dragoman.transports.file_lock import RETRY_INTERVAL, take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class HeldLock:
         os.write(self._fd, text)
 
     def release(self, *, remove: bool = True) -> None:
-        """Release the lock and remove the file, if it is still ours. Idempotent."""
+        """Release the lock. With `remove`, also remove the file if the path still names it.
+        Idempotent."""
         if self._fd < 0:
             return
         remove = remove and self.in_place
@@ -118,7 +119,8 @@ async def lock_within(path: Path, *, timeout: float) -> HeldLock | None:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a living process holds the lock."""
+    """Return whether a living process holds the lock. Raises `OSError` if the file exists but
+    cannot be opened."""
     try:
         fd = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
@@ -130,7 +132,7 @@ def is_held(path: Path) -> bool:
 
 
 def read_text(path: Path) -> bytes:
-    """Return the text that the last holder wrote; empty if there is no file."""
+    """Return the text that the last holder wrote; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_TEXT_SIZE)
@@ -141,7 +143,7 @@ def read_text(path: Path) -> bytes:
 def _is_file(fd: int, path: Path) -> bool:
     try:
         found = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
     return os.path.samestat(os.fstat(fd), found)
 
@@ -172,8 +174,8 @@ async def lock_for_life(endpoint: Endpoint, *, timeout: float) -> HeldLock | Non
 
 
 def mark_console(paths: Paths) -> HeldLock | None:
-    """Mark this process as a console that answers questions. Release the returned lock at the end;
-    None if the process could not be marked."""
+    """Mark this process as a console that answers questions. The caller releases the returned lock
+    at the end. Raises `BrokerUnavailable` or `OSError` if the process cannot be marked."""
     from dragoman.broker.endpoint import consoles_folder, make_private
 
     folder = consoles_folder(paths.runtime)

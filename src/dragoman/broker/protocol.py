@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.client.budgets import Budgets
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.dialects.acp.v1 import shape
 from dragoman.errors import ConfigInvalid, InvalidAnswer, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
-from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 T = TypeVar("T")
@@ -24,8 +25,9 @@ PREFIX: Final = "_dragoman/"
 
 HELLO: Final = "_dragoman/hello"
 PING: Final = "_dragoman/ping"
-"""A method that no agent implements. It has no side effects, and the error response proves that the
-peer is alive."""
+"""Request that checks whether the other side responds. A broker answers it with an empty result. No
+agent implements it, so it has no side effects there, and the error response proves that the agent
+is alive."""
 STATUS: Final = "_dragoman/status"
 STOP: Final = "_dragoman/stop"
 SUBMIT: Final = "_dragoman/submit"
@@ -44,7 +46,8 @@ TERMS: Final = "_dragoman/terms"
 TRACE: Final = "_dragoman/trace"
 """Notification with a line between the broker and the peer, for callers that requested a trace."""
 WATCH: Final = "_dragoman/watch"
-"""Follow the open questions of all sessions: the current ones, then `QUESTION` and `SETTLED`."""
+"""Follow the open questions of all sessions, or of one job: the current ones, then `QUESTION` and
+`SETTLED`."""
 QUESTION: Final = "_dragoman/question"
 """Notification that the peer asks a question that a person has to answer, for watching callers."""
 SETTLED: Final = "_dragoman/settled"
@@ -63,7 +66,7 @@ LINEAGE: Final = ("depth", "lineage")
 """Members of our `_meta` that are passed to the peer: the lineage of a delegation."""
 
 PolicyTerms: TypeAlias = PolicyName | Policy
-"""The policy after a caller has disconnected: the name of a preset, or a complete policy."""
+"""The policy that applies where no caller answers: the name of a preset, or a complete policy."""
 
 
 class Stop(Struct, rename="camel"):
@@ -196,10 +199,11 @@ class TurnBudgets(Struct, rename="camel"):
 
     first_event: float | None = None
     silence: float | None = None
+    tool_silence: float | None = Budgets().tool_silence
     total: float | None = None
 
     def __post_init__(self) -> None:
-        for budget in (self.first_event, self.silence, self.total):
+        for budget in (self.first_event, self.silence, self.tool_silence, self.total):
             if budget is not None and not budget > 0:
                 raise ValueError("a budget must be a time in seconds")
 
@@ -303,7 +307,8 @@ def _check(policy: PolicyTerms | None) -> None:
 
 
 def read(params: Raw, shape: type[T]) -> T:
-    """Decode parameters into a schema of this module. Raises an invalid-params error."""
+    """Decode parameters as `shape`; absent ones count as an empty object. Raises an invalid-params
+    error if they do not fit."""
     try:
         return decode_typed(params if memoryview(params).nbytes else b"{}", shape)
     except UNDECODABLE as error:
@@ -326,7 +331,7 @@ def members(params: Raw) -> dict[str, Raw]:
 
 
 def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
-    """Return our part of the `_meta`."""
+    """Return our part of the `_meta`; the defaults of `shape` if there is none."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return shape()

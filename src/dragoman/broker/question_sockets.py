@@ -24,10 +24,8 @@ def questions_folder(paths: Paths) -> Path:
 
 
 def new_address(paths: Paths) -> str:
-    """Return a path for a new question socket, in a private directory.
-
-    Raises `BrokerUnavailable`.
-    """
+    """Return a path for a new question socket, in a private directory. Raises `BrokerUnavailable`
+    or `OSError`."""
     folder = questions_folder(paths)
     make_private(folder)
     name = f"{os.getpid()}-{secrets.token_hex(4)}{SOCKET}"
@@ -52,7 +50,7 @@ def addresses(paths: Paths) -> list[str]:
 
 
 def forget_address(paths: Paths, address: str) -> None:
-    """Remove the socket of a run that no longer listens."""
+    """Remove the socket of a run that no longer listens, and the link to it."""
     for path in (questions_folder(paths) / Path(address).name, Path(address)):
         with suppress(OSError):
             os.unlink(path)

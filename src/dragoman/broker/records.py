@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from dragoman.broker.endpoint import RECORD
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.transports.process.identity import ProcessIdentity, identify
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SIZE: Final = 256 * 1024
@@ -102,7 +102,7 @@ def read_record(path: Path) -> BrokerRecord | None:
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, BrokerRecord | None]]:
-    """Yield every record in a directory, with its file, or None if a file is not a record."""
+    """Yield every record file in a directory with its record, or with None if it is invalid."""
     try:
         files = sorted(path for path in folder.iterdir() if path.name.endswith(RECORD))
     except OSError:

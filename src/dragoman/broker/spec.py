@@ -1,8 +1,9 @@
 """`BrokerSpec`: everything a broker needs to know about its peer, fixed when the broker starts.
 
-The endpoint name contains a digest of it, so only callers that may share a peer find the same
-broker. The broker does not look up its peer in configuration or catalogue. A spec contains
-credentials: it is sent on the broker's stdin and never written to a file, log or command line.
+The endpoint name contains a digest of what callers must share, so only callers that may share a
+peer find the same broker. The broker does not look up its peer in configuration or catalogue. A
+spec contains credentials: it is sent on the broker's stdin and never written to a file, log or
+command line.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from msgspec import Struct, field
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import PlainOptions
+from dragoman.decoders import decode_typed
 from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
-from dragoman.wire.decoders import decode_typed
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
@@ -131,7 +132,7 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
         return _digest(self.identity)
 
     def encode(self) -> bytes:
-        """Return the spec as JSON, in one line."""
+        """Return the spec as JSON, on one line."""
         return msgspec.json.encode(self)
 
 
@@ -214,7 +215,8 @@ def is_meant(word: str, name: str, peer: str | None = None) -> bool:
 
 
 def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
-    """Return the files named in a command, each with its real path, as they are now."""
+    """Return the files that a command names by absolute paths, each with its real path, as they are
+    now."""
     found: dict[str, FileIdentity] = {}
     for word in command:
         if not os.path.isabs(word):
@@ -242,7 +244,7 @@ def folders_of(paths: Paths) -> Folders:
 
 def real_workspace(folder: str | os.PathLike[str]) -> str:
     """Return the real path of a directory, so that a symlink to it leads to the same broker."""
-    return str(Path(folder).expanduser().resolve())
+    return str(Path(os.path.expanduser(folder)).resolve())
 
 
 def _of_the_terminal(name: str) -> bool:

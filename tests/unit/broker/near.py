@@ -38,6 +38,9 @@ class NearAgent:
         self.prompts: list[Request] = []
         self.changed = asyncio.Event()
         self.refuses: dict[str, RemoteError] = {}
+        self.holds: set[str] = set()
+        """Methods that wait for `release`."""
+        self._held: list[Request] = []
         self.connection: Connection | None = None
         self._sessions = 0
 
@@ -57,6 +60,9 @@ class NearAgent:
         self.changed.set()
         if request.method in self.refuses:
             raise self.refuses[request.method]
+        if request.method in self.holds:
+            self._held.append(request)
+            return LATER
         match request.method:
             case "initialize":
                 return {"protocolVersion": 1, "agentCapabilities": self.capabilities}
@@ -79,6 +85,13 @@ class NearAgent:
         """Answer the oldest prompt."""
         assert self.connection is not None
         self.connection.answer(self.prompts.pop(0), {"stopReason": stop})
+
+    def release(self) -> None:
+        """Answer the requests that wait, and hold no more."""
+        self.holds.clear()
+        assert self.connection is not None
+        while self._held:
+            self.connection.answer(self._held.pop(0), {})
 
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(5):

@@ -18,6 +18,7 @@ from dragoman.errors import (
     BrokerBusy,
     BudgetExceeded,
     CallError,
+    CallTimeout,
     ConnectionClosed,
     DragomanError,
     HandshakeFailed,
@@ -53,7 +54,7 @@ def test_an_error_is_the_same_after_its_way_over_the_wire(error: DragomanError) 
     assert vars(revived) == vars(error)
 
 
-def test_one_request_too_many_can_be_told_from_a_failure_of_the_peer() -> None:
+def test_one_request_too_many_is_distinguished_from_a_failure_of_the_peer() -> None:
     revived = revive(describe(busy(100)))
     assert isinstance(revived, BrokerBusy)
     assert revived.retryable and not revived.may_have_run
@@ -111,3 +112,25 @@ def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> N
     assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
     theirs = refusal(RemoteError(-1, "no", {"x": 1}))
     assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})
+
+
+@pytest.mark.parametrize("data", [None, "disk full", {"details": "disk full"}])
+def test_an_error_of_the_peer_keeps_that_nothing_ran(data: object) -> None:
+    error = RemoteError(-32603, "no", data)
+    error.may_have_run = False
+    error.stderr_tail = "Traceback"
+    told = refusal(error)
+    assert (told.code, told.message) == (-32603, "no")
+    if isinstance(data, dict):
+        assert told.data.items() >= data.items()
+    revived = revive(told.data, told.message)
+    assert type(revived) is RemoteError
+    assert (str(revived), vars(revived)) == (str(error), vars(error))
+
+
+def test_an_error_described_by_a_gateway_keeps_that_nothing_ran() -> None:
+    error = refusal(CallTimeout("thread/start", 5.0))
+    error.may_have_run = False
+    revived = revive(refusal(error).data)
+    assert type(revived) is CallTimeout
+    assert not revived.may_have_run

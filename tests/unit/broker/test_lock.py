@@ -111,6 +111,23 @@ def test_the_file_of_a_successor_is_not_removed(tmp_path: Path) -> None:
     assert not new.in_place and not path.exists()
 
 
+def test_a_lock_whose_path_cannot_be_examined_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.lock"
+    lock = try_lock(path)
+    assert lock is not None
+
+    def denied(*_: object, **__: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", denied)
+        assert not lock.in_place
+        lock.release()
+    assert not lock.held and not is_held(path)
+
+
 @posix
 def test_a_link_is_not_a_lock(tmp_path: Path) -> None:
     (tmp_path / "x.lock").symlink_to(tmp_path / "elsewhere")
@@ -191,7 +208,7 @@ async def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"pid": "x"}', b"[" * 9000])
-def test_a_lock_that_says_nothing_names_nobody(text: bytes) -> None:
+def test_an_empty_lock_names_no_holder(text: bytes) -> None:
     assert holder_of(text) is None
 
 

@@ -44,7 +44,7 @@ def test_what_is_for_us_is_read_and_taken_out() -> None:
     assert plain(protocol.pack(protocol.without_our_meta(body))) == {"a": 1, "_meta": {"x": 2}}
 
 
-def test_a_peer_is_told_how_deep_it_stands_and_nothing_else_of_ours() -> None:
+def test_a_peer_receives_its_depth_and_none_of_our_other_fields() -> None:
     ours = {"job": "j-1", "depth": 2, "lineage": ["j-0"], "policy": "deny-all"}
     body = protocol.members(raw({"a": 1, "_meta": {"dragoman": ours}}))
     sent = plain(protocol.pack(protocol.without_our_meta(body)))

@@ -140,6 +140,7 @@ def test_the_files_of_a_command_are_known_by_their_real_paths(tmp_path: Path) ->
 def test_a_link_to_a_workspace_is_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     assert real_workspace(tmp_path / "link") == str(tmp_path.resolve())
+    assert real_workspace("~no-such-user") == str(Path.cwd() / "~no-such-user")
 
 
 @pytest.mark.parametrize("word", ["gemini-0123456789ab", "gemini", "gemini-01"])

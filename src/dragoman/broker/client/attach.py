@@ -52,7 +52,8 @@ async def attach(
     ttl: float | None = None,
     max_idle: int | None = None,
 ) -> None:
-    """Copy between stdio and the broker of a peer until stdin or the broker ends.
+    """Copy between stdio and the broker of a peer until stdin or the broker ends, or stdin is
+    silent for the seconds in the variable `SILENCE`.
 
     `policy` decides what the peer may do while no caller can answer. Raises `BrokerError` if the
     broker no longer answers.

@@ -64,16 +64,22 @@ async def stop_broker(
 ) -> bool:
     """Stop a broker and wait until it has ended, unless it drains.
 
-    Returns False if it refuses. A broker that does not answer, or does not end within `timeout`, is
-    ended with signals, if its process is proved to be the broker.
+    Returns False if it refuses, or if it drains and `if_idle` is set. A broker that does not
+    answer, or does not end within `timeout`, is ended with signals, if its process is proved to be
+    the broker. Raises `BrokerUnavailable` if it cannot be ended, and `BrokerError` if it does not
+    answer and `if_idle` is set.
     """
     if not record.draining:
         try:
             params = {"drain": drain, "ifIdle": if_idle}
             answer = await ask_broker(record.address, STOP, params, timeout=STATUS_TIMEOUT)
-        except (ConnectError, ConnectionLost, CallError, BrokerError):
-            if if_idle:
-                return False
+        except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
+            if if_idle and state_of(record.broker) is not ProcessState.DEAD:
+                silent = BrokerError(
+                    f"it is unknown whether the broker {record.name} is idle: {error}"
+                )
+                silent.may_have_run = error.may_have_run
+                raise silent from error
         else:
             if not (isinstance(answer, dict) and answer.get("stopping")):
                 return False
@@ -83,6 +89,8 @@ async def stop_broker(
                 return True
     elif drain:
         return True
+    elif if_idle:
+        return False  # It finishes its work.
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         if not kill(record.broker, number):
             break

@@ -40,6 +40,7 @@ from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening, Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
+from dragoman.decoders import decode_typed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.shape import META, METADATA
 from dragoman.dialects.discovery import ACP, CODEX
@@ -57,7 +58,6 @@ from dragoman.rpc import Connection
 from dragoman.rpc.connection import trace_of_environment
 from dragoman.store.records import root_of
 from dragoman.transports.process.environment import build_environment
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class WarmClient(AcpClient):
     ) -> None:
         super().__init__(connection, options, launch=tuple(launch))
         self.greeting: BrokerHello = reached.greeting
-        """The broker's own data from `initialize`."""
+        """The broker's response to hello."""
         self.endpoint: str = reached.endpoint.name
         self._address = reached.endpoint.address
         self.started: bool = reached.started
@@ -137,8 +137,8 @@ class WarmClient(AcpClient):
                 self._trace = None
 
     def _told(self, method: str, params: Raw) -> bool:
-        """Handle the broker's own notifications, such as trace lines and stderr. Returns whether it
-        was one."""
+        """Handle a notification from the broker itself: a trace line, an answer given elsewhere, or
+        the peer's stderr. Returns whether it was handled."""
         if method == TRACE and self._trace is not None:
             try:
                 traced = decode_typed(params, _Traced)
@@ -323,8 +323,8 @@ async def open_warm(
 def _near_options(
     launch: LaunchSpec, spec: BrokerSpec, workspace: Path, options: ConnectOptions
 ) -> ClientOptions:
-    """Return the options of the client between this process and the broker. Raises `Unsupported` if
-    ACP has no such detail."""
+    """Return the options of the client between this process and the broker. Raises `Unsupported`
+    for an option in `details` that the ACP client does not have."""
     usual = launch.budgets()
     budgets = options.budgets or usual
     permit, guard = file_guard.guarded(options.permit, options.guard, workspace)
@@ -358,7 +358,8 @@ async def _reach(
     options: ConnectOptions,
     ttl: float | None,
 ) -> AcpPeer:
-    """Return a peer behind its broker, after the handshake."""
+    """Connect to the broker of a peer, which is started if none runs, and return the peer after the
+    handshake."""
     ours = _near_options(way, spec, workspace, options)
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:

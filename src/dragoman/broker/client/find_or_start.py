@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -176,7 +177,7 @@ def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
     """Return why a broker has to be replaced, or None if it can be used.
 
     An older dragoman uses a newer broker if both understand each other: two installations must not
-    keep replacing each other's brokers.
+    keep replacing each other's brokers. Raises `BrokerUnavailable` if they do not.
     """
     if greeting.identity and greeting.identity != spec.identity_digest:
         return "the peer's files have changed"
@@ -190,16 +191,13 @@ def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
     return None
 
 
-def _version(text: str) -> tuple[tuple[int, str], ...]:
-    """Return a version as a sort key: numbers as numbers, and before any words in the same
-    place."""
-    parts: list[tuple[int, str]] = []
-    for word in text.split("+")[0].split("."):
-        digits = word[: len(word) - len(word.lstrip("0123456789"))]
-        rest = word[len(digits) :]
-        # "0rc1" is before "0": a word after the number sorts before no word.
-        parts.append((int(digits) if digits else -1, rest or "~"))
-    return tuple(parts)
+def _version(text: str) -> list[tuple[int, int, str]]:
+    """Return a version as a sort key: numbers are compared as numbers, and pre-releases are before
+    their release."""
+    places = {"dev": -1, "post": 2}
+    words = re.findall("[0-9]+|[a-z]+", text.split("+")[0])
+    parts = [(3, int(w), "") if w.isdecimal() else (places.get(w, 0), 0, w) for w in words]
+    return [*parts, (1, 0, "")]
 
 
 __all__ = ["BrokerSearch", "FoundBroker", "StartTimes", "ensure", "outdated"]

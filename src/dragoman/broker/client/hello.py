@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.broker.protocol import HELLO, PING, STATUS, STOP, decode_as
+from dragoman.decoders import convert_typed
 from dragoman.errors import (
     BrokerError,
     CallError,
@@ -33,7 +34,6 @@ from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
 from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
-from dragoman.wire.decoders import convert_typed
 from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0
@@ -72,8 +72,7 @@ class BrokerHello(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Greeting(Ignore):
-    """Rejects messages before the response: a broker sends none, so the other side is not a
-    broker."""
+    """Fails the connection when a line is not a message: the other side is not a broker."""
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
@@ -86,7 +85,8 @@ class _Greeting(Ignore):
 
 
 async def open_stream(address: str, *, timeout: float = ANSWER_TIMEOUT) -> Stream:
-    """Connect to a broker of our own user. Raises `ConnectError` if nothing listens there."""
+    """Connect to a broker of our own user. Raises `ConnectError` if nothing listens there, and
+    `BrokerError` if another user does."""
     stream = await connect_unix(address, timeout=timeout)
     uid = getattr(getattr(stream, "peer", None), "uid", None)
     if sys.platform != "win32" and uid is not None and uid != os.geteuid():
@@ -126,7 +126,8 @@ async def say_hello(
     ttl: float | None = None,
     timeout: float = ANSWER_TIMEOUT,
 ) -> BrokerHello:
-    """Send hello. Raises `InvalidAnswer` if the response is not from a broker."""
+    """Send hello. Raises what `ask` does, and `InvalidAnswer` if the response is not from a
+    broker."""
     params: dict[str, Any] = {"version": version, "identity": identity}
     if ttl is not None:
         params["ttl"] = ttl
@@ -142,7 +143,7 @@ async def ask_broker(
 ) -> Any:
     """Send one request on a separate connection.
 
-    Raises `ConnectError`, or what `ask` raises.
+    Raises what `open_stream` and `ask` raise.
     """
     connection = started(await open_stream(address, timeout=timeout))
     try:

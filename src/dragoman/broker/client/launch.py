@@ -55,7 +55,7 @@ it has usually ended when the broker reports."""
 REAP_INTERVAL: Final = 0.005
 
 MAX_LOG_SIZE: Final = 1024 * 1024
-"""Size in bytes at which the next start rotates the log."""
+"""Size in bytes above which the next start rotates the log."""
 
 TAIL_SIZE: Final = 4 * 1024
 """Number of bytes at the end of a log to show with an error."""
@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 async def start_until_found(
     search: BrokerSearch, prepare: Prepare | None, program: Sequence[str]
 ) -> FoundBroker:
-    """Start the broker, since none answered, and connect to it."""
+    """Start the broker, unless another caller starts it at the same time, and connect to it."""
     endpoint = search.endpoint
     starts = 0
     while True:
@@ -122,7 +122,8 @@ async def _clear(search: BrokerSearch) -> bool:
 
 
 async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
-    """Kill a broker that holds its name and does not answer, if it is proved to be one."""
+    """Kill a broker that holds its name and does not answer. Raises `BrokerUnavailable` if the
+    holder is not proved to be a broker, or cannot be killed."""
     holder = holder_of(text)
     lock = search.endpoint.lock
     if holder is None or state_of(holder) is not ProcessState.ALIVE:
@@ -264,7 +265,7 @@ def _shown(tail: str) -> str:
 def open_log(path: Path) -> tuple[int, int]:
     """Return a descriptor of the log file, and its current size.
 
-    If the directory is not writable, the broker runs without a log.
+    If the file cannot be opened, the broker runs without a log.
     """
     try:
         make_private(path.parent)

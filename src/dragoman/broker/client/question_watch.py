@@ -1,6 +1,7 @@
-"""Follow the questions of one broker that a person has to answer, and answer them.
+"""Follow the questions of one broker, or of a run without one, that a person has to answer, and
+answer them.
 
-`broker.server.question_watchers` is the other side. Starts no broker.
+`broker.server.question_watchers` and `runs.inbox` are the other side. Starts no broker.
 """
 
 from __future__ import annotations
@@ -45,15 +46,27 @@ class Watched(Struct):
 
 
 class _Notices(Ignore):
-    """Passes on the notifications of a broker."""
+    """Passes on the notifications of a broker, after the response to `WATCH`."""
 
     def __init__(
         self, on_question: Callable[[ShownQuestion], None], on_settled: Callable[[Settled], None]
     ) -> None:
         self._on_question = on_question
         self._on_settled = on_settled
+        self._early: list[Notification] | None = []
+        """The notifications that were received before the response was handled. They may have
+        arrived together with it, and must not be handled before it."""
+
+    def pass_on(self) -> None:
+        """Pass on what was held back, and everything that follows."""
+        early, self._early = self._early or [], None
+        for notification in early:
+            self.notification(notification)
 
     def notification(self, notification: Notification) -> None:
+        if self._early is not None:
+            self._early.append(notification)
+            return
         method, params = notification.method, notification.params
         try:
             if method == QUESTION:
@@ -61,7 +74,7 @@ class _Notices(Ignore):
             elif method == SETTLED:
                 self._on_settled(decode_as(params, Settled, method))
         except InvalidAnswer as error:
-            log.warning("from a broker: %s", error)
+            log.warning("ignored a notification from a broker: %s", error)
 
 
 async def watch_questions(
@@ -74,7 +87,8 @@ async def watch_questions(
     on_settled: Callable[[Settled], None],
     on_connected: Callable[[Watched], None],
 ) -> None:
-    """Follow the questions of a broker, or of one job, until it ends or no longer answers.
+    """Follow the questions of a broker, or only those of one job, until the broker ends or no
+    longer answers.
 
     The open questions follow right after `on_connected`. Raises `DragomanError` if the broker
     cannot be reached or its version does not support this.
@@ -94,6 +108,7 @@ async def watch_questions(
         on_connected(found)
         for question in found.questions:
             on_question(question)
+        notices.pass_on()
         watch(connection, address, name, always=True)
         await connection.wait_ended()
     finally:

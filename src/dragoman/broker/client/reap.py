@@ -8,10 +8,12 @@ uncertain is left alone.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,13 +25,15 @@ from dragoman.transports.process import warden
 from dragoman.transports.process.identity import ProcessState, kill, state_of
 from dragoman.transports.process.strays import find_owned
 
+log = logging.getLogger(__name__)
+
 SWEEP_TIMEOUT: Final = 3.0
 """Seconds to look for the processes of one dead broker. They are gone within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """The processes and files that were removed for one dead broker."""
+    """The processes that were killed and the files that were removed for one dead broker."""
 
     name: str
     processes: int
@@ -58,8 +62,21 @@ def _sweep_records(folder: Path) -> list[Reaped]:
         killed = _end_processes(record)
         with contextlib.suppress(OSError):
             path.unlink()
-        reaped.append(Reaped(record.name, killed, (path.name, *_remove_address(folder, record))))
+        files = [path.name]
+        with _one_of_many(folder / f"{record.name}{LOCK}"):
+            files += _remove_address(folder, record)
+        reaped.append(Reaped(record.name, killed, tuple(files)))
     return reaped
+
+
+@contextlib.contextmanager
+def _one_of_many(path: Path) -> Iterator[None]:
+    """Context manager: log a lock that cannot be opened, so that the files of other brokers are
+    still cleaned up."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s cannot be cleaned up: %s", path, error.strerror or error)
 
 
 def _end_processes(record: BrokerRecord) -> int:
@@ -109,18 +126,19 @@ def _sweep_files(folder: Path) -> list[Reaped]:
         if kind not in (LOCK, SOCKET, STARTING):
             continue
         path = folder / (name if kind == STARTING else f"{endpoint}{LOCK}")
-        if is_held(path) or not (folder / name).exists():
-            # The lock is in use, or was just released in an orderly way.
-            continue
-        lock = try_lock(path)
-        if lock is None:
-            continue
-        with lock:
-            files = [name] if kind != SOCKET else []
-            socket = folder / f"{endpoint}{SOCKET}"
-            if kind != STARTING and _remove_socket(socket):
-                files.append(socket.name)
-        reaped.append(Reaped(endpoint, 0, tuple(files)))
+        with _one_of_many(path):
+            if is_held(path) or not (folder / name).exists():
+                # The lock is in use, or was just released in an orderly way.
+                continue
+            lock = try_lock(path)
+            if lock is None:
+                continue
+            with lock:
+                files = [name] if kind != SOCKET else []
+                socket = folder / f"{endpoint}{SOCKET}"
+                if kind != STARTING and _remove_socket(socket):
+                    files.append(socket.name)
+            reaped.append(Reaped(endpoint, 0, tuple(files)))
     return reaped
 
 

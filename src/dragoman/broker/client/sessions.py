@@ -1,7 +1,8 @@
 """Ask running brokers which one has a stored session open, and release or close it.
 
 Starts no broker and sends no prompt. `take_over` raises `TurnInProgress` while another process uses
-the session. `runs.job_events` follows the events of a session.
+the session, and `BrokerUnavailable` if a broker does not say whether it has it open.
+`runs.job_events` follows the events of a session.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.broker.client.brokers import list_brokers, status_of, stop_broker
-from dragoman.broker.client.hello import ask_broker, open_stream
+from dragoman.broker.client.hello import ANSWER_TIMEOUT, ask_broker, open_stream, unanswered
 from dragoman.broker.error_codec import revive
 from dragoman.broker.protocol import RELEASE
 from dragoman.client.acp.client import AcpClient
@@ -19,6 +20,7 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     BrokerError,
+    BrokerUnavailable,
     CallError,
     CallTimeout,
     ConnectError,
@@ -27,7 +29,7 @@ from dragoman.errors import (
     RemoteError,
     TurnInProgress,
 )
-from dragoman.rpc.tasks import together
+from dragoman.rpc.tasks import in_thread, together
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 
@@ -44,7 +46,8 @@ after a timeout."""
 
 
 async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | None]]:
-    """Return every running broker with its status, or None if it does not answer."""
+    """Return every running broker with its status, or with None if it does not answer or no longer
+    accepts callers."""
     brokers = list_brokers(paths)
     told = await together(*(status_of(record) for record in brokers))
     return list(zip(brokers, told, strict=True))
@@ -64,14 +67,14 @@ async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | No
 
 
 async def silent_brokers(peer: str, paths: Paths) -> list[BrokerRecord]:
-    """Return the running brokers of a peer that do not report their open sessions."""
+    """Return the running brokers of a peer that accept callers but do not answer."""
     candidates = [each for each in list_brokers(paths) if each.peer == peer and not each.draining]
     told = await together(*(status_of(record) for record in candidates))
     return [record for record, status in zip(candidates, told, strict=True) if status is None]
 
 
 async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
-    """Return the sessions of the broker with this name, or none if it does not answer."""
+    """Return the sessions of the broker with this name; empty if it does not run or answer."""
     for record in list_brokers(paths):
         if record.name == broker and (status := await status_of(record)) is not None:
             told = status.get("sessions")
@@ -80,12 +83,14 @@ async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
 
 
 async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
-    """Ensure that no other process has a stored session open that is to continue in `broker`, or in
-    the process `pid`, which runs its turns itself.
+    """Ensure that no other process has a stored session open before it continues in `broker` or,
+    without a broker, in the process `pid`.
 
     Two processes with one session would not see each other's turns. Raises `TurnInProgress` if it
-    is in use.
+    is in use, and `BrokerUnavailable` if another broker of the peer does not answer: it may have
+    the session open, and would continue with it later.
     """
+    named = session.name or session.key
     others = [
         record
         for record in list_brokers(paths)
@@ -93,7 +98,8 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
     ]
     for record in others:
         try:
-            told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
+            params = {"sessionId": session.peer_session_id}
+            told = await ask_broker(record.address, RELEASE, params, timeout=ANSWER_TIMEOUT)
             if told.get("released") and not told.get("closed"):
                 # The peer of that broker keeps the session open for as long as it runs.
                 await stop_broker(record, if_idle=True)
@@ -102,15 +108,21 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
             if isinstance(refused, TurnInProgress):
                 raise refused from error
             log.debug("the broker %s cannot release a session: %s", record.name, error)
+        except CallTimeout as error:
+            raise BrokerUnavailable(
+                f"the session {named} may be open in another broker: "
+                f"{unanswered(record.name, ANSWER_TIMEOUT)}"
+            ) from error
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
-            log.debug("the broker %s does not answer: %s", record.name, error)
+            log.debug("the broker %s has ended: %s", record.name, error)
     # Any remaining job runs outside a broker, or in one that no longer accepts callers.
-    require_idle(session.key, session.name or session.key, besides=pid, paths=paths)
+    await require_idle(session.key, named, besides=pid, paths=paths)
 
 
-def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
+async def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
     """Raise `TurnInProgress` if a process other than `besides` runs a job of a session."""
-    if (job := running_job(key, paths, besides=besides)) is not None:
+    job = await in_thread(str(paths.state), lambda _: running_job(key, paths, besides=besides))
+    if job is not None:
         raise TurnInProgress(
             f"the job {job.id} of the session {named} has not ended; "
             f"`dragoman jobs watch {job.id}` shows it"
@@ -118,7 +130,8 @@ def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
 
 
 def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
-    """Return a job of a session that is run by a process other than `besides`, or None."""
+    """Return a running or queued job of a session whose process is alive and not `besides`, or
+    None."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=key),

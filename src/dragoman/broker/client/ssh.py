@@ -143,7 +143,8 @@ class HostConnection:
             raise
 
     async def greet(self, limits: Mapping[str, str]) -> None:
-        """Exchange the protocol number. Raises `HostUnavailable`."""
+        """Exchange the protocol number. Raises `HostUnavailable` if the numbers differ, or what
+        `ask` raises."""
         environment = {name: os.environ[name] for name in protocol.LIMITS if name in os.environ}
         environment |= {name: value for name, value in limits.items() if name in protocol.LIMITS}
         hello = protocol.HostHello(

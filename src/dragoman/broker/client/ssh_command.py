@@ -86,7 +86,8 @@ def host_named(name: str, hosts: Mapping[str, HostSettings]) -> Host:
 
 
 def ssh_command(host: Host, words: Sequence[str]) -> list[str]:
-    """Return the command line that runs these words on a host, each quoted for its shell."""
+    """Return the command line that runs these words on a host, each quoted for its shell. Raises
+    `UsageError` if the destination of the host is not allowed."""
     destination = destination_of(host.name, host.settings)
     if problem := destination_problem(destination):
         raise UsageError(f"hosts.{host.name}.destination: {problem}")
@@ -109,7 +110,7 @@ def explain_spawn(host: Host, error: SpawnError) -> HostUnavailable:
 
 
 def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
-    """Return the error for ssh, or dragoman on a host, having exited, with a remedy."""
+    """Return the error, with a remedy, for an exit of ssh or of the remote dragoman."""
     name, program = host.name, host.program
     bootstrap = f"install dragoman there with `dragoman hosts bootstrap {name}`"
     check = f"see what is installed there with `dragoman hosts check {name}`"
@@ -172,30 +173,36 @@ def reason(said: str, *signs: str) -> str:
 
 def explain_remote(host: Host, error: DragomanError) -> DragomanError:
     """Convert an error reported by dragoman on the host. A full disk or a missing login on the host
-    must not look like one on this machine."""
+    must not look like one on this machine. Whether the request may have run stays the same."""
     if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
         hint = f"log in to the agent on {host.name}: `{by_hand_command(host)}`"
         return AuthRequired(error.message, hint=hint, data=error.data)
     if isinstance(error, StoreFull) or any(text in str(error) for text in FULL):
-        return _full(host, str(error))
+        return _full(host, str(error), may_have_run=error.may_have_run)
     if isinstance(error, FileFailed | StoreRefused) or READ_ONLY in str(error):
         remedy = "check its permissions and those of its directory there"
         if READ_ONLY in str(error):
             remedy = (
                 "have it mounted writable, or set DRAGOMAN_STATE_HOME there to another directory"
             )
-        return HostUnavailable(host.name, f"a file there cannot be used: {error}", remedy=remedy)
+        return HostUnavailable(
+            host.name,
+            f"a file there cannot be used: {error}",
+            remedy=remedy,
+            may_have_run=error.may_have_run,
+        )
     if isinstance(error, SpawnError):
         # Without the name, the program would seem to be missing on this machine.
         error.args = (f"{host.name}: {error}",)
     return error
 
 
-def _full(host: Host, problem: str) -> HostUnavailable:
+def _full(host: Host, problem: str, *, may_have_run: bool = False) -> HostUnavailable:
     return HostUnavailable(
         host.name,
         f"the disk there is full: {problem}",
         remedy="free some space there and try again",
+        may_have_run=may_have_run,
     )
 
 

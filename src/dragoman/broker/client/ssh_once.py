@@ -22,7 +22,7 @@ from dragoman.errors import HostUnavailable, ProcessExited, SpawnError
 from dragoman.transports.process.query import ProgramOutput, run_program
 
 SSH_FAILED = 255
-"""The exit code of ssh itself."""
+"""The exit code of ssh for its own failures."""
 
 
 async def run_on_host(

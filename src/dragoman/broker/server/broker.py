@@ -164,7 +164,8 @@ class Broker:
         await all_ended(*map(self._part, list(self._callers)))
 
     async def _part(self, caller: Caller) -> None:
-        """Close a connection once its last responses were sent."""
+        """Close a connection after waiting, for at most `LAST_WORDS_TIMEOUT`, while the caller is
+        slow to read."""
         try:
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
                 await caller.connection.drain()
@@ -204,8 +205,9 @@ class Broker:
         return far if far is not None and far.failure is None else None
 
     async def ready(self) -> PeerLink:
-        """Wait until the peer is running and return it. Raises the reason if it cannot run; the
-        request that needs the peer was not sent then."""
+        """Wait until the peer is running and return it. Raises the reason if it cannot run, or
+        `CallTimeout` if it does not start in time; the request that needs the peer was not sent
+        then."""
         far = self.far
         if far is not None:
             return far
@@ -429,7 +431,8 @@ class Broker:
         return True
 
     async def result(self, params: Raw) -> Any:
-        """Return the current state of a job, or wait until it ends if the caller asks for that."""
+        """Return the current state of a job. If the caller asks for that, or if the job has just
+        ended, wait until its end is stored or cannot be stored."""
         asked = protocol.read(params, protocol.JobWanted)
         job = self.turns.jobs.get(asked.job)
         if job is None:

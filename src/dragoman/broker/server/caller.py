@@ -173,7 +173,8 @@ class Caller:
     # -- requests in a dialect other than ACP
 
     async def _translate(self, request: Request) -> Any:
-        """Serve a caller through a gateway, which is itself a caller of the broker."""
+        """Answer a request in a legacy dialect through a gateway, which the first such request
+        starts and which is itself a caller of the broker."""
         if self._translation is None:
             self._translation = asyncio.get_running_loop().create_future()
             serving = serve_legacy(self._broker, self.connection, self._translation)
@@ -250,8 +251,9 @@ class Caller:
 
     async def _submitted(self, job: Job) -> protocol.Submitted:
         # The caller disconnects next, and the following command looks for the job in the store.
-        await self._broker.recording.flush()
-        return protocol.Submitted(job.id, job.state, self._broker.unstored or None)
+        recording = self._broker.recording
+        stored = await recording.flush()
+        return protocol.Submitted(job.id, job.state, None if stored else recording.why_unstored)
 
     def _cancel(self, notification: Notification) -> None:
         try:
@@ -348,7 +350,7 @@ class Caller:
     # -- requests to the peer
 
     def _forward(self, request: Request) -> Any:
-        """Forward a request unchanged."""
+        """Forward a request, with the peer's id of its session."""
         method = request.method
         if method.startswith(protocol.PREFIX) or not (
             method.startswith("_")
@@ -359,7 +361,10 @@ class Caller:
             raise error_codec.busy(count)
         far = self._broker.far
         _, session = self._named_for_peer(request.params)
-        if far is None or (session is not None and session.far is not far):
+        if far is None or (
+            session is not None
+            and (session.far is not far or self._broker.sessions.is_reopening(session))
+        ):
             return self._guarded(self._forward_later(request, session))
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -460,7 +465,7 @@ class Caller:
 
 
 def _is_legacy(request: Request) -> bool:
-    """Return whether the first request of a caller is in a legacy dialect."""
+    """Return whether the first request from a caller is in a legacy dialect."""
     if request.method.startswith("_"):
         return False
     try:
@@ -475,7 +480,7 @@ async def serve_legacy(
 ) -> None:
     """Serve an open connection through a gateway in front of the broker.
 
-    The first request of the caller waits for `taken`, so it is settled however this ends.
+    The first request from the caller waits for `taken`, so it is settled however this ends.
     """
     try:
         await _serve_through_gateway(broker, connection, taken)

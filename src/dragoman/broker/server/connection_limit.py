@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
 
 MAX_CALLERS: Final = 1000
-"""Maximum number of callers, if there are enough descriptors: each costs memory as well."""
+"""Maximum number of connections, if there are enough descriptors: each costs memory as well."""
 
 MIN_CALLERS: Final = 32
-"""Number of callers that are always allowed, however few descriptors there are."""
+"""Number of connections that are always allowed, however few descriptors there are."""
 
 RESERVED: Final = 64
 """Descriptors reserved for everything else: the peer, the store, files and terminals."""
@@ -48,8 +48,8 @@ def is_full(callers: Iterable[Caller]) -> bool:
 
 
 def one_too_many(callers: Iterable[Caller]) -> Caller | None:
-    """Pick the connection to drop from `callers`, in order of arrival: the oldest without a
-    hello; None if under the limit."""
+    """Pick the connection to drop from `callers`, in order of arrival: the oldest without a hello.
+    Returns None if the limit is not exceeded, or if all have sent hello."""
     everybody = list(callers)
     if len(everybody) <= MIN_CALLERS or len(everybody) <= most_connections():
         return None

@@ -24,7 +24,7 @@ LINE_OVERHEAD: Final = 240
 
 
 class LogLimits:
-    """Total size of the logs of a broker."""
+    """Limits the total size of the event logs of a broker."""
 
     __slots__ = ("limit", "logs", "size")
 
@@ -90,7 +90,8 @@ class EventLog:
         self.untaken_size += size
 
     def take(self) -> tuple[int, list[Notification]]:
-        """Return the lines still to be stored, and the number of the first."""
+        """Return the lines still to be stored and the number of the first, and mark them as
+        taken."""
         first = self.taken
         count = self.next - first
         lines = self._lines[first - self.first :]
@@ -121,7 +122,7 @@ class EventLog:
         return found
 
     def trim(self, *, keep: int | None = None) -> None:
-        """Drop the oldest stored lines above the limit, or above `keep` bytes."""
+        """Drop the oldest stored lines until the log fits the limit, or `keep` bytes."""
         excess = self._size - (self._limit if keep is None else keep)
         if excess <= 0:
             return

@@ -40,7 +40,7 @@ BATCH_SIZE: Final = 128 * 1024
 
 
 class EventReader:
-    """A caller's position in a session. `session_id` is the id that the caller uses."""
+    """Sends the events of a session to one caller. `session_id` is the id that the caller uses."""
 
     __slots__ = (
         "_behind",
@@ -70,14 +70,14 @@ class EventReader:
             unannounced = Unannounced(capabilities, envelope)
             self._instead = unannounced.instead if unannounced.strange else None
         self.takes_all = self._instead is None
-        """Whether it announced every kind of update, as our own clients do. Then nothing is
+        """Whether the caller announced every kind of update, as our own clients do. Then nothing is
         inspected."""
         self.connection = connection
         self.session_id = session_id
         self.opened = False
         """Whether the caller has the session open, so that it gets updates outside of turns."""
         self.attached = False
-        """Whether it follows all events."""
+        """Whether the caller follows all events."""
         self._scopes: deque[list[int | None]] = deque()
         """Ranges of event numbers still to be sent; the last may be open-ended. Empty while the
         caller keeps up."""
@@ -274,6 +274,6 @@ def _send(tell: Callable[[T], None], event: T) -> None:
 
 
 def log_untold(error: DragomanError) -> None:
-    """Log a failed update, unless the caller has disconnected and needs none."""
+    """Log a failed update: as a warning, unless the caller has disconnected and needs none."""
     level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
     log.log(level, "could not send an update to a caller: %s", error)

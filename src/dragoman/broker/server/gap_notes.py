@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.store.store import Store
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -43,7 +43,7 @@ class UnstoredNote(Struct, frozen=True, kw_only=True):
 
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
-    """Write the note. If that fails too, the log has it."""
+    """Write the note to the log and, if possible, to a file."""
     log.error("the last events of these sessions are not stored: %s", dict(lost))
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"

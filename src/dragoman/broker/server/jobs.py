@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_ENDED: Final = 256
-"""Maximum number of finished jobs in memory; older ones are in the store."""
+"""Number of finished jobs that stay in memory when older ones are dropped, which happens when there
+are more than twice as many jobs. The store has the older ones."""
 
 MAX_PROMPT_SIZE: Final = 4096
 """Maximum number of characters of a prompt to show to callers, and to keep after its end."""
@@ -90,12 +91,14 @@ class Job:
         self.answer = JobAnswer(id)
         """The agent's text."""
         self.denied = False
-        """Whether a refused permission was the last event."""
+        """Whether the last permission request was refused."""
         self.denials = 0
         self.approvals = 0
         """`denials` and `approvals`: number of permissions refused and granted."""
+        self.allowed_calls: set[str] = set()
+        """Tool calls that were permitted. Some peers report a call only by asking."""
         self.cancelled = False
-        """Whether a caller has requested its cancellation."""
+        """Whether its turn was cancelled while it ran, by a caller or because a budget ran out."""
         # Timestamps are for people, so they use the wall clock; nothing is measured with them.
         self.created_at = time.time()
         self.started_at: float | None = None
@@ -105,7 +108,8 @@ class Job:
         self._waiting: list[Callable[[], object]] = []
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Call `action` when the job's end is stored, or at once if it already is."""
+        """Call `action` when the job's end is stored or cannot be stored, at once if that is
+        already known."""
         if self.state == "ended":
             action()
         else:
@@ -127,7 +131,7 @@ class Job:
     ) -> None:
         """Record that the turn has ended.
 
-        Waiting callers are notified by `settled`, once everything is stored.
+        Waiting callers are notified by `settled`, once everything is stored or cannot be.
         """
         self.outcome = outcome
         self.stop = stop
@@ -135,6 +139,8 @@ class Job:
         self.usage = usage
         self.ended_at = time.time()
         self.next_event = next_event
+        if self.started_at is None:
+            self.first_event = next_event
 
     def conclude(self) -> None:
         """Check again whether an apparent success is an error, now that the text is complete."""
@@ -160,7 +166,7 @@ class Job:
             self.denials += 1
 
     def settled(self) -> None:
-        """Called when the end is final and stored."""
+        """Called when the end is final, and is stored or cannot be."""
         self.state = "ended"
         waiting, self._waiting = self._waiting, []
         for action in waiting:

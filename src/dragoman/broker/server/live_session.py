@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,7 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Cost, Usage
+from dragoman.events.words import ToolStatus, tool_status
 from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 FLUSH_SIZE: Final = 256 * 1024
-"""Size of pending updates, in bytes, above which they are stored without waiting for the next
+"""Size of pending updates, in bytes, at which they are stored without waiting for the next
 flush."""
 
 _decode_update: Final = decoder(acp.SessionNotification)
@@ -79,13 +81,15 @@ class LiveSession:
         self.far = self._before = far
         self.id = id
         """The peer's session id."""
+        self.first_id = id
+        """The peer's session id when the broker opened it."""
         self.names = {id}
         """Session ids that callers may use."""
         self.key = key
         self.name = name
         self.cwd = cwd
         self.root = str(root_of(cwd))
-        """The directory under which it is found."""
+        """The root directory of its project, under which the store finds it."""
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.opening: Raw | None = None
@@ -121,8 +125,9 @@ class LiveSession:
     # -- messages from the peer
 
     def update(self, notification: Notification) -> None:
-        """Append an update to the log and send it to the readers. Does nothing else and decodes
-        nothing: this is the hot path of a turn."""
+        """Append an update to the log and send it to the readers, without decoding it: this is the
+        hot path of a turn. A replayed update goes only to the caller of the replay; while updates
+        are held back, none is sent."""
         if self.replay is not None:
             self._replayed(self.replay, notification.params)
             return
@@ -205,10 +210,8 @@ class LiveSession:
                 log_untold(error)
 
     def request(self, request: Request) -> Any:
-        """Handle a request from the peer."""
-        if self._holding:
-            # A question must not overtake earlier updates.
-            self.pass_held_updates()
+        """Handle a request from the peer. Outside of turns it goes to no caller, so it may overtake
+        updates that are held back."""
         if request.method == PERMISSION:
             # Stored first, so that the request is known whatever is decided and whatever crashes
             # because of it.
@@ -315,6 +318,17 @@ class LiveSession:
     async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
         """Return lines that are no longer in memory, and the number of the first."""
         return await self._recorder.fetch(self.key, start, stop)
+
+    def tool_reports(self, start: int) -> Iterator[tuple[str, ToolStatus | None]]:
+        """Yield the tool calls that the peer reported from event `start` on, as far as these events
+        are in memory, with their status; None if the status was not reported."""
+        for event in self.log.lines(max(start, self.log.first), max_size=sys.maxsize):
+            if b'"tool_call' in event.line:
+                with suppress(msgspec.ValidationError):
+                    update = _decode_update(event.params).update
+                    if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
+                        status = None if update.status is None else tool_status(update.status)
+                        yield update.tool_call_id, status
 
     # -- settings and usage
 

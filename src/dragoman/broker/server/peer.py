@@ -27,7 +27,7 @@ from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Gate
 from dragoman.dialects.discovery import ACP, CODEX
-from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
+from dragoman.errors import ConnectionClosed, ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.gateway.gateway import Gateway
 from dragoman.gateway.relay import Upstream
 from dragoman.rpc import Connection
@@ -166,9 +166,15 @@ class PeerLink:
             await connection.aclose()
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """Return the error for a caller: if the peer was killed, the reason for that."""
+        """Return the error for a caller: if the peer was killed or the broker ended it, the reason
+        for that."""
         if self._unresponsive is not None and isinstance(error, ConnectionLost):
             return self._unresponsive.fresh()
+        if isinstance(error, ConnectionClosed):
+            # A broker closes the connection to its peer only when it ends.
+            stopped = ConnectionClosed("the broker was stopped")
+            stopped.may_have_run = error.may_have_run
+            return stopped
         return self.client.explain(error)
 
     async def wait_ended(self) -> ConnectionLost:
@@ -257,8 +263,9 @@ async def reach(
 
 
 def _details(spec: BrokerSpec) -> dict[str, Any]:
-    """Return the options of the dialect's client. They always announce that the user can be asked.
-    That depends on the current caller; one that cannot ask declines."""
+    """Return the options of the dialect's client. Those of ACP always announce that the user can be
+    asked. Whether that is true depends on the current caller; without one that can ask, questions
+    are declined."""
     details = dict(spec.details)
     if spec.protocol == ACP:
         details["elicit"] = _decline

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -31,6 +31,7 @@ from dragoman.broker.server.question_watchers import (
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import question_of
 from dragoman.client.permissions import Answer, Question, choose, settled
+from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
@@ -40,7 +41,6 @@ from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.store.recorder import permission_note
 from dragoman.wire import codes
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
     ),
 }
 """Requests that this process serves for the peer, and how to turn them into permission questions
-for the policy of a caller that has disconnected."""
+for the policy of the turn."""
 
 _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,
@@ -118,7 +118,7 @@ _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
 
 
 class PendingQuestion:
-    """One question of the peer that waits for a caller's answer."""
+    """One request from the peer that waits for an answer from a caller or a watcher."""
 
     __slots__ = (
         "_call",
@@ -126,6 +126,7 @@ class PendingQuestion:
         "_timer",
         "_upstream",
         "caller",
+        "job",
         "questions",
         "request",
     )
@@ -135,6 +136,7 @@ class PendingQuestion:
         self.request = request
         self.caller = caller
         """The caller that is asked; None if the question waits for an answer from a watcher."""
+        self.job = questions.session.job
         self._upstream = questions.session.far.upstream
         self._call: Call | None = None
         self._over = False
@@ -147,13 +149,11 @@ class PendingQuestion:
 
     @property
     def job_id(self) -> str | None:
-        job = self.questions.session.job
-        return None if job is None else job.id
+        return None if self.job is None else self.job.id
 
     @property
     def longest_wait(self) -> float:
-        job = self.questions.session.job
-        return 0.0 if job is None else job.wait
+        return 0.0 if self.job is None else self.job.wait
 
     def content(self) -> QuestionContent | None:
         questions, request = self.questions, self.request
@@ -163,13 +163,13 @@ class PendingQuestion:
         return QuestionContent(
             session_id=session.id,
             key=session.key,
-            job=None if session.job is None else session.job.id,
+            job=self.job_id,
             method=request.method,
             params=questions.shown(request),
         )
 
     def wait_told(self) -> None:
-        """Limit the wait for a caller that has not yet received the events before the question."""
+        """Limit how long the question waits until the events before it are sent to the caller."""
         if self._call is None and not self._over:
             self.wait(TOLD_TIMEOUT)
 
@@ -181,7 +181,7 @@ class PendingQuestion:
         self._timer = loop.call_later(timeout, self._not_told)
 
     def ask(self) -> None:
-        """Ask the caller, which has received all events before the question."""
+        """Ask the caller, after all events before the question were sent to it."""
         if self._over or self.caller is None:
             return
         if self._timer is not None:
@@ -232,9 +232,12 @@ class PendingQuestion:
         self._finish("watcher")
         caller, call = self.caller, self._call
         if caller is not None and call is not None:
-            if self.request.method == PERMISSION and caller.terms.answered:
+            tool_id = _call_of(self.request)
+            # The caller would take the answer for that of another question about the same call.
+            unclear = tool_id in [_call_of(each.request) for each in self.questions.open]
+            if caller.terms.answered and tool_id is not None and not unclear:
                 # The caller may still answer this request, but too late.
-                self._tell_answered(caller, kind)
+                self._tell_answered(caller, tool_id, kind)
             else:
                 call.give_up(DragomanError("the question was answered elsewhere"))
         if kind.endswith("_always"):
@@ -242,12 +245,8 @@ class PendingQuestion:
         self.questions.answered(self.request, result, by="watcher")
         return True
 
-    def _tell_answered(self, caller: Caller, kind: str) -> None:
-        told = AnsweredElsewhere(
-            self.questions.session.name_for(caller),
-            _decode_asked(self.request.params).toolCall.toolCallId,
-            kind,
-        )
+    def _tell_answered(self, caller: Caller, tool_id: str, kind: str) -> None:
+        told = AnsweredElsewhere(self.questions.session.name_for(caller), tool_id, kind)
         try:
             caller.connection.post(ANSWERED, told)
         except DragomanError as error:
@@ -333,9 +332,21 @@ class PeerQuestions:
             return False
         return self._approver().remembers(self._question(asked))
 
+    def turn_ended(self, job: Job) -> None:
+        """Withdraw the open questions of a turn. Other requests may outlast it, such as the wait
+        for a terminal."""
+        self._withdraw(
+            asked
+            for asked in self.open
+            if asked.job is job and asked.request.method in (PERMISSION, ELICITATION)
+        )
+
     def call_off(self) -> None:
         """Withdraw the open questions, because the turn is being cancelled."""
-        for asked in list(self.open):
+        self._withdraw(self.open)
+
+    def _withdraw(self, questions: Iterable[PendingQuestion]) -> None:
+        for asked in list(questions):
             request = asked.call_off()
             if request is None:
                 continue
@@ -386,8 +397,9 @@ class PeerQuestions:
         return self._approver().leaves_open(self._question(asked))
 
     def shown(self, request: Request) -> Raw:
-        """Return the parameters of a request. Those of a permission request include what is known
-        about its tool call."""
+        """Return the parameters of a request as watchers see them. Those of a permission request
+        include what is known about its tool call, and offer "always" only if that answer can be
+        kept."""
         if request.method != PERMISSION:
             return request.params
         asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
@@ -435,7 +447,7 @@ class PeerQuestions:
             self.refused(request, gone)
 
     def _note_decision(self, request: Request, result: Raw, by: str) -> None:
-        """Record a caller's decision."""
+        """Record a decision of a caller or a watcher."""
         try:
             asked = _decode_asked(request.params)
             outcome = _decode_decided(result).outcome
@@ -455,6 +467,7 @@ class PeerQuestions:
             if kind.startswith("allow"):
                 # Used only if the caller disconnects before the peer requests the approved action.
                 self._allowed.append((job, request.params))
+                job.allowed_calls.add(asked.toolCall.toolCallId)
         call = asked.toolCall
         self._note(by, call.title, call.toolCallId, option_id)
 
@@ -471,6 +484,8 @@ class PeerQuestions:
         option_id, decision = settled(asked.options, self._approver().alone(question))
         if job is not None:
             job.decided(allowed=decision.allows)
+            if decision.allows:
+                job.allowed_calls.add(asked.tool_call.tool_call_id)
         policy = _name(None if job is None else job.policy)
         log.info("permission for %r by policy %s: %s", question.title, policy, decision)
         call = asked.tool_call
@@ -478,9 +493,9 @@ class PeerQuestions:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
-        """Raise NotPermitted if the broker may not serve this request.
+        """Raise an error if the broker may not serve this request.
 
-        The policy of the turn decides; outside a turn only reads are allowed.
+        The policy of the turn decides; without one only reads are allowed.
         """
         job = self.session.job
         try:
@@ -514,7 +529,8 @@ class PeerQuestions:
             self.session.job.decided(allowed=False)
         log.info("%r is refused by %s", question.title, by)
         self.session.note("permission", permission_note(by, question.title, None, None))
-        raise _refused(NotPermitted(question.title))
+        error = NotPermitted(question.title)
+        raise RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
 
     def _approver(self) -> Approver:
         """Return the approver that decides instead of the caller. Each turn has its own."""
@@ -557,8 +573,12 @@ class PeerQuestions:
         self.session.answer(request, result)
 
 
-def _refused(error: NotPermitted) -> RemoteError:
-    return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
+def _call_of(request: Request) -> str | None:
+    """Return the id of the tool call that a permission request is about; None for others."""
+    if request.method == PERMISSION:
+        with suppress(*UNDECODABLE):
+            return _decode_asked(request.params).toolCall.toolCallId
+    return None
 
 
 def _is_refusal(error: RemoteError) -> bool:

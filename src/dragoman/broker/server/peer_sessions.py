@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
 
+from dragoman.broker import protocol
 from dragoman.broker.protocol import pack
+from dragoman.catalogue import descriptor
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallTimeout, DragomanError, InvalidAnswer
+from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
@@ -37,25 +42,32 @@ log: Final = logging.getLogger("dragoman.broker")
 class PeerSide:
     """Opens and closes sessions at the peer.
 
-    `is_known` tells whether this broker has a session with an id.
+    `has_session` tells whether this broker has a session of that peer with an id.
     """
 
-    def __init__(self, broker: Broker, *, is_known: Callable[[str], bool]) -> None:
+    def __init__(self, broker: Broker, *, has_session: Callable[[PeerLink, str], bool]) -> None:
         self._broker = broker
-        self._is_known = is_known
+        self._has_session = has_session
 
     async def open(
-        self, far: PeerLink, method: str, params: Raw, opened: Callable[[Raw], None]
+        self,
+        far: PeerLink,
+        method: str,
+        params: Raw,
+        opened: Callable[[Raw], None],
+        *,
+        id: str | None = None,
     ) -> Raw:
         """Call a method that opens a session; `opened` is called while the response is being
-        read, before anything the peer sends after it."""
+        read, before anything the peer sends after it. `id` is that of a session that is routed
+        already."""
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             answered()
             if future.done():
-                if result is not None and method not in (LOAD, RESUME):
-                    self._orphaned(far, result)
+                if result is not None:
+                    self._orphaned(far, result, id)
                 return
             if error is None:
                 assert result is not None
@@ -73,20 +85,24 @@ class PeerSide:
 
         timeout = self._broker.budgets.session
         answered = self._broker.liveness.expect(far, method, timeout)
-        call = far.upstream.open(method, params, settle)
+        if id is None:
+            call = far.upstream.open(method, params, settle)
+        else:
+            # History that arrives after the caller gave up must not be kept for its next owner.
+            call = far.connection.begin(method, params, settle=settle)
         try:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            _call_off(far, call)
+            self._call_off(far, call, id)
             await self._broker.liveness.check(far)
             raise CallTimeout(method, timeout) from None
         except asyncio.CancelledError:
-            _call_off(far, call)
+            self._call_off(far, call, id)
             raise
 
     async def have_opened(self, session: LiveSession, far: PeerLink, caller: Caller | None) -> None:
-        """Resume or load a session. A caller that wants the history needs load.
+        """Resume a session, or load it if a caller wants the history or the peer cannot resume.
 
         Raises `Overflow` if the caller did not read the history.
         """
@@ -97,11 +113,11 @@ class PeerSide:
             session.sheltered.opened(response.modes, response.models, response.config_options)
 
         if caller is None and far.can("sessionCapabilities.resume"):
-            await self.open(far, RESUME, pack(body), opened)
+            await self.open(far, RESUME, pack(body), opened, id=session.id)
             return
         replay = session.begin_replay(caller)
         try:
-            await self.open(far, LOAD, pack(body), opened)
+            await self.open(far, LOAD, pack(body), opened, id=session.id)
         except BaseException:
             session.end_replay()
             raise
@@ -109,7 +125,29 @@ class PeerSide:
         # One real agent replays most of its history after the response.
         self._broker.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
         if replay.unread is not None:
+            self.close_soon(far, session.id)
             raise replay.unread
+
+    async def prepare(self, session: LiveSession) -> bool:
+        """Set the peer's default mode in a session. Returns whether that changed anything."""
+        before = session.sheltered.modes, session.sheltered.config_options
+        await session.sheltered.prepare(mode=None, model=None)
+        return before != (session.sheltered.modes, session.sheltered.config_options)
+
+    async def wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
+        """Delay loading a session at a peer that would lose it if it were loaded too early."""
+        if not self._broker.loads_next_minute:
+            return
+        seconds = descriptor.load_delay(session.created_at, time.time())
+        if seconds:
+            log.info(
+                "session %s is loaded in %.0f s: the peer would lose it if loaded earlier",
+                session.id,
+                seconds,
+            )
+            await asyncio.sleep(seconds)
+            if far.failure is not None:
+                raise far.failure.fresh()
 
     async def wait_replayed(self, session: LiveSession) -> None:
         budgets = self._broker.budgets
@@ -128,23 +166,38 @@ class PeerSide:
             # This waits until nothing arrives for a while.
             await asyncio.sleep(left)
 
-    def _orphaned(self, far: PeerLink, result: Raw) -> None:
-        """Close a session that the peer opened although no caller waits for it any more."""
-        try:
-            id = acp.SESSION_NEW.decode_result(result).session_id
-        except msgspec.ValidationError as error:
-            log.info("the peer opened a session that cannot be closed: %s", error)
-            return
-        if not self._is_known(id):
+    def _call_off(self, far: PeerLink, call: Call, id: str | None) -> None:
+        """Cancel a request at the peer. Its response is still needed: if it opens a session anyway,
+        that session has to be closed."""
+        if not call.settled:
+            notice = acp.CancelRequestNotification(request_id=call.id)
+            with contextlib.suppress(DragomanError):
+                far.connection.post(acp.CANCEL_REQUEST.name, notice)
+        elif id is not None:
+            # The response arrived just before.
             self.close_soon(far, id)
 
+    def _orphaned(self, far: PeerLink, result: Raw, id: str | None) -> None:
+        """Close a session that the peer opened although no caller waits for it any more."""
+        if id is None:
+            try:
+                id = acp.SESSION_NEW.decode_result(result).session_id
+            except msgspec.ValidationError as error:
+                log.info("the peer opened a session that cannot be closed: %s", error)
+                return
+        self.close_soon(far, id)
+
     def close_soon(self, far: PeerLink, id: str) -> None:
-        """Close an unowned session at the peer, if the peer supports that."""
+        """Close a session at the peer, if the peer supports that and the session is not used."""
         if far.failure is None:
-            self._broker.tasks.start(self.close(far, id), "close an unowned session")
+            self._broker.tasks.start(self._close_unused(far, id), "close an unowned session")
+
+    async def _close_unused(self, far: PeerLink, id: str) -> None:
+        if not self._has_session(far, id):
+            await self.close(far, id)
 
     async def close(self, far: PeerLink, id: str) -> None:
-        """Close a session at the peer, if the peer supports that. Errors are ignored."""
+        """Close a session at the peer, if the peer supports that. Errors are only logged."""
         if far.can("sessionCapabilities.close"):
             timeout = self._broker.budgets.request
             answered = self._broker.liveness.expect(far, CLOSE, timeout)
@@ -174,10 +227,18 @@ def takes_up(far: PeerLink) -> bool:
     return far.can("sessionCapabilities.resume") or loads(far)
 
 
-def _call_off(far: PeerLink, call: Call) -> None:
-    """Cancel a request at the peer. Its response is still needed: if it opens a session anyway,
-    that session has to be closed."""
-    if call.id is not None:
-        notice = acp.CancelRequestNotification(request_id=call.id)
-        with contextlib.suppress(DragomanError):
-            far.connection.post(acp.CANCEL_REQUEST.name, notice)
+def folder_of(body: dict[str, Raw]) -> Path | None:
+    """Return the working directory in the params of a request, or None if it is not an absolute
+    path."""
+    text = protocol.text(body.get("cwd"))
+    return Path(text) if text is not None and Path(text).is_absolute() else None
+
+
+def others_of(body: dict[str, Raw]) -> list[Path]:
+    """Return the additional directories in the params of a request."""
+    raw = body.get("additionalDirectories")
+    try:
+        found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)
+    except UNDECODABLE:
+        return []
+    return [Path(each) for each in found or []]

@@ -74,7 +74,8 @@ class BrokerProcess:
         self._over = False
 
     async def run(self, make: Make) -> None:
-        """Serve until the broker ends. Raises `BrokerUnavailable` if it cannot start."""
+        """Serve until the broker ends, or return if another broker still has the name after
+        `LOCK_TIMEOUT`. Raises `BrokerUnavailable` if it cannot start."""
         self.endpoint.make_safe()
         self._lock = await lock_for_life(self.endpoint, timeout=LOCK_TIMEOUT)
         if self._lock is None:
@@ -137,7 +138,8 @@ class BrokerProcess:
             )
 
     async def _watch_name(self, lock: HeldLock) -> None:
-        """End when this broker can no longer be found because the runtime directory was removed."""
+        """Drain the broker if its lock file is removed, because no caller can find the broker
+        then."""
         while True:
             await asyncio.sleep(NAME_INTERVAL)
             if not lock.held:

@@ -27,11 +27,11 @@ from dragoman.broker.protocol import (
     ShownQuestion,
     Watch,
 )
+from dragoman.decoders import decode_typed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.rpc import boundary
 from dragoman.wire import codes
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class QuestionWatchers:
         return [shown for _, shown in self._shown.values() if _sees(watch, shown.job)]
 
     def left(self, caller: Watcher) -> None:
-        """Called when a caller has disconnected. Questions that only this caller could answer wait
-        a little longer."""
+        """Called when a caller, which may be a watcher, has disconnected. Questions that only this
+        watcher could answer wait a little longer."""
         watch = self._watchers.pop(caller, None)
         if watch is None or not watch.answers:
             return

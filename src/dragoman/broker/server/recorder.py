@@ -60,9 +60,12 @@ class BrokerRecorder:
         self._runner = runner or {}
         self._loop = asyncio.get_running_loop()
         self._recorder = StoreRecorder(Redactor(spec.secret_values), on_beat=self._save_marked)
-        self._marked: list[LiveSession] = []
+        self._marked: dict[LiveSession, None] = {}
+        """Sessions with something to store. Each is here once, however often it is marked."""
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
+        self._gaps: list[gap_notes.UnstoredNote] = []
+        """Notes of earlier brokers that may not be in the store yet."""
         self._left: dict[str, range] = {}
         """Sessions released while nothing could be stored, with their event numbers."""
         self._ended: list[Job] = []
@@ -80,7 +83,8 @@ class BrokerRecorder:
         return self._recorder.writer
 
     async def open(self) -> None:
-        """Open the store. If that fails, the broker serves without it."""
+        """Open the store, and record in it the gaps that earlier brokers noted. If opening fails,
+        the broker works without the store until a later attempt succeeds."""
         path = store_path(Path(self._spec.paths.state))
         opening = functools.partial(Store.open, path, self._recorder.redact)
         store: Store | Callable[[], Store] = opening
@@ -109,6 +113,9 @@ class BrokerRecorder:
             return
         for gap in gaps:
             self._writer.put(functools.partial(gap_notes.note, slip=gap))
+        if gaps:
+            self._gaps = gaps
+            await self.flush()
 
     async def close(self) -> None:
         """Store the remaining events, and close the store."""
@@ -117,25 +124,30 @@ class BrokerRecorder:
             closing.push_async_callback(self._close_store)
             closing.push_async_callback(self.ends_stored)
             self._recorder.stop_timers()
-            marked, self._marked = self._marked, []
+            marked, self._marked = self._marked, {}
             for session in {*marked, *self._sessions.values()}:
                 if session.key in self._known:
                     self._save(session, None, end=True)
 
     async def _close_store(self) -> None:
         writer = await self._recorder.close()
-        if writer is not None and writer.is_open:
+        if writer is not None:
             try:
-                await in_thread(str(writer.store.path), lambda _: self._end(writer))
+                await in_thread(self._spec.paths.state, lambda _: self._end(writer))
             except FileFailed as error:
                 log.warning("could not close the store: %s", error)
 
     def _end(self, writer: StoreWriter) -> None:
         try:
             if writer.trouble is not None:
-                self._leave_note(writer)
+                runtime = Path(self._spec.paths.runtime)
+                for gap in self._gaps:
+                    gap_notes.leave(runtime, Path(gap.store), gap.lost, why=gap.why)
+                if writer.is_open:
+                    self._leave_note(writer)
         finally:
-            writer.store.close()
+            if writer.is_open:
+                writer.store.close()
 
     def _leave_note(self, writer: StoreWriter) -> None:
         """Note for the next broker which events will never be stored."""
@@ -158,11 +170,11 @@ class BrokerRecorder:
     # -- events
 
     def mark(self, session: LiveSession) -> None:
-        self._marked.append(session)
+        self._marked[session] = None
         self._recorder.mark()
 
     def _save_marked(self) -> None:
-        marked, self._marked = self._marked, []
+        marked, self._marked = self._marked, {}
         for session in marked:
             self.save(session)
 
@@ -175,8 +187,7 @@ class BrokerRecorder:
     def save(self, session: LiveSession) -> None:
         if session.key not in self._known:
             # The session is still being opened. Its updates are stored once that has succeeded.
-            if session not in self._marked:
-                self.mark(session)
+            self.mark(session)
             return
         self._save(session, session.job, end=False)
 
@@ -233,14 +244,27 @@ class BrokerRecorder:
             log.warning("session %s cannot be read: %s", key, error)
             return stop, []
 
-    async def settle(self, session: LiveSession) -> None:
-        """Save the events so far, and wait until they are on the disk, if the disk accepts them."""
+    async def settle(self, session: LiveSession) -> bool:
+        """Save the events so far, and return the result of `flush`."""
         self.save(session)
-        await self.flush()
+        return await self.flush()
 
-    async def flush(self) -> None:
-        """Wait until everything handed over is on the disk, if the disk accepts it."""
-        await self._recorder.flush()
+    async def flush(self) -> bool:
+        """Wait until everything handed over is on the disk, but at most `STORED_TIMEOUT`: a hanging
+        disk must not keep callers waiting. Returns False if something is not."""
+        try:
+            async with asyncio.timeout(STORED_TIMEOUT):
+                stored = await self._recorder.flush()
+        except TimeoutError:
+            return False
+        if stored:
+            self._gaps = []
+        return stored
+
+    @property
+    def why_unstored(self) -> str:
+        """Why what was handed over is not on the disk, after `flush` returned False."""
+        return self.trouble or "the disk has not accepted it yet"
 
     async def first_event(self, session: LiveSession) -> int:
         """Return the number of the oldest event of a session that can still be read."""
@@ -291,15 +315,15 @@ class BrokerRecorder:
             self._recorder.change(session.key, closed_at=time.time())
 
     async def released(self, session: LiveSession) -> None:
-        """Store the remaining events of a session that another process will continue."""
+        """Hand over the remaining events of a session that another process will continue, and wait
+        for `flush`."""
         if self._leave(session):
             await self.flush()
 
     def _leave(self, session: LiveSession) -> bool:
         """Store the remaining events of a session. Returns whether the session is in the store at
         all."""
-        if session in self._marked:
-            self._marked.remove(session)
+        self._marked.pop(session, None)
         if session.key not in self._known:
             return False
         self._save(session, None, end=True)
@@ -312,7 +336,7 @@ class BrokerRecorder:
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
         """Return the stored session with this key, or with this id of the peer; None if there is
-        none."""
+        none, or if the store cannot be read."""
         writer = self._writer
         if writer is None:
             return None
@@ -338,8 +362,8 @@ class BrokerRecorder:
         self._recorder.job_changed(self.record(job))
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job after its events. The job is settled when its end is on the
-        disk."""
+        """Store the end of a job after its events. The job is settled when its end is on the disk,
+        or could not be stored in time."""
         if job.started_at is not None:
             # Events in the session of a job that never ran belong to another job.
             self._save(job.session, job, end=True)
@@ -373,7 +397,8 @@ class BrokerRecorder:
             self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
-        """Treat an error that the peer reports only as text as a failure, as a caller does."""
+        """Treat an error that the peer reports only as text as a failure, as callers do
+        with a result."""
         from dragoman.catalogue.descriptor import Quirks
         from dragoman.catalogue.open import judge
 
@@ -387,10 +412,7 @@ class BrokerRecorder:
         try:
             while self._ended:
                 jobs, self._ended = self._ended, []
-                # A hanging disk must not keep callers waiting.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(STORED_TIMEOUT):
-                        await self.flush()
+                await self.flush()
                 for job in jobs:
                     job.settled()
         finally:
@@ -435,10 +457,11 @@ class BrokerRecorder:
 
     async def find_job(self, id: str) -> JobRecord | None:
         """Return a stored job that is no longer in memory, or None. Raises `StoreError` if the
-        store cannot be read, because the job may be there."""
+        store cannot be read or is not open yet, because the job may be there."""
         writer = self._writer
         if writer is None:
-            return None
+            path = store_path(Path(self._spec.paths.state))
+            raise StoreBusy(str(path), "the broker has not opened it yet")
         return await writer.call(lambda store: store.job(id), reads=True)
 
     # -- store failures

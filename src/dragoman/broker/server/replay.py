@@ -52,7 +52,8 @@ class Replay:
         self._is_loaded = asyncio.Event()
 
     def send(self, connection: Connection, params: Raw) -> None:
-        """Send an update to the caller."""
+        """Send an update to the caller. If too much of the replay is unread, the peer is not read
+        until the caller has caught up."""
         connection.post(UPDATE, params)
         if (
             self._held_at is None

@@ -16,15 +16,22 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Raw
 
 from dragoman.broker import error_codec, protocol
 from dragoman.broker.protocol import FOR_GATEWAY, NOTHING, Added, SessionMeta, pack, with_added
 from dragoman.broker.server.event_log import LogLimits
 from dragoman.broker.server.live_session import NOTHING_SPENT, LiveSession
-from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
-from dragoman.catalogue import descriptor
+from dragoman.broker.server.peer_sessions import (
+    NEW,
+    PeerSide,
+    folder_of,
+    loads,
+    others_of,
+    takes_up,
+    wanted,
+)
+from dragoman.client.results import error_kind
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     ConnectionLost,
@@ -37,8 +44,8 @@ from dragoman.errors import (
     TurnInProgress,
     UnknownSession,
 )
+from dragoman.events.words import ErrorKind
 from dragoman.store.records import SessionRecord, new_session_key
-from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
@@ -55,6 +62,17 @@ LEAVE_INTERVAL: Final = 0.02
 """Number of checks, and seconds before each, for whether a caller that has a session open has
 disconnected. A command that ended before the next one began has closed its connection by then."""
 
+_SESSION_KEPT: Final = frozenset(
+    {
+        ErrorKind.AUTH_REQUIRED,
+        ErrorKind.OVERLOADED,
+        ErrorKind.RATE_LIMITED,
+        ErrorKind.QUOTA,
+        ErrorKind.NETWORK,
+    }
+)
+"""Errors after which a restarted agent may still have the session that it was asked for."""
+
 MAX_SESSIONS: Final = 256
 """Number of open sessions at which an unused one is closed before another is opened."""
 
@@ -67,7 +85,9 @@ class Sessions:
         self._recorder = recorder
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._peer = PeerSide(broker, is_known=self._sessions.__contains__)
+        self._leaving: dict[str, asyncio.Event] = {}
+        """Sessions that are being closed or released, by the peer's ids. Set when that is done."""
+        self._peer = PeerSide(broker, has_session=self._has_session)
         self.room = LogLimits()
 
     def __iter__(self) -> Iterator[LiveSession]:
@@ -92,8 +112,8 @@ class Sessions:
         return await self._once_more(lambda: self._new(caller, method, params))
 
     async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
-        """Retry with the next process if the peer was found to be hung, or ended before the
-        request was sent to it, and there is time."""
+        """Call `ask`, and call it again for the next process if the peer was found to be hung, or
+        ended before the request was sent to it, and there is time."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -117,10 +137,7 @@ class Sessions:
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
-            if response.session_id in self._sessions:
-                raise InvalidAnswer(
-                    f"the peer returned the session id {response.session_id!r} twice"
-                )
+            self._check_new_id(response.session_id, far, None)
             session = self._make(far, response.session_id, body, meta, None)
             if source is None:
                 session.cost = NOTHING_SPENT
@@ -136,15 +153,15 @@ class Sessions:
         try:
             result = await self._peer.open(far, method, sent, opened)
             session = made[0]
-            changed = await self._prepare(session)
+            changed = await self._peer.prepare(session)
+            self._recorder.created(session)
+            # The next command looks for it in the store before it asks a broker.
+            await self._recorder.settle(session)
         except BaseException:
             for session in made:
                 self._forget(session)
                 self._peer.close_soon(far, session.id)
             raise
-        self._recorder.created(session)
-        # The next command looks for it in the store before it asks a broker.
-        await self._recorder.settle(session)
         if changed:
             result = pack(protocol.members(result) | session.settings())
         return with_added(result, Added(key=session.key))
@@ -197,11 +214,16 @@ class Sessions:
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
-        """Record that a caller no longer uses a session, and close it if no other caller does."""
+        """Cancel a caller's turns in a session that it no longer uses, and close the session if no
+        other caller has it open, after its last turn."""
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
-        if session.readers or self._broker.is_used(session):
+        self._broker.turns.cancel_own(caller, session)
+        if session.readers:
+            return Raw(b"{}")
+        if self._is_used(session):
+            session.once = True
             return Raw(b"{}")
         await self.give_up(session)
         # The caller may delete it from the store.
@@ -221,7 +243,7 @@ class Sessions:
         return (
             session.once
             and not session.readers
-            and not self._broker.is_used(session)
+            and not self._is_used(session)
             and self.is_open(session)
         )
 
@@ -233,6 +255,14 @@ class Sessions:
     def is_open(self, session: LiveSession) -> bool:
         """Return whether a session has been neither closed nor released."""
         return self._sessions.get(session.id) is session
+
+    def _is_used(self, session: LiveSession) -> bool:
+        """Return whether a session has turns, or is being reopened for a caller."""
+        return self._broker.is_used(session) or self.is_reopening(session)
+
+    def _has_session(self, far: PeerLink, id: str) -> bool:
+        session = self._sessions.get(id)
+        return session is not None and session.far is far and session.id == id
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
         """Release a session so that another broker or process can continue it.
@@ -246,18 +276,22 @@ class Sessions:
         if session is None:
             return {"released": False}
         named = session.name or session.key
+        stored = await self._recorder.settle(session)
+        left = await self._left_by_others(session, caller)
+        if not self.is_open(session):
+            return {"released": False}
         if self._broker.is_used(session):
             raise TurnInProgress(
                 f"a turn of the session {named} is running or queued in another broker"
             )
-        if not await self._left_by_others(session, caller):
+        if not left:
             raise TurnInProgress(
                 f"the session {named} is open in another shell with different options"
             )
-        if self._recorder.trouble:
+        if not stored or self._recorder.trouble:
             raise TurnInProgress(
                 f"the session {named} cannot continue elsewhere before its last turns are stored: "
-                f"{self._recorder.trouble}"
+                f"{self._recorder.why_unstored}"
             )
         far = session.far
         closes = far.closes and far.failure is None
@@ -267,9 +301,12 @@ class Sessions:
         return {"released": True, "closed": closes}
 
     async def _left_by_others(self, session: LiveSession, caller: Caller) -> bool:
-        """Return whether no other caller has the session open, or all others have just
-        disconnected."""
+        """Return whether no other caller has the session open, after waiting briefly for those that
+        have just disconnected. False also if the session is used."""
         for _ in range(LEAVE_LOOKS):
+            if self._is_used(session):
+                # It is not released in any case.
+                return False
             if not any(
                 each is not caller and reader.opened for each, reader in session.readers.items()
             ):
@@ -286,7 +323,7 @@ class Sessions:
         if len(self._sessions) < MAX_SESSIONS:
             return
         for session in self:
-            if not session.readers and not self._broker.is_used(session):
+            if not session.readers and not self._is_used(session):
                 await self._let_go(session)
                 return
 
@@ -296,26 +333,40 @@ class Sessions:
             for reader in session.readers.values()
             if reader.attached
         ]
-        self._drop(session)
-        await self._recorder.released(session)
-        for connection, name in followers:
-            try:
-                connection.post(protocol.RELEASED, protocol.SessionParams(name))
-            except DragomanError as error:
-                log.debug("could not notify a follower of a released session: %s", error)
-        session.log.close()
-        await self._close_at_peer(session)
+        with self._leaves(session.id):
+            self._drop(session)
+            await self._recorder.released(session)
+            for connection, name in followers:
+                try:
+                    connection.post(protocol.RELEASED, protocol.SessionParams(name))
+                except DragomanError as error:
+                    log.debug("could not notify a follower of a released session: %s", error)
+            session.log.close()
+            await self._close_at_peer(session)
 
     async def give_up(self, session: LiveSession) -> None:
         """Close a session at the peer, if the peer supports that, and forget it."""
-        self._forget(session)
-        await self._close_at_peer(session)
+        with self._leaves(session.id):
+            self._forget(session)
+            await self._close_at_peer(session)
+
+    @contextlib.contextmanager
+    def _leaves(self, id: str) -> Iterator[None]:
+        """Context manager: the session with this id of the peer is being closed. A request that
+        opens it again waits for the end, so that it is not closed again."""
+        left = self._leaving[id] = asyncio.Event()
+        try:
+            yield
+        finally:
+            if self._leaving.get(id) is left:
+                del self._leaving[id]
+            left.set()
 
     async def _close_at_peer(self, session: LiveSession) -> None:
         far = self._broker.far
         if far is None or session.far is not far:
             return
-        # Errors of the peer are only logged: the broker no longer has the session in any case.
+        # Errors from the peer are only logged: the broker no longer has the session in any case.
         try:
             await self._peer.close(far, session.id)
         finally:
@@ -323,9 +374,14 @@ class Sessions:
 
     # -- used by turns
 
+    def is_reopening(self, session: LiveSession) -> bool:
+        """Return whether a request that reopens a session is running, so that the peer may not
+        have it open yet, or not in its default mode."""
+        return session.first_id in self._locks
+
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
         """Ensure that the peer has a session open. Returns the state of its context."""
-        async with self._lock(session.key):
+        async with self._lock(session.id):
             context = "live"
             if session.far is not far:
                 context = await self._restore(session, far, fresh=fresh)
@@ -348,8 +404,8 @@ class Sessions:
             id,
             key=record.key if record is not None else meta.key or new_session_key(),
             name=record.name if record is not None else meta.name,
-            cwd=_folder(body) or Path(),
-            additional=_others(body),
+            cwd=folder_of(body) or Path(),
+            additional=others_of(body),
             mcp_servers=body.get("mcpServers", NO_SERVERS),
             next_event=0 if record is None else record.resumed_event,
             room=self.room,
@@ -358,6 +414,20 @@ class Sessions:
         session.created_at = time.time() if record is None else record.created_at
         self._sessions[id] = session
         return session
+
+    def _check_new_id(self, id: str, far: PeerLink, session: LiveSession | None) -> None:
+        """Raise `InvalidAnswer` if the peer gave the id of another session to a new one, or to
+        `session`.
+
+        An agent that numbers its sessions begins again when it is restarted. So an unused session
+        of its last process is closed instead.
+        """
+        known = self._sessions.get(id)
+        if known is None or known is session:
+            return
+        if known.far is far or known.readers or self._is_used(known):
+            raise InvalidAnswer(f"the peer returned the session id {id!r} twice")
+        self._forget(known)
 
     def _forget(self, session: LiveSession) -> None:
         self._drop(session)
@@ -382,7 +452,7 @@ class Sessions:
         return body, name, protocol.our_meta(body, SessionMeta)
 
     def _check_folder(self, body: dict[str, Raw]) -> None:
-        if _folder(body) is None:
+        if folder_of(body) is None:
             raise RemoteError(
                 -32602, "Invalid params", {"detail": "`cwd` must be an absolute path"}
             )
@@ -392,6 +462,8 @@ class Sessions:
     ) -> LiveSession:
         """Have the peer open a session that this broker does not know. A given caller gets the
         history that the peer replays."""
+        while (left := self._leaving.get(name)) is not None:
+            await left.wait()
         far = await self._broker.ready()
         if name in far.outdated:
             raise SessionUnusable(
@@ -409,11 +481,15 @@ class Sessions:
         far.upstream.route(name, session)
         if caller is not None:
             session.open_for(caller, name)
+        is_open = False
         try:
             await self._peer.have_opened(session, far, caller)
-            await self._prepare(session)
+            is_open = True
+            await self._peer.prepare(session)
         except BaseException:
             self._forget(session)
+            if is_open:
+                self._peer.close_soon(far, name)
             raise
         if record is None:
             self._recorder.created(session)
@@ -423,25 +499,28 @@ class Sessions:
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Have a new process of the peer reopen a session of the previous one."""
+        """Have a new process of the peer reopen a session of the previous one, or replace it with a
+        new session if it had no prompt yet or `fresh` is set. Returns the state of its context."""
         named = session.name or session.id
         problem: DragomanError = SessionLost(
             "the agent was restarted (it had ended, or was killed) and cannot reopen the "
             f"session {named!r}: it can neither resume nor load sessions"
         )
         if takes_up(far):
-            await self._wait_for_minute(session, far)
+            await self._peer.wait_for_minute(session, far)
             session.moved(far, session.id)
             try:
                 await self._peer.have_opened(session, far, None)
-                await self._prepare(session)
+                await self._peer.prepare(session)
                 return "restored"
             except RemoteError as error:
+                self._lose(session, far)
+                if error_kind(error.code, error.message, error.data) in _SESSION_KEPT:
+                    raise
                 problem = SessionLost(
                     "the agent was restarted (it had ended, or was killed) and has lost the "
                     f"session {named!r}: {error}"
                 )
-                self._lose(session, far)
             except BaseException:
                 self._lose(session, far)
                 raise
@@ -455,21 +534,6 @@ class Sessions:
         session.note("fresh", {"peerSessionId": session.id})
         return "fresh"
 
-    async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
-        """Delay loading a session at a peer that would lose it if it were loaded too early."""
-        if not self._broker.loads_next_minute:
-            return
-        seconds = descriptor.load_delay(session.created_at, time.time())
-        if seconds:
-            log.info(
-                "session %s is loaded in %.0f s: the peer would lose it if loaded earlier",
-                session.id,
-                seconds,
-            )
-            await asyncio.sleep(seconds)
-            if far.failure is not None:
-                raise far.failure.fresh()
-
     def _lose(self, session: LiveSession, far: PeerLink) -> None:
         far.upstream.forget(session.id, session)
         # The session never existed there, so it has no terminals to close.
@@ -481,12 +545,13 @@ class Sessions:
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
+            self._check_new_id(response.session_id, far, session)
             session.moved(far, response.session_id)
             session.sheltered.opened(response.modes, response.models, response.config_options)
             self._sessions[response.session_id] = session
 
         await self._peer.open(far, NEW, params, opened)
-        await self._prepare(session)
+        await self._peer.prepare(session)
         self._recorder.moved(session)
 
     async def _tell_history(self, session: LiveSession, caller: Caller) -> asyncio.Event:
@@ -505,18 +570,13 @@ class Sessions:
             raise UnknownSession("the peer cannot replay the history of a session: resume it")
         await self._peer.have_opened(session, session.far, caller)
 
-    async def _prepare(self, session: LiveSession) -> bool:
-        """Set the default mode of every session. Returns whether that changed anything."""
-        before = session.sheltered.modes, session.sheltered.config_options
-        await session.sheltered.prepare(mode=None, model=None)
-        return before != (session.sheltered.modes, session.sheltered.config_options)
-
     @contextlib.asynccontextmanager
     async def _lock(self, name: str) -> AsyncIterator[None]:
         """Context manager: serialize work per session. The lock is removed when its last user
         leaves."""
         session = self._sessions.get(name)
-        name = name if session is None else session.key
+        # The same name before and after a session becomes known.
+        name = name if session is None else session.first_id
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
         self._locks[name] = (lock, users + 1)
         try:
@@ -526,23 +586,12 @@ class Sessions:
             lock, users = self._locks.pop(name)
             if users > 1:
                 self._locks[name] = (lock, users - 1)
+            elif (session := self._sessions.get(name)) is not None:
+                # A caller may have closed it in the meantime.
+                self.close_if_done(session)
 
 
 def _was_unsent(error: RemoteError) -> bool:
     """Return whether the peer ended before its gateway had sent the request to it."""
     lost = error_codec.revive(error.data)
     return isinstance(lost, ConnectionLost) and not lost.may_have_run
-
-
-def _folder(body: dict[str, Raw]) -> Path | None:
-    text = protocol.text(body.get("cwd"))
-    return Path(text) if text is not None and Path(text).is_absolute() else None
-
-
-def _others(body: dict[str, Raw]) -> list[Path]:
-    raw = body.get("additionalDirectories")
-    try:
-        found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)
-    except UNDECODABLE:
-        return []
-    return [Path(each) for each in found or []]

@@ -1,7 +1,7 @@
 """Keep the peer running: start it, and restart it with backoff when it dies.
 
-After several deaths in a row it stays down until a caller needs it. `peer` starts the process;
-`broker` handles the consequences.
+After several deaths in a row, or a failed start, it stays down until a caller needs it. `peer`
+starts the process; `broker` handles the consequences.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ STEADY_TIME: Final = 30.0
 """Seconds of running after which a peer counts as healthy, and earlier deaths are forgotten."""
 
 MAX_UNASKED: Final = 3
-"""Maximum number of automatic restarts in a row. After that many deaths the peer stays down until a
-caller needs it."""
+"""Maximum number of automatic restarts in a row. When the peer dies once more, it stays down until
+a caller needs it."""
 
 Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
 
@@ -68,18 +68,20 @@ class PeerSupervisor:
         deaths = 0
         while True:
             self.starts += 1
-            self._wanted.clear()
             try:
                 async with self._open(self.starts) as far:
                     up_at = loop.time()
                     self._broker.peer_up(far)
+                    self._wanted.clear()
                     failure = await far.wait_ended()
                     # Reported before the rest of the process is cleaned up, which may take seconds.
                     self._broker.peer_down(far, failure)
             except DragomanError as error:
                 deaths += 1
                 self._broker.peer_unstartable(error)
-                # It would fail again for the same reason, so retry only on request.
+                # It would fail again for the same reason, so retry only on request. Those who
+                # waited for this start have its error.
+                self._wanted.clear()
                 again_at = loop.time() + min(MAX_RETRY_DELAY, delay_after(deaths, random.random()))
                 await self._wanted.wait()
                 await asyncio.sleep(again_at - loop.time())

@@ -64,7 +64,8 @@ _NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count()
 """Envelope for the end of a turn that produces no events."""
 
 MAX_TRIES: Final = 3
-"""Maximum number of times a session is restored for one prompt while the peer keeps dying."""
+"""Maximum number of attempts to prepare a prompt, and in each of them to restore its session, while
+the peer keeps dying."""
 
 
 class Turns:
@@ -83,7 +84,8 @@ class Turns:
     # -- start
 
     def put(self, job: Job) -> None:
-        """Queue a job to run when its turn comes. Raises `BrokerBusy` if too many are waiting."""
+        """Queue a job to run when its turn comes. Raises `BrokerBusy` if too many are waiting, and
+        `UsageError` if the id is known."""
         if self.jobs.get(job.id) is not None:
             raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
         self.queue.put(job)
@@ -109,6 +111,7 @@ class Turns:
             far is not None
             and session.far is far
             and not session.replaying
+            and not self._broker.sessions.is_reopening(session)
             and not far.connection.is_full
         ):
             self._send(job, far)
@@ -158,7 +161,8 @@ class Turns:
     async def _have_ready(self, job: Job) -> str:
         """Ensure that the session is ready.
 
-        If the peer dies before that, wait for its restart: nothing was sent.
+        If the peer dies before that, wait for its restart: nothing was sent. Returns the state of
+        the session's context.
         """
         for _ in range(MAX_TRIES - 1):
             far = await self._broker.ready()
@@ -170,7 +174,8 @@ class Turns:
         return await self._have_room(job, await self._broker.ready())
 
     async def _have_room(self, job: Job, far: PeerLink) -> str:
-        """Ensure that the session is ready, and that the peer has read most of what was sent."""
+        """Ensure that the session is ready, and that the peer has read most of what was sent.
+        Returns the state of the session's context."""
         context = await self._broker.restore(job.session, far, fresh=job.fresh)
         await far.connection.wait_for_room(PROMPT, self._broker.budgets.request)
         return context
@@ -224,7 +229,7 @@ class Turns:
         elif move is Move.SETTLE:
             gone = session.far.failure
             if error is not None and gone is not None:
-                error = gone.fresh()
+                error = session.far.explain(gone.fresh())
                 error.may_have_run = True
             elif isinstance(error, RemoteError):
                 error = add_stderr(error, lambda: session.far.stderr_tail(job.stderr_before))
@@ -246,9 +251,8 @@ class Turns:
         next_event = session.log.next
         ran = session.job is job
         if ran:
+            session.questions.turn_ended(job)
             session.job = None
-        elif job.started_at is None:
-            job.first_event = next_event
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
@@ -261,7 +265,7 @@ class Turns:
             # that is not the reason why the turn ended.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
             reason = because or error
-            usage = usage_record(session.used())
+            usage = usage_record(session.used() if ran else None)
             end = peer_end(reason)
             if end is None:
                 outcome, failure = explain(reason)
@@ -299,13 +303,15 @@ class Turns:
         except msgspec.ValidationError as error:
             return InvalidAnswer(f"invalid response to {PROMPT}: {error}")
         ended = translate.of_answer(response, _NOWHERE, None)
-        usage = usage_record(complete_usage(ended.usage, job.session.used()))
-        outcome, stop, told = ended.outcome, ended.stop, None
+        # What the peer reports meanwhile is about a job that runs.
+        told = None if job.started_at is None else job.session.used()
+        usage = usage_record(complete_usage(ended.usage, told))
+        outcome, stop, failed = ended.outcome, ended.stop, None
         if job.expired is not None:
             # A budget that ran out is the reason, however the peer reacted to the cancel.
             outcome, failure = explain(job.expired)
-            stop, told = stop_of(job.expired), failure_record(failure, None)
-        job.end(outcome, next_event=next_event, stop=stop, usage=usage, failure=told)
+            stop, failed = stop_of(job.expired), failure_record(failure, None)
+        job.end(outcome, next_event=next_event, stop=stop, usage=usage, failure=failed)
         return None
 
     def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
@@ -337,12 +343,17 @@ class Turns:
             raw = told if told is result else Raw(acp.encode(told))
             connection.answer(request, protocol.with_added(raw, added))
 
-        job.session.reader(caller).behind(answer)
+        reader = job.session.readers.get(caller)
+        if reader is None:
+            # The caller has closed the session.
+            answer()
+        else:
+            reader.behind(answer)
 
     # -- cancellation
 
     def cancel(self, job: Job) -> bool:
-        """Cancel a job. Returns whether there was anything to cancel."""
+        """Cancel a job. Returns False if it has already ended."""
         if job.ended_at is not None:
             return False
         session = job.session
@@ -429,8 +440,7 @@ class Turns:
         Never both: a caller that stops waiting behind an unattended job does not mean that job.
         With `expired`, the caller's own time limit ran out.
         """
-        jobs = [*self.queue.waiting(session.key), *self.queue.running]
-        jobs = [job for job in jobs if job.session is session]
+        jobs = self._jobs_of(session)
         own = [job for job in jobs if job.caller is caller]
         for job in own:
             if not (session.job is job and session.is_cancelling):
@@ -439,16 +449,34 @@ class Turns:
         for job in own or [job for job in jobs if job.caller is None]:
             self.cancel(job)
 
+    def cancel_own(self, caller: Caller, session: LiveSession) -> None:
+        """Cancel a caller's own jobs in a session."""
+        for job in self._jobs_of(session):
+            if job.caller is caller:
+                self.cancel(job)
+
+    def _jobs_of(self, session: LiveSession) -> list[Job]:
+        """Return the waiting and running jobs of a session."""
+        jobs = [*self.queue.waiting(session.key), *self.queue.running]
+        return [job for job in jobs if job.session is session]
+
     def _keep_vigil(self, job: Job) -> None:
-        """Enforce the budgets of a turn that no caller follows. The silence budget is suspended
+        """Enforce the budgets of a turn that no caller follows. The silence budgets are suspended
         while the peer waits for an answer from a person, or for a file or terminal service of the
         broker, and while it is not read."""
         if job in self._vigils:
             return
         session = job.session
+        checked = job.first_event
 
         def waits_for_us() -> bool:
-            vigil.signs = session.log.next - job.first_event
+            nonlocal checked
+            for tool_id, status in session.tool_reports(checked):
+                vigil.tool_changed(tool_id, status)
+            checked = session.log.next
+            for tool_id in job.allowed_calls:
+                vigil.tool_changed(tool_id, None)
+            vigil.signs = checked - job.first_event
             return (
                 bool(session.questions.open) or session.sheltered.serving > 0 or session.far.is_held
             )
@@ -464,7 +492,12 @@ class Turns:
         budgets = (
             self._broker.budgets
             if given is None
-            else Budgets(first_event=given.first_event, silence=given.silence, total=given.total)
+            else Budgets(
+                first_event=given.first_event,
+                silence=given.silence,
+                tool_silence=given.tool_silence,
+                total=given.total,
+            )
         )
         vigil = Watchdog(budgets, expire, waits_for_us)
         self._vigils[job] = vigil
@@ -473,7 +506,7 @@ class Turns:
     # -- shutdown
 
     def fail_waiting(self, error: DragomanError) -> None:
-        """Fail the waiting jobs because the peer cannot be started."""
+        """Fail the waiting jobs, because the peer cannot be started or the broker ends."""
         # Otherwise the end of one job would start the next, which has to fail as well.
         self._holding = True
         try:
@@ -485,7 +518,7 @@ class Turns:
         self.advance()
 
     def close(self) -> None:
-        """Stop checking budgets, because the broker ends."""
+        """Stop the timers of budgets and grace periods, because the broker ends."""
         for grace in self._graces.values():
             grace.cancel()
         for vigil in self._vigils.values():

@@ -75,7 +75,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
 
 
 @aio
-async def test_the_broker_is_told_the_policy_before_all_else(
+async def test_the_broker_receives_the_policy_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Any] = []

@@ -18,7 +18,7 @@ from dragoman.broker.client import brokers as client_list
 from dragoman.broker.client.brokers import list_brokers, log_of, reap, status_of, stop_broker
 from dragoman.broker.records import BrokerRecord
 from dragoman.config.safe_files import write_whole
-from dragoman.errors import BrokerUnavailable
+from dragoman.errors import BrokerError, BrokerUnavailable
 from dragoman.paths import Paths
 from dragoman.transports.process.identity import ProcessIdentity, identify, own_identity
 from tests.aio import aio
@@ -103,7 +103,9 @@ async def test_one_that_does_not_answer_is_ended_by_signals(
 
 @aio
 async def test_one_that_may_be_busy_is_not_killed(child: ProcessIdentity) -> None:
-    assert not await stop_broker(record(child), if_idle=True)
+    with pytest.raises(BrokerError, match="it is unknown whether the broker tool-1 is idle: "):
+        await stop_broker(record(child), if_idle=True)
+    assert not await stop_broker(record(child, draining=True), if_idle=True)
     assert await stop_broker(record(child, draining=True), drain=True)
     assert identify(child.pid) == child
 
@@ -112,6 +114,7 @@ async def test_one_that_may_be_busy_is_not_killed(child: ProcessIdentity) -> Non
 async def test_one_that_is_dead_is_stopped() -> None:
     dead = dataclasses.replace(own_identity(), started="1")
     assert await stop_broker(record(dead))
+    assert await stop_broker(record(dead), if_idle=True)
 
 
 @aio

@@ -131,7 +131,7 @@ def test_the_same_call_asks_for_the_same_broker(paths: Paths, tmp_path: Path) ->
     assert len({endpoint_name(spec) for spec in (first, *others)}) == 4
 
 
-def test_a_caller_in_a_hurry_hurries_nobody_else(paths: Paths, tmp_path: Path) -> None:
+def test_a_callers_short_timeout_does_not_affect_others(paths: Paths, tmp_path: Path) -> None:
     hasty = Budgets(initialize=0.5, session=0.5, first_event=None, silence=None, total=0.5)
     patient = Budgets(initialize=300.0, silence=900.0, total=None)
     for budgets, initialize, silence in ((hasty, 30.0, None), (patient, 300.0, 900.0)):
@@ -169,7 +169,9 @@ def test_what_a_permission_means_for_the_sandbox_is_fixed_at_the_start(
     assert endpoint_name(careful) != endpoint_name(spec)
 
 
-def test_what_cannot_be_told_to_another_process_stays_here(paths: Paths, tmp_path: Path) -> None:
+def test_options_that_cannot_be_sent_to_another_process_stay_here(
+    paths: Paths, tmp_path: Path
+) -> None:
     options = ConnectOptions(details={"title": "us", "on_url_done": print})
     spec = spec_of(way(), options, workspace=tmp_path, paths=paths)
     assert spec.details == {"title": "us"}
@@ -294,7 +296,7 @@ async def test_a_peer_behind_a_broker_is_a_peer(
 
 @pytest.mark.parametrize("writes", [True, False])
 @aio
-async def test_a_broker_is_told_where_nothing_is_to_be_written(
+async def test_a_broker_learns_where_nothing_may_be_written(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch, writes: bool
 ) -> None:
     told: list[Any] = []
@@ -359,7 +361,7 @@ async def test_a_broker_that_goes_during_the_handshake_is_followed_by_the_next(
 
 
 @aio
-async def test_an_option_that_nobody_has_is_refused(
+async def test_an_unknown_option_is_refused(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Brokers(monkeypatch, tmp_path)

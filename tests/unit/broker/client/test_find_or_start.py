@@ -147,7 +147,7 @@ async def test_an_older_broker_is_asked_to_drain_and_replaced_at_once(
 
 
 @aio
-async def test_a_broker_that_ends_as_soon_as_it_is_there_is_not_started_for_ever(
+async def test_a_broker_that_ends_at_once_is_not_started_again_and_again(
     spec: BrokerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = Starts(monkeypatch)
@@ -193,6 +193,11 @@ def greeting(**fields: Any) -> BrokerHello:
         ("1.0rc1", "1.0", True),
         ("1.0", "1.0+local", False),
         ("1.0.dev3", "1.0.dev4", True),
+        ("1.0.dev9", "1.0.dev10", True),
+        ("1.0.dev3", "1.0", True),
+        ("1.0", "1.0.dev3", False),
+        ("1.0.dev3", "1.0a1", True),
+        ("1.0", "1.0.post1", True),
         ("1.0", "1.0.1", True),
         ("2", "1.9.9", False),
         ("unknown", "1.0", True),

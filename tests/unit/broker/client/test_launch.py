@@ -67,7 +67,7 @@ async def test_what_the_broker_says_is_wrong_is_raised(endpoint: Endpoint, tmp_p
 
 
 @aio
-async def test_a_name_that_somebody_else_has_is_not_a_failure(endpoint: Endpoint) -> None:
+async def test_a_name_that_another_process_holds_is_not_a_failure(endpoint: Endpoint) -> None:
     code = "print('{\"taken\": true}')"
     await launch.start(spec(), endpoint, timeout=TIMEOUT, program=program(code))
 
@@ -95,7 +95,7 @@ async def test_a_flood_of_words_is_not_listened_to(endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize("words", [["/no/such/program"], [""]])
 @aio
-async def test_a_program_that_is_not_there_is_told(endpoint: Endpoint, words: list[str]) -> None:
+async def test_a_missing_program_is_reported(endpoint: Endpoint, words: list[str]) -> None:
     # A Python that is part of another program may not know its own path.
     with pytest.raises(BrokerUnavailable, match="cannot be started"):
         await launch.start(spec(), endpoint, timeout=TIMEOUT, program=words)

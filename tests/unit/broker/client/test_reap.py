@@ -136,6 +136,22 @@ def test_locks_and_sockets_of_which_no_record_speaks_go(folder: Path) -> None:
     assert names(folder) == set()
 
 
+def test_a_name_that_cannot_be_examined_does_not_keep_the_others(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.lock", "tool-1.lock"):
+        (folder / name).mkdir()
+    record = write(folder, dead())
+    (folder / "tool-2.lock").touch()
+    bind(folder / "tool-1.sock")
+    assert sweep(folder) == [
+        Reaped("tool-1", 0, (record.name,)),
+        Reaped("tool-2", 0, ("tool-2.lock",)),
+    ]
+    assert names(folder) == {"a.lock", "tool-1.lock", "tool-1.sock"}
+    assert str(folder / "a.lock") in caplog.text
+
+
 def test_a_starting_caller_keeps_its_lock(folder: Path) -> None:
     lock = try_lock(folder / "a.starting")
     assert lock is not None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
+import socket
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from dragoman.broker.client import sessions
 from dragoman.broker.client.sessions import (
     broker_with,
     close_at_peer,
@@ -18,11 +23,13 @@ from dragoman.broker.client.sessions import (
     take_over,
 )
 from dragoman.broker.endpoint import brokers_folder
-from dragoman.errors import TurnInProgress
+from dragoman.errors import BrokerUnavailable, TurnInProgress
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.store import store_path
 from dragoman.transports.process.identity import identify, own_identity
 from tests.aio import aio
 from tests.unit.cli.brokers import RECORD
-from tests.unit.runs.stored import job, paths_in, session, store_in
+from tests.unit.runs.stored import held, job, paths_in, session, store_in
 
 
 @aio
@@ -87,3 +94,44 @@ async def test_a_job_whose_process_is_gone_holds_no_session(tmp_path: Path) -> N
         store.create_session(session())
         store.create_job(job(state="running", outcome=None, runner=dataclasses.asdict(gone)))
     await take_over(session(), broker=None, pid=1, paths=paths)
+
+
+@aio
+async def test_the_loop_runs_on_while_the_store_is_held_and_a_session_taken_over(
+    tmp_path: Path,
+) -> None:
+    paths = paths_in(tmp_path)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+    with held(store_path(paths.state)):
+        work = take_over(session(), broker=None, pid=os.getpid(), paths=paths)
+        taking = TaskOwner("test").start(work, "take over")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not taking.done()
+    await taking
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
+@aio
+async def test_a_session_that_a_silent_broker_may_have_open_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "ANSWER_TIMEOUT", 0.01)
+    paths = paths_in(tmp_path)
+    folder = brokers_folder(paths.runtime)
+    folder.mkdir(parents=True)
+    # The path of a socket must be short.
+    below = tempfile.TemporaryDirectory()
+    address = f"{below.name}/s"
+    record = msgspec.structs.replace(
+        RECORD, name="scout-1", peer="scout", broker=own_identity(), address=address
+    )
+    (folder / "scout-1.1.json").write_bytes(msgspec.json.encode(record))
+    # Nothing accepts its connections, as if its process was stopped.
+    with below, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        with pytest.raises(BrokerUnavailable, match="the session talk may be open") as raised:
+            await take_over(session(name="talk"), broker=None, pid=os.getpid(), paths=paths)
+    assert "`dragoman broker stop scout-1` ends it" in str(raised.value)

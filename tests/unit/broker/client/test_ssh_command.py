@@ -200,6 +200,17 @@ def test_a_problem_with_the_disk_there_names_the_host(
     assert str(told).startswith("box: ") and words in str(told)
 
 
+@pytest.mark.parametrize("may_have_run", [False, True])
+@pytest.mark.parametrize("problem", ["No space left on device", "Read-only file system"])
+def test_a_problem_with_the_disk_there_says_whether_the_request_may_have_run(
+    problem: str, may_have_run: bool
+) -> None:
+    error = RemoteError(-32603, problem)
+    error.may_have_run = may_have_run
+    told = explain_remote(HOST, error)
+    assert isinstance(told, HostUnavailable) and told.may_have_run is may_have_run
+
+
 def test_a_missing_login_there_names_the_host_and_was_not_a_prompt() -> None:
     told = explain_remote(HOST, RemoteError(-32000, "log in first"))
     assert isinstance(told, AuthRequired) and not told.may_have_run

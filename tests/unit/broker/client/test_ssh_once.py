@@ -57,7 +57,7 @@ async def test_a_failure_has_a_remedy(
 
 
 @aio
-async def test_a_machine_without_ssh_is_told_what_to_install(
+async def test_without_ssh_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(SSH_VARIABLE, "/nowhere/ssh")

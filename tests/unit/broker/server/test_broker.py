@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dragoman.broker.error_codec import revive
 from dragoman.broker.server import broker as brokers
 from dragoman.broker.server.state_machine import BrokerState
-from dragoman.errors import CallTimeout, RemoteError
+from dragoman.errors import CallTimeout, ConnectionClosed, DragomanError, RemoteError
 from tests.aio import aio
 from tests.unit.broker.near import NearAgent, dies, standing
 
 
 @aio
-async def test_the_process_is_told_when_nobody_needs_the_broker(tmp_path: Path) -> None:
+async def test_the_process_is_notified_when_the_broker_is_unused(tmp_path: Path) -> None:
     agent = NearAgent()
     async with standing(tmp_path, agent) as at:
         async with at.caller() as caller:
@@ -94,7 +97,7 @@ async def test_a_broker_that_drains_takes_no_new_session(tmp_path: Path) -> None
 
 
 @aio
-async def test_what_was_said_so_far_is_told_of_a_job_that_runs(tmp_path: Path) -> None:
+async def test_the_text_so_far_is_reported_for_a_running_job(tmp_path: Path) -> None:
     agent = NearAgent()
     secret = "correct-horse-battery"
     async with standing(tmp_path, agent, secret_values=(secret,)) as at, at.caller() as caller:
@@ -174,3 +177,25 @@ async def test_what_waits_for_a_peer_that_does_not_start_did_not_run(
             await caller.call("session/new", about)
         assert late.value.data["dragoman"]["details"]["method"] == "the peer"
         assert late.value.data["dragoman"]["details"]["may_have_run"] is False
+
+
+@aio
+async def test_what_runs_when_a_broker_is_stopped_ends_with_that_reason(tmp_path: Path) -> None:
+    agent = NearAgent()
+    agent.holds.add("_theirs/own")
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        asked = [caller.prompting(session, "x"), caller.call("_theirs/own")]
+        running = [caller.connection.tasks.start(refused(each), "request") for each in asked]
+        await agent.until(lambda: len(agent.asked) == 4)
+        at.broker.stop(drain=False)
+        for each in running:
+            error = await each
+            assert isinstance(error, ConnectionClosed)
+            assert (str(error), error.may_have_run) == ("the broker was stopped", True)
+
+
+async def refused(work: Coroutine[Any, Any, Any]) -> DragomanError | None:
+    with pytest.raises(RemoteError) as caught:
+        await work
+    return revive(caught.value.data)

@@ -72,7 +72,7 @@ async def test_silent_connections_make_room_for_callers(
 
 
 @aio
-async def test_a_caller_too_many_is_told_that_the_broker_is_busy(
+async def test_a_caller_over_the_limit_learns_that_the_broker_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limit, "most_connections", lambda: connection_limit.SPARE + 1)

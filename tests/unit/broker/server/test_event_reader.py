@@ -334,7 +334,7 @@ class TakenUp(Sheet):
     ],
 )
 @aio
-async def test_an_attached_reader_is_told_where_numbers_were_skipped(
+async def test_an_attached_reader_learns_where_numbers_were_skipped(
     start: int, heard: list[str]
 ) -> None:
     async with reading(TakenUp()) as (sheet, reader, ear):

@@ -147,7 +147,7 @@ async def test_one_that_a_caller_has_found_meanwhile_goes_on(tmp_path: Path) -> 
 
 
 @aio
-async def test_nobody_is_asked_while_there_are_few(tmp_path: Path) -> None:
+async def test_no_broker_is_asked_while_there_are_few(tmp_path: Path) -> None:
     fakes = [Fake(tmp_path, "a", idle_for=3)]
     async with AsyncExitStack() as stack:
         await listening(fakes, stack)

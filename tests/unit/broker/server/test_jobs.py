@@ -31,7 +31,7 @@ def test_a_prompt_is_known_again_by_its_text() -> None:
     assert Job("j", cast(Any, None), {"prompt": Raw(b"{")}).prompt_text == ""
 
 
-def test_whoever_waits_is_told_of_the_end_once() -> None:
+def test_a_waiter_is_notified_of_the_end_once() -> None:
     one = job()
     told: list[str] = []
     one.when_ended(lambda: told.append("first"))

@@ -57,7 +57,7 @@ async def test_a_start_fails_as_a_direct_one_does(tmp_path: Path) -> None:
             pass
 
 
-def test_an_agent_is_told_that_its_user_can_be_asked(tmp_path: Path) -> None:
+def test_an_agent_learns_that_its_user_can_be_asked(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, missing_file_is_empty=True, details={"login_hint": "x"})
     details = server_peer._details(spec)
     assert details["missing_file_is_empty"] is True

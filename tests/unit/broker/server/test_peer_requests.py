@@ -375,8 +375,8 @@ async def asked_in_a_turn(
     """A caller that is asked something by the agent in its turn, and does not answer by itself."""
     agent = NearAgent()
     ends: list[Any] = []
-    elicitation: dict[str, Any] = {"form": {}, "url": {}}
-    async with standing(tmp_path, agent) as at, at.caller(elicitation=elicitation) as caller:
+    offers: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "terminal": True}
+    async with standing(tmp_path, agent) as at, at.caller(**offers) as caller:
         caller.answer = lambda request: LATER
         session = await caller.new(tmp_path)
         prompting = at.broker.tasks.start(
@@ -392,7 +392,7 @@ async def asked_in_a_turn(
         call = agent.connection.begin(method, {"sessionId": session, **params}, settle=settle)
         await caller.until(lambda: caller.questions)
         yield at, agent, caller, call, ends
-        if agent.connection.failure is None:
+        if agent.connection.failure is None and agent.prompts:
             agent.end()
         await asyncio.wait([prompting])
 
@@ -423,8 +423,39 @@ async def test_a_question_that_the_peer_takes_back_is_taken_back_from_the_caller
         assert far is not None and not far.upstream.asked
 
 
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [(PERMISSION, {"outcome": {"outcome": "cancelled"}}), (ELICITATION, {"action": "cancel"})],
+)
 @aio
-async def test_the_caller_whose_user_was_sent_to_a_page_is_told_that_it_is_done(
+async def test_a_question_that_outlasts_its_turn_is_withdrawn(
+    tmp_path: Path, method: str, answer: dict[str, Any]
+) -> None:
+    params = OPTIONS if method == PERMISSION else PAGE
+    async with asked_in_a_turn(tmp_path, method, params) as (at, agent, caller, _, ends):
+        (session,) = at.broker.sessions
+        agent.end()
+        await agent.until(lambda: ends)
+        assert ends == [answer]
+        await caller.until(lambda: "$/cancel_request" in [method for method, _ in caller.told])
+        assert not session.questions.open
+
+
+@aio
+async def test_another_request_that_outlasts_its_turn_stays_open(tmp_path: Path) -> None:
+    method, params = "terminal/wait_for_exit", {"terminalId": "t1"}
+    async with asked_in_a_turn(tmp_path, method, params) as (at, agent, caller, _, ends):
+        (session,) = at.broker.sessions
+        agent.end()
+        await at.until(lambda: not at.broker.turns.queue.busy)
+        assert session.questions.open and not ends
+        caller.connection.answer(caller.questions[0], {"exitCode": 0})
+        await agent.until(lambda: ends)
+        assert ends == [{"exitCode": 0}]
+
+
+@aio
+async def test_the_caller_whose_user_was_sent_to_a_page_is_notified_that_it_is_done(
     tmp_path: Path,
 ) -> None:
     async with asked_in_a_turn(tmp_path, ELICITATION, PAGE) as (at, agent, caller, _, ends):

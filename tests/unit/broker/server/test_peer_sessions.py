@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.broker.server.liveness import Liveness
-from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
+from dragoman.broker.server.peer_sessions import NEW, RESUME, PeerSide, loads, takes_up, wanted
 from dragoman.client.budgets import Budgets
 from dragoman.errors import CallTimeout, ConnectionLost, InvalidAnswer
 from dragoman.rpc import LATER
@@ -68,12 +68,12 @@ async def test_a_session_that_is_opened_for_a_caller_who_died_is_closed_again(
 
 def peer_side(tasks: TaskOwner, **budgets: float) -> PeerSide:
     hall: Any = SimpleNamespace(tasks=tasks, budgets=Budgets(**budgets), liveness=Liveness(tasks))
-    return PeerSide(hall, is_known=lambda id: id == "known")
+    return PeerSide(hall, has_session=lambda far, id: id == "known")
 
 
 @pytest.mark.parametrize("late", ["late", "known"])
 @aio
-async def test_a_peer_that_takes_too_long_is_told_and_what_it_opens_then_is_closed(
+async def test_a_peer_that_takes_too_long_is_reported_and_a_late_session_is_closed(
     late: str,
 ) -> None:
     agent = SlowAgent(**CLOSES)
@@ -90,6 +90,26 @@ async def test_a_peer_that_takes_too_long_is_told_and_what_it_opens_then_is_clos
                 await agent.until(lambda: ("session/close", {"sessionId": "late"}) in agent.asked)
             await far.connection.call("session/list", {})
             assert ("session/close" in methods(agent)) is (late == "late")
+    finally:
+        await tasks.aclose()
+
+
+@aio
+async def test_a_session_whose_caller_is_cancelled_just_after_the_response_is_closed() -> None:
+    agent = NearAgent(**CLOSES)
+    tasks = TaskOwner("test")
+
+    def opened(result: Raw) -> None:
+        asyncio.get_running_loop().call_soon(opening.cancel)
+
+    try:
+        async with near(agent) as far:
+            work = peer_side(tasks).open(far, RESUME, Raw(b"{}"), opened, id="old")
+            opening = tasks.start(work, "open")
+            await asyncio.wait([opening])
+            assert opening.cancelled()
+            await agent.until(lambda: agent.asked[-1] == ("session/close", {"sessionId": "old"}))
+            assert agent.told == []
     finally:
         await tasks.aclose()
 

@@ -120,7 +120,7 @@ async def test_a_running_broker_has_a_lock_a_socket_and_a_record(folder: Path) -
 
 
 @aio
-async def test_a_released_broker_keeps_whom_it_has_and_takes_nobody_new(folder: Path) -> None:
+async def test_a_released_broker_keeps_its_callers_and_accepts_no_new_ones(folder: Path) -> None:
     async with Running(spec_in(folder)) as running:
         endpoint = running.process.endpoint
         stream = await connect_unix(endpoint.address)
@@ -170,7 +170,7 @@ async def test_an_idle_broker_drains_when_its_time_is_over(folder: Path) -> None
 
 
 @aio
-async def test_a_broker_that_nobody_can_find_any_more_ends(
+async def test_a_broker_that_can_no_longer_be_found_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "NAME_INTERVAL", 0.01)
@@ -184,7 +184,9 @@ async def test_a_broker_that_nobody_can_find_any_more_ends(
 
 
 @aio
-async def test_an_address_that_a_stranger_uses_is_told_and_nothing_is_left(folder: Path) -> None:
+async def test_an_address_in_use_by_another_program_is_reported_and_nothing_is_left(
+    folder: Path,
+) -> None:
     spec = spec_in(folder)
     process = BrokerProcess(spec, lambda word: None)
     process.endpoint.make_safe()
@@ -258,7 +260,7 @@ def test_without_a_spec_there_is_no_broker() -> None:
     assert "cannot read a spec from standard input" in program.log
 
 
-def test_what_is_wrong_is_said_to_whoever_started_it(folder: Path) -> None:
+def test_an_error_is_reported_to_the_starter(folder: Path) -> None:
     def fail(spec: BrokerSpec, host: BrokerProcess) -> Fake:
         raise NotInstalled("tool", "no tool", remedy="get one")
 

@@ -15,6 +15,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.integration.broker_stage import TestCaller, stage
+from tests.unit.broker.near import NearAgent, standing
 
 YES = {"outcome": {"outcome": "selected", "optionId": "yes"}}
 NO = {"outcome": {"outcome": "selected", "optionId": "no"}}
@@ -119,7 +120,7 @@ async def test_what_the_policy_decides_is_not_shown(tmp_path: Path) -> None:
 
 
 @aio
-async def test_without_anybody_who_answers_the_policy_decides(
+async def test_if_there_is_no_watcher_the_policy_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(question_watchers, "ARRIVAL", 0.2)
@@ -173,7 +174,9 @@ async def test_of_two_answers_exactly_one_counts(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_caller_is_told_that_its_question_was_answered_elsewhere(tmp_path: Path) -> None:
+async def test_a_caller_is_notified_that_its_question_was_answered_elsewhere(
+    tmp_path: Path,
+) -> None:
     async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
         await watch(watcher)
         mine.connection.post("_dragoman/terms", {"answered": True})
@@ -187,6 +190,41 @@ async def test_a_caller_is_told_that_its_question_was_answered_elsewhere(tmp_pat
             "kind": "allow_once",
         }
         await ending
+
+
+@aio
+async def test_an_answer_elsewhere_is_not_taken_for_that_of_another_question_about_the_same_call(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with (
+        standing(tmp_path, agent) as at,
+        at.caller() as mine,
+        at.caller(greet=False) as watcher,
+    ):
+        await watch(watcher)
+        mine.connection.post("_dragoman/terms", {"answered": True})
+        session = await mine.new(tmp_path)
+        at.broker.tasks.start(mine.prompting(session, "x"), "prompt")
+        await agent.until(lambda: agent.prompts)
+        assert agent.connection is not None
+        answers = []
+        for title in ("look", "delete"):
+            asked = {
+                "sessionId": session,
+                "toolCall": {"toolCallId": "t1", "title": title},
+                "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+            }
+            work = agent.connection.call("session/request_permission", asked)
+            answers.append(at.broker.tasks.start(work, title))
+        await mine.until(lambda: len(mine.questions) == 2)
+        first = await told(watcher, "_dragoman/question")
+        assert first["params"]["toolCall"]["title"] == "look"
+        assert await answer(watcher, first, YES)
+        assert json.loads(bytes(await answers[0])) == YES
+        assert (await told(mine, "$/cancel_request"))["requestId"] == mine.questions[0].id
+        assert mine.told == [] and not answers[1].done()
+        agent.end()
 
 
 @aio
@@ -249,7 +287,7 @@ async def test_a_form_is_answered_by_those_who_watch(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_question_waits_a_little_for_somebody_who_comes_back(
+async def test_a_question_waits_a_little_for_a_watcher_that_reconnects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(question_watchers, "GRACE", 0.05)

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman.broker.server import gap_notes
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.recorder import BrokerRecorder
-from dragoman.errors import StoreFull, StoreRefused
+from dragoman.errors import StoreBusy, StoreFull, StoreRefused
 from dragoman.events.words import Outcome
 from dragoman.rpc import tasks
 from dragoman.store import Store, recorder, store_path, writer
@@ -73,7 +74,7 @@ async def test_events_are_stored_in_batches_and_the_rest_at_the_end(
 
 
 @aio
-async def test_the_end_of_a_job_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
+async def test_the_end_of_a_job_is_on_disk_before_it_is_reported(tmp_path: Path) -> None:
     async with keeping(tmp_path) as (kept, session):
         job = Job("j-1", session, {"prompt": Raw(b'[{"type":"text","text":"do it"}]')})
         kept.job_changed(job)
@@ -155,6 +156,21 @@ async def test_a_session_that_is_still_being_opened_is_stored_when_it_is(tmp_pat
         kept.save(session)
         assert session.log.taken == 1
     assert texts(tmp_path) == ["early"]
+
+
+@aio
+async def test_nothing_is_left_of_a_session_that_is_closed_after_two_batches_at_once(
+    tmp_path: Path,
+) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        for word in ("one", "two"):
+            session.update(notice("s1", word))
+            await kept.settle(session)
+        kept.closed(session)
+        assert not kept._marked
+        kept._save_marked()
+        assert not kept._marked
+    assert texts(tmp_path) == ["one", "two"]
 
 
 @aio
@@ -241,6 +257,30 @@ async def test_what_a_broker_could_not_store_before_it_ended_is_noted_by_the_nex
     assert (gap.first, gap.next, gap.why) == (1, 3, "no space left")
 
 
+@pytest.mark.parametrize("broken", ["skip", "open"])
+@aio
+async def test_a_note_that_cannot_be_stored_either_is_left_for_the_next_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def full(*_: object, **more: object) -> None:
+        raise StoreFull("file", "no space left")
+
+    path = store_path(tmp_path / "state")
+    async with keeping(tmp_path):
+        pass
+    gap_notes.leave(tmp_path / "run", path, {"s-k": 2}, why="the disk was full")
+    monkeypatch.setattr(Store, broken, full)
+    async with keeping(tmp_path, created=False):
+        pass
+    monkeypatch.undo()
+    async with keeping(tmp_path, created=False):
+        pass
+    with Store.open(path, read_only=True) as store:
+        (gap,) = store.gaps("s-k")
+    assert (gap.first, gap.next, gap.why) == (0, 2, "the disk was full")
+    assert gap_notes.take(tmp_path / "run", path) == []
+
+
 @aio
 async def test_lines_are_fetched_up_to_a_gap_or_from_behind_it(tmp_path: Path) -> None:
     async with keeping(tmp_path) as (kept, session):
@@ -295,7 +335,7 @@ async def test_a_broker_serves_without_its_store_while_the_disk_does_not_answer(
 
 
 @aio
-async def test_a_store_that_cannot_be_opened_is_no_reason_not_to_serve(tmp_path: Path) -> None:
+async def test_a_broker_serves_although_its_store_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("in the way")
     async with keeping(tmp_path) as (kept, session):
         assert kept.trouble
@@ -308,6 +348,13 @@ async def test_a_store_that_cannot_be_opened_is_no_reason_not_to_serve(tmp_path:
         # Whether there was such a job is not known, so it is not reported as unknown.
         with pytest.raises(StoreRefused):
             await kept.find_job("j")
+
+
+@aio
+async def test_a_job_is_not_unknown_before_the_store_is_open(tmp_path: Path) -> None:
+    kept = BrokerRecorder(spec_of(tmp_path))
+    with pytest.raises(StoreBusy, match="not opened it yet"):
+        await kept.find_job("j-1")
 
 
 @aio

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ class Watching:
         self.wanted = False
         self.changed = asyncio.Event()
         self.starts_fail = False
+        self.starting: Callable[[], None] = lambda: None
         self.open = 0
 
     def _note(self, what: str) -> None:
@@ -57,6 +58,7 @@ class Watching:
 
     @asynccontextmanager
     async def start(self, generation: int) -> AsyncIterator[Any]:
+        self.starting()
         if self.starts_fail:
             raise SpawnError("no")
         self.open += 1
@@ -101,7 +103,7 @@ async def test_a_peer_that_dies_is_started_again() -> None:
 
 
 @aio
-async def test_a_peer_that_keeps_dying_stays_down_until_somebody_wants_it() -> None:
+async def test_a_peer_that_keeps_dying_stays_down_until_it_is_needed() -> None:
     watching, tasks = Watching(), TaskOwner("test")
     keeper = supervised(watching)
     tasks.start(keeper.run(), "keep")
@@ -118,7 +120,7 @@ async def test_a_peer_that_keeps_dying_stays_down_until_somebody_wants_it() -> N
 
 
 @aio
-async def test_a_peer_that_cannot_be_started_is_tried_again_when_somebody_wants_it() -> None:
+async def test_a_peer_that_cannot_be_started_is_tried_again_when_it_is_needed() -> None:
     watching, tasks = Watching(), TaskOwner("test")
     watching.starts_fail = True
     keeper = supervised(watching)
@@ -130,4 +132,21 @@ async def test_a_peer_that_cannot_be_started_is_tried_again_when_somebody_wants_
     watching.starts_fail = False
     keeper.want()
     await watching.until("coming", "up 3")
+    await tasks.aclose()
+
+
+@aio
+async def test_a_peer_that_callers_waited_for_is_not_started_again_after_it_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.0)
+    watching, tasks = Watching(), TaskOwner("test")
+    watching.starts_fail = True
+    keeper = supervised(watching)
+    watching.starting = keeper.want
+    tasks.start(keeper.run(), "keep")
+    await watching.until("unstartable: no")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert keeper.starts == 1
     await tasks.aclose()

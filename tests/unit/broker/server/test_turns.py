@@ -136,6 +136,54 @@ async def test_a_cancel_behind_a_job_that_was_left_here_leaves_that_job_alone(
 
 
 @aio
+async def test_a_job_that_never_ran_has_no_usage_and_no_events(tmp_path: Path) -> None:
+    agent = NearAgent(**RESUMES)
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        running = await prompted(at, agent, caller, session, job="j-running")
+        assert agent.connection is not None
+        cost = {"amount": 2.0, "currency": "USD"}
+        spent = {"sessionUpdate": "usage_update", "used": 5, "size": 9, "cost": cost}
+        agent.connection.post("session/update", {"sessionId": session, "update": spent})
+        await caller.until(lambda: caller.updates)
+        waiting = begin(at, caller.prompting(session, "y", job="j-waiting"))
+        await at.until(lambda: len(at.broker.turns.queue) == 1)
+        await caller.call("_dragoman/cancel", {"job": "j-waiting"})
+        await waiting
+        agent.end()
+        await running
+        never, ran = [
+            await caller.call("_dragoman/result", {"job": job})
+            for job in ("j-waiting", "j-running")
+        ]
+        assert (never["usage"], never["firstEvent"], never["nextEvent"]) == (None, 1, 1)
+        assert ran["usage"]["cost"] == {"amount": 2.0, "unit": "USD"}
+
+
+@aio
+async def test_a_job_that_is_cancelled_before_its_session_is_restored_has_no_events(
+    tmp_path: Path,
+) -> None:
+    first, second = NearAgent(**RESUMES), NearAgent(**RESUMES)
+    second.holds.add("session/resume")
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        before = await prompted(at, first, caller, session)
+        first.update(session, "before")
+        first.end()
+        await before
+        dies(first)
+        task = begin(at, caller.prompting(session, "x", job="j-1"))
+        await second.until(lambda: any(each == "session/resume" for each, _ in second.asked))
+        caller.cancel(session)
+        assert (await task)["stopReason"] == "cancelled"
+        job = await caller.call("_dragoman/result", {"job": "j-1"})
+        assert (job["firstEvent"], job["nextEvent"]) == (1, 1)
+        second.release()
+        await at.until(lambda: not at.broker.turns.queue.busy)
+
+
+@aio
 async def test_a_peer_that_dies_each_time_before_the_prompt_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +298,7 @@ async def test_a_turn_of_a_dead_peer_ends_and_the_next_is_sent_to_the_living(
 
 
 @aio
-async def test_a_turn_that_nobody_follows_is_watched(tmp_path: Path) -> None:
+async def test_a_turn_without_a_caller_is_watched(tmp_path: Path) -> None:
     agent = NearAgent()
     budgets = Budgets(first_event=0.05, cancel_grace=0.05)
     async with standing(tmp_path, agent, budgets=budgets) as at:
@@ -282,6 +330,38 @@ async def test_the_silence_of_a_peer_that_is_not_read_does_not_count(tmp_path: P
         far.connection.flow.release()
         agent.end()
         await at.until(lambda: not at.broker.turns.queue.busy)
+
+
+@pytest.mark.parametrize("announced", ["by an update", "by a question"])
+@aio
+async def test_silence_of_a_peer_during_a_tool_call_has_a_limit_of_its_own(
+    tmp_path: Path, announced: str
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        limits = {"silence": 0.05, "toolSilence": 0.2}
+        params = {"sessionId": session, "prompt": [], "job": "j-1", "budgets": limits}
+        await caller.call("_dragoman/submit", params | {"policy": "approve-all"})
+        await agent.until(lambda: agent.prompts)
+        assert agent.connection is not None
+        call = {"toolCallId": "t", "title": "npm test", "kind": "execute"}
+        if announced == "by an update":
+            agent.update(session, "I run the tests")
+            update = {"sessionUpdate": "tool_call", **call}
+            agent.connection.post("session/update", {"sessionId": session, "update": update})
+        else:
+            options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+            asked = {"sessionId": session, "toolCall": call, "options": options}
+            answer = await agent.connection.call("session/request_permission", asked)
+            assert b'"y"' in bytes(answer)
+            agent.update(session, "I run the tests")
+        await agent.until(lambda: agent.told)
+        agent.end("cancelled")
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "timed_out"
+        told = "the agent sent nothing during a tool call for 0.2 s"
+        assert ended["failure"]["message"] == told
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -339,7 +419,7 @@ async def test_a_turn_that_its_caller_ends_for_its_budget_has_timed_out_however_
 
 
 @aio
-async def test_a_turn_that_somebody_cancelled_before_its_time_was_over_is_cancelled(
+async def test_a_turn_that_was_cancelled_before_its_time_was_over_is_cancelled(
     tmp_path: Path,
 ) -> None:
     agent = NearAgent()
@@ -407,9 +487,12 @@ async def test_a_disk_that_hangs_does_not_keep_a_caller_waiting(
     async with standing(tmp_path, agent) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
         task = await prompted(at, agent, caller, session)
-        monkeypatch.setattr(at.broker.recording, "flush", asyncio.Event().wait)
+        monkeypatch.setattr(at.broker.recording._recorder, "flush", asyncio.Event().wait)
         agent.end()
         assert (await task)["stopReason"] == "end_turn"
+        params = {"sessionId": session, "job": "j-9", "prompt": []}
+        submitted = await caller.call("_dragoman/submit", params)
+        assert submitted["unstored"] == "the disk has not accepted it yet"
         monkeypatch.undo()
 
 
@@ -427,3 +510,30 @@ async def test_a_job_is_stored_before_its_submission_is_answered(tmp_path: Path)
             with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
                 job = store.job(f"j-{number}")
             assert job is not None and job.state == ("running" if number == 1 else "queued")
+
+
+@aio
+async def test_a_question_after_the_end_brings_no_update_before_the_answer(tmp_path: Path) -> None:
+    agent = NearAgent()
+    order: list[str] = []
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+        done = asyncio.Event()
+
+        def settle(result: Any, error: Any) -> None:
+            order.extend([*caller.texts(), "answer"])
+            done.set()
+
+        caller.connection.begin("session/prompt", params, settle=settle)
+        await agent.until(lambda: agent.prompts)
+        assert agent.connection is not None
+        agent.update(session, "said")
+        agent.end()
+        agent.update(session, "late")
+        asked = {"sessionId": session, "toolCall": {"toolCallId": "1"}, "options": []}
+        answer = await agent.connection.call("session/request_permission", asked, timeout=5)
+        await done.wait()
+        assert b"cancelled" in bytes(answer)
+        await caller.heard("late")
+    assert order == ["said", "answer"]
