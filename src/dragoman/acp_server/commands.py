@@ -96,8 +96,8 @@ def stats_text(place: RunContext) -> str:
     head = ["role", "peer", "done", "cost", "unknown cost", "seconds", "tokens in", "out"]
     cells = [
         [
-            row.key or "(not told)",
-            row.peer or "(not told)",
+            row.key or "(not reported)",
+            row.peer or "(not reported)",
             f"{row.done} of {row.attempts}",
             ", ".join(f"{amount:.4f} {unit}" for unit, amount in row.costs.items()),
             str(row.cost_unknown or ""),

@@ -94,6 +94,8 @@ class DelegationView(DelegationListener):
         finally:
             work.cancel()
             showing.cancel()
+        if work.cancelled() or work.exception() is not None:
+            await self._end("failed", [*self._lines, "an internal error; see the log"])
         done = work.result()
         if isinstance(done, DragomanError):
             await self._end("failed", [*self._lines, str(done)])

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hmac
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from dragoman.acp_server.server import AcpServer, ServerContext
+from dragoman.config.token_file import MIN_SIZE
 from dragoman.errors import UsageError
 from dragoman.transports import open_stdio
 from dragoman.transports.addresses import is_loopback
@@ -33,15 +33,7 @@ a fault."""
 GREETING_TIMEOUT: Final = 10.0
 """Seconds for a connected client to send its first request. Editors send it at once."""
 
-MIN_TOKEN_SIZE: Final = 16
-"""Minimum length of a token that a user chose."""
-
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def new_token() -> str:
-    """Return a random token."""
-    return secrets.token_urlsafe(32)
 
 
 async def serve_stdio(front: ServerContext) -> None:
@@ -70,12 +62,12 @@ async def serve_websocket(
     """Serve clients that have the token on a WebSocket.
 
     Raises `UsageError` for an address that other machines can reach, where the token would be sent
-    in the clear, and for a token that can be guessed.
+    in the clear, and for a token that is too short.
     """
     if not is_loopback(host):
         raise UsageError(f"other machines can reach {host}; listen on 127.0.0.1 and use a tunnel")
-    if len(token) < MIN_TOKEN_SIZE:
-        raise UsageError(f"the token is shorter than {MIN_TOKEN_SIZE} characters")
+    if len(token) < MIN_SIZE:
+        raise UsageError(f"the token is shorter than {MIN_SIZE} characters")
     from dragoman.transports import listen_websocket
 
     options.setdefault("max_message_size", front.max_line_size)

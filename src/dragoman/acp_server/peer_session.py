@@ -26,7 +26,6 @@ from dragoman.delegation.peer_request import attended_terms, peer_request
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
-    BrokerError,
     DragomanError,
     NotPermitted,
     ProtocolMismatch,
@@ -43,7 +42,7 @@ from dragoman.runs.context import redacted_stderr
 from dragoman.runs.model_choice import model_in_use, switch_model
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, RunListener, RunResult
-from dragoman.runs.sessions import OpenedSession, broker_ended, leave
+from dragoman.runs.sessions import OpenedSession, broker_ended, broker_lost, leave
 from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:
@@ -333,9 +332,7 @@ class PeerSession(RunListener):
         except DragomanError as error:
             if not (self.warm and broker_ended(error)):
                 raise
-            lost = BrokerError(f"the connection to the broker was lost: {error}")
-            lost.may_have_run = error.may_have_run
-            raise lost from error
+            raise broker_lost("the connection to the broker was lost", error) from error
 
     # -- services of the client
 
@@ -375,8 +372,8 @@ class PeerSession(RunListener):
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
         """Run one turn. `on_begin` is called before the prompt is sent; `follow` is called with the
-        turn, to read its events. Raises if the prompt could not be sent, such as
-        `PolicyNotEnforced`, or if the peer rejects the model."""
+        turn, to read its events. Raises an error such as `PolicyNotEnforced` if the prompt could
+        not be sent, also if the peer rejects the model."""
         if self._refused is not None:
             raise self._refused.fresh()
         request = self._request
@@ -389,7 +386,7 @@ class PeerSession(RunListener):
         if seen.result is not None and seen.result.error is not None:
             self._attach_stderr(seen.result.error)
         if seen.result is not None and seen.result.ok:
-            note_success(
+            await note_success(
                 self.name,
                 request.enforced.way.descriptor,
                 paths=request.paths,

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from dragoman.acp_server.choices import (
     AUTO,
@@ -26,6 +27,7 @@ from dragoman.acp_server.choices import (
 )
 from dragoman.acp_server.session import EditorSession
 from dragoman.acp_server.session_store import SessionStore, instant
+from dragoman.acp_server.updates import responding
 from dragoman.agent import Agent, Turn
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
@@ -42,7 +44,7 @@ from dragoman.errors import (
 )
 from dragoman.gateway import prompt_responses
 from dragoman.rpc import Connection, ConnectionSettings, End
-from dragoman.rpc.tasks import finish
+from dragoman.rpc.tasks import all_ended, finish, in_thread
 from dragoman.runs.context import RunContext, load_context
 from dragoman.store.records import new_session_key
 from dragoman.transports.base import Stream
@@ -129,6 +131,9 @@ class AcpServer:
         self._front = front
         self._editor_sessions: dict[str, EditorSession] = {}
         self._stores: dict[Path, SessionStore] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Held while a session is loaded, resumed, closed or deleted. Two loads at once would leave
+        a connected peer behind."""
         self._server = _Server(self._agent())
 
     async def serve(
@@ -162,6 +167,8 @@ class AcpServer:
                     await finish(self._leave())
         finally:
             self._editor_sessions.clear()
+            # The tasks that the connection ended may have written as their last step.
+            await all_ended(*(store.aclose() for store in self._stores.values()))
 
     async def _expect(self, connection: Connection, seconds: float) -> None:
         try:
@@ -190,22 +197,56 @@ class AcpServer:
             dialect=self._front.dialect,
             max_line_size=self._front.max_line_size,
         )
-        agent.prompt(refused(self._prompt))
-        agent.new_session(refused(self._new))
-        agent.load_session(refused(self._load))
-        agent.resume_session(refused(self._resume))
-        agent.list_sessions(refused(self._list))
-        agent.close_session(refused(self._close))
-        agent.delete_session(refused(self._delete))
-        agent.set_mode(refused(self._set_mode))
-        agent.set_option(refused(self._set_option))
+        agent.prompt(refused(self._stored(self._prompt)))
+        agent.new_session(refused(self._answered(self._new)))
+        agent.load_session(refused(self._answered(self._load)))
+        agent.resume_session(refused(self._answered(self._resume)))
+        agent.list_sessions(refused(self._answered(self._list)))
+        agent.close_session(refused(self._answered(self._close)))
+        agent.delete_session(refused(self._answered(self._delete)))
+        agent.set_mode(refused(self._answered(self._set_mode)))
+        agent.set_option(refused(self._answered(self._set_option)))
         return agent
+
+    def _stored(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """Wrap a handler so that its response waits, for a limited time, until what it wrote is
+        stored: the client may then ask another process for it."""
+
+        @functools.wraps(handler)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                result = await handler(*args, **kwargs)
+            except DragomanError:
+                await self._flush()
+                raise
+            await self._flush()
+            return result
+
+        return run
+
+    def _answered(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """Wrap a handler like `_stored`, and let the updates that it causes follow its response."""
+        stored = self._stored(handler)
+
+        @functools.wraps(handler)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            with responding():
+                return await stored(*args, **kwargs)
+
+        return run
+
+    async def _flush(self) -> None:
+        for store in self._stores.values():
+            await store.flush()
 
     # -- sessions
 
-    def _editor_session(self, session: Session) -> EditorSession:
-        place = self._front.load_context(session.cwd)
-        editor_session = EditorSession(
+    async def _place(self, cwd: Path) -> RunContext:
+        """Return the settings and peers of a directory, read in a thread."""
+        return await in_thread(str(cwd), lambda _: self._front.load_context(cwd))
+
+    def _editor_session(self, session: Session, place: RunContext) -> EditorSession:
+        return EditorSession(
             self._server,
             session,
             place,
@@ -213,7 +254,6 @@ class AcpServer:
             peer=self._front.peer,
             role=self._front.role or first_role(place),
         )
-        return editor_session
 
     def _store(self, place: RunContext) -> SessionStore:
         state = place.paths.state
@@ -227,17 +267,20 @@ class AcpServer:
     async def _new(self, session: Session) -> None:
         session.id = new_session_key()
         _check(session)
-        editor_session = self._editor_session(session)
-        store = self._store(self._front.load_context(session.cwd))
+        place = await self._place(session.cwd)
+        editor_session = self._editor_session(session, place)
+        store = self._store(place)
         store.create(session.id, cwd=session.cwd)
-        if editor_session.peer != AUTO:
-            try:
+        try:
+            if editor_session.peer != AUTO:
                 await editor_session.worker()
-            except BaseException:
-                # The client never learns its id, and could not delete it.
-                store.delete(session.id)
-                raise
-            session.mode = editor_session.choices.first_mode
+                session.mode = editor_session.choices.first_mode
+            await store.flush()
+        except BaseException:
+            # The client never learns its id, and could not delete it.
+            store.discard(session.id)
+            await finish(editor_session.aclose())
+            raise
         self._adopt(session, editor_session)
 
     async def _load(self, session: Session, replay: Turn) -> None:
@@ -248,13 +291,20 @@ class AcpServer:
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
         _check(session)
-        kept = await self._store(self._front.load_context(session.cwd)).take(session.id)
-        editor_session = self._editor_session(session)
-        before = self._editor_sessions.pop(session.id, None)
-        if before is not None:
-            await before.aclose()
-        await editor_session.restore(kept, replay=replay)
-        self._adopt(session, editor_session)
+        async with self._alone(session.id):
+            place = await self._place(session.cwd)
+            kept = await self._store(place).take(session.id)
+            editor_session = self._editor_session(session, place)
+            before = self._editor_sessions.get(session.id)
+            if before is not None:
+                await before.aclose()
+            await editor_session.restore(kept, replay=replay)
+            self._adopt(session, editor_session)
+
+    def _alone(self, session_id: str) -> asyncio.Lock:
+        """Return the lock of a session, which exists only while it is used: a client may name any
+        number of sessions."""
+        return self._opening.setdefault(session_id, asyncio.Lock())
 
     def _adopt(self, session: Session, editor_session: EditorSession) -> None:
         session.state.editor_session = editor_session
@@ -265,7 +315,7 @@ class AcpServer:
         if request.cursor is not None:
             raise RemoteError(codes.INVALID_PARAMS, "there is only one page, so no cursor is valid")
         cwd = None if request.cwd is None else Path(request.cwd)
-        place = self._front.load_context(Path.cwd() if cwd is None else cwd)
+        place = await self._place(Path.cwd() if cwd is None else cwd)
         return [
             acp.SessionInfo(
                 session_id=record.key,
@@ -273,20 +323,24 @@ class AcpServer:
                 title=record.title or record.name,
                 updated_at=instant(record.updated_at),
             )
-            for record in self._store(place).sessions(cwd)
+            for record in await self._store(place).sessions(cwd)
         ]
 
     async def _close(self, session: Session) -> None:
-        editor_session = self._editor_sessions.pop(session.id, None)
-        if editor_session is not None:
-            await editor_session.aclose(close_session=True)
-        self._store(self._front.load_context(session.cwd)).close(session.id)
+        async with self._alone(session.id):
+            await self._end(session.id)
+            self._store(await self._place(session.cwd)).close(session.id)
 
     async def _delete(self, session_id: str) -> None:
+        async with self._alone(session_id):
+            await self._end(session_id)
+            await self._store(await self._place(Path.cwd())).delete(session_id)
+
+    async def _end(self, session_id: str) -> None:
+        """Close the session with the peer, if this client has it open."""
         editor_session = self._editor_sessions.pop(session_id, None)
         if editor_session is not None:
             await editor_session.aclose(close_session=True)
-        self._store(self._front.load_context(Path.cwd())).delete(session_id)
 
     # -- options and prompts
 

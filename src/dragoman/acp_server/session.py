@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +30,7 @@ from dragoman.broker.error_codec import blame_of
 from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
+from dragoman.errors import DragomanError, FileFailed, RemoteError, StoreError, UsageError
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
@@ -45,7 +47,7 @@ from dragoman.store.records import new_job_id
 from dragoman.wire import codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from dragoman.client.conversation import ConversationTurn
     from dragoman.delegation.result import Delegation
@@ -102,7 +104,8 @@ class EditorSession:
     # -- start and end
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
-        """Load a stored session. With `replay`, its history is sent to the client."""
+        """Load a stored session, and connect to its peer if that is possible now. With `replay`,
+        the history is sent to the client."""
         self._known = True
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
@@ -197,14 +200,14 @@ class EditorSession:
             if worker is not None and not worker.alive:
                 # Pending writes must be stored before the peer's session is looked up.
                 await self.aclose()
-            record = self._record(name)
+            record = await self._record(name)
             if record is not None or not self._known:
                 return await self._open(name, record)
             # Another client may have this session open and choose the same peer.
             paths, folder = self._place.paths, self.session.cwd
             async with begun_once(self.session.id, peer=name, folder=folder, paths=paths):
-                self._read_threads()
-                return await self._open(name, self._record(name))
+                await self._read_threads()
+                return await self._open(name, await self._record(name))
 
     async def _open(self, name: str, record: SessionRecord | None) -> PeerSession:
         worker = PeerSession(
@@ -248,18 +251,18 @@ class EditorSession:
             self._threads[name] = key
             self._store.thread(self.session.id, peer=name, key=key)
 
-    def _read_threads(self) -> None:
+    async def _read_threads(self) -> None:
         try:
-            self._threads |= self._store.threads(self.session.id)
-        except StoreError as error:
+            self._threads |= await self._store.threads(self.session.id)
+        except (StoreError, FileFailed) as error:
             log.warning("cannot read the stored session: %s", error)
 
-    def _record(self, name: str) -> SessionRecord | None:
+    async def _record(self, name: str) -> SessionRecord | None:
         key = self._threads.get(name)
         try:
-            return None if key is None else self._store.thread_record(key)
-        except StoreError as error:
-            log.warning("cannot read the stored session: %s", error)
+            return None if key is None else await self._store.thread_record(key)
+        except (StoreError, FileFailed) as error:
+            self._notice(f"{name} starts a new session: the stored one cannot be read: {error}")
             return None
 
     def _commands(self) -> list[acp.AvailableCommand]:
@@ -341,17 +344,27 @@ class EditorSession:
 
         async def follow(running: ConversationTurn) -> None:
             nonlocal ended, outcome
-            await self._tell_notices(turn)
+            ours: deque[Callable[[], Awaitable[None]]] = deque()
             if brief is not None and not worker.adapted:
-                await turn.notice(f"{worker.name} takes over with a brief: {brief}")
+                ours.append(partial(turn.notice, f"{worker.name} takes over with a brief: {brief}"))
             if title:
-                await turn.title(title)
-            ended = await self.updates.turn(running, self.memory.event)
+                ours.append(partial(turn.title, title))
+
+            async def first() -> None:
+                await self._tell_notices(turn)
+                while ours:
+                    await ours[0]()
+                    ours.popleft()
+
+            ended = await self.updates.turn(
+                gateway_session, running, taken=self.memory.event, first=first
+            )
             outcome = running.result.outcome
 
-        seen = await worker.prompt(sent, job=job, on_begin=begin, follow=follow)
-        if seen.violations:
-            await turn.notice(violated(seen.violations), severity="warning")
+        with self.updates.prompted(turn) as gateway_session:
+            seen = await worker.prompt(sent, job=job, on_begin=begin, follow=follow)
+            if seen.violations:
+                await turn.notice(violated(seen.violations), severity="warning")
         result = seen.result
         assert result is not None
         if result.outcome is not outcome:
@@ -419,7 +432,9 @@ class EditorSession:
 
     async def _tell_notices(self, turn: Turn) -> None:
         while self._notices:
-            await turn.notice(self._notices.pop(0), severity="warning")
+            # If a cancellation interrupts this, the notice was not sent.
+            await turn.notice(self._notices[0], severity="warning")
+            self._notices.pop(0)
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
         """Store the start of a turn, and the title if the session has none yet. Returns that

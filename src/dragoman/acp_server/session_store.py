@@ -8,20 +8,30 @@ too.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dragoman.errors import StoreError, UnknownSession
+from dragoman.errors import DragomanError, FileFailed, StoreCorrupt, StoreError, UnknownSession
+from dragoman.rpc.tasks import in_thread
 from dragoman.store.open import open_store
+from dragoman.store.recorder import STORED_TIMEOUT
 from dragoman.store.records import JobRecord, SessionRecord, root_of
+from dragoman.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.store.store import Store
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.acp_server")
 
 SERVER_PEER: Final = "dragoman"
 """The peer name of these records. The real peer of a session is in its notes."""
@@ -43,7 +53,7 @@ TITLE_SIZE: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurnNote:
-    """One stored turn."""
+    """The note of one stored turn."""
 
     job: str
     peer: str
@@ -68,8 +78,11 @@ class StoredConversation:
 
 
 class SessionStore:
-    """Reads and writes stored sessions. A failure of the store is reported once; the sessions are
-    then lost when the process ends."""
+    """Reads and writes stored sessions, in threads. Always call `aclose` at the end.
+
+    The methods that write return at once; `flush` waits until it is stored. A failure of the store
+    is reported, and the writes are tried again until the process ends.
+    """
 
     def __init__(
         self, paths: Paths, *, on_trouble: Callable[[str], None], credentials: Iterable[str] = ()
@@ -77,7 +90,31 @@ class SessionStore:
         self._paths = paths
         self._on_trouble = on_trouble
         self._credentials = tuple(credentials)
-        self._told = False
+        self._writer: StoreWriter | None = None
+
+    async def flush(self) -> None:
+        """Wait until everything so far is stored, if the disk accepts it, but at most
+        `STORED_TIMEOUT`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STORED_TIMEOUT):
+                await self._flushed()
+
+    async def _flushed(self) -> None:
+        # A flush writes, so it would wait for another process that writes.
+        if self._writer is not None and not self._writer.is_empty:
+            await self._writer.flush()
+
+    async def aclose(self) -> None:
+        """Store what is left, and close."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        await writer.close()
+        if writer.is_open:
+            try:
+                await in_thread(str(writer.store.path), lambda _: writer.store.close())
+            except (StoreError, FileFailed) as error:
+                log.warning("could not close the store: %s", error)
 
     # -- writing
 
@@ -119,19 +156,21 @@ class SessionStore:
         """Mark the session as closed by the client. It can be resumed."""
         self._write(lambda store: store.update_session(id, closed_at=time.time()))
 
-    def delete(self, id: str) -> None:
-        """Delete a session and the stored sessions of its peers. An unknown id is ignored."""
-        kept = self._read(id)
-        if kept is None:
-            return
-        keys = {id, *kept.threads.values()}
+    async def delete(self, id: str) -> None:
+        """Delete a session and the stored sessions of its peers. An unknown id is ignored. Raises
+        `StoreError`, and `FileFailed` if the disk does not answer."""
+        await self._flushed()
 
-        def delete(store: Store) -> None:
-            for key in keys:
-                if store.session(key) is not None:
-                    store.delete_session(key)
+        def run(_: object) -> None:
+            # Not by the writer: its transaction would keep the space of what is deleted.
+            with open_store(paths=self._paths, credentials=self._credentials) as store:
+                _delete(store, id)
 
-        self._write(delete)
+        await in_thread(str(self._paths.state), run, changes_disk=True)
+
+    def discard(self, id: str) -> None:
+        """Delete a new, unused session soon."""
+        self._write(lambda store: store.delete_session(id))
 
     def _note(self, id: str, kind: str, data: dict[str, Any], *, title: str | None = None) -> None:
         def write(store: Store) -> None:
@@ -143,29 +182,48 @@ class SessionStore:
         self._write(write)
 
     def _write(self, write: Callable[[Store], None]) -> None:
-        try:
-            with open_store(paths=self._paths, credentials=self._credentials) as store:
-                if store.replaced:
-                    self._on_trouble(f"{store.path}: {store.replaced}")
+        def run(store: Store) -> None:
+            # Another process may have deleted it; the session continues without being stored.
+            with suppress(UnknownSession):
                 write(store)
-        except UnknownSession:
-            # Another process has deleted it; the session continues without being stored.
-            return
-        except StoreError as error:
-            if not self._told:
-                self._told = True
-                self._on_trouble(f"sessions are not stored: {error}")
+
+        writer = self._started()
+        writer.put(run)
+        writer.hurry()
+        writer.retry()
+
+    def _started(self) -> StoreWriter:
+        if self._writer is None:
+            self._writer = StoreWriter(self._opener(), on_trouble=self._trouble)
+            self._writer.start()
+        return self._writer
+
+    def _opener(self) -> Callable[[], Store]:
+        loop = asyncio.get_running_loop()
+
+        def opened() -> Store:
+            store = open_store(paths=self._paths, credentials=self._credentials)
+            if store.replaced:
+                loop.call_soon_threadsafe(self._on_trouble, f"{store.path}: {store.replaced}")
+            return store
+
+        return opened
+
+    def _trouble(self, error: DragomanError) -> None:
+        replaced = isinstance(error, StoreCorrupt) and error.replaced
+        self._on_trouble(str(error) if replaced else f"sessions are not stored: {error}")
 
     # -- reading
 
-    def sessions(self, cwd: Path | None) -> list[SessionRecord]:
+    async def sessions(self, cwd: Path | None) -> list[SessionRecord]:
         """Return the sessions that can be loaded, most recently used first. `cwd` limits them to
         one directory.
 
-        Sessions of peers that are part of one of ours are left out, and so are closed sessions of
-        peers, such as those of a delegation.
+        Sessions of peers that are part of one of ours are left out, and so are empty and closed
+        sessions of peers, such as those of a delegation.
         """
-        with open_store(read_only=True, paths=self._paths) as store:
+
+        def read(store: Store) -> list[SessionRecord]:
             root = None if cwd is None else str(root_of(cwd))
             found = store.sessions(root=root, limit=MAX_LISTED)
             used: set[str] = set()
@@ -184,71 +242,98 @@ class SessionStore:
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 
+        return await self._read(read)
+
     async def take(self, id: str) -> StoredConversation:
-        """Return a stored session with its turns. Raises `UnknownSession` or `StoreError`."""
-        kept = self._read(id)
-        if kept is None:
-            raise UnknownSession(f"there is no session {id!r}")
-        kept.turns = [self._complete(turn) for turn in kept.turns]
-        return kept
+        """Return a stored session with its turns. Raises `UnknownSession`, `StoreError`, and
+        `FileFailed` if the disk does not answer."""
 
-    def threads(self, id: str) -> dict[str, str]:
-        """Return the keys of the stored sessions that a session continues, by peer; empty if the
-        session is unknown."""
-        kept = self._read(id)
-        return {} if kept is None else kept.threads
-
-    def thread_record(self, key: str) -> SessionRecord | None:
-        """Return the stored session of a peer, or None."""
-        with open_store(read_only=True, paths=self._paths) as store:
-            return store.session(key)
-
-    def _read(self, id: str) -> StoredConversation | None:
-        with open_store(read_only=True, paths=self._paths) as store:
-            record = store.session(id)
-            if record is None:
-                return None
-            kept = StoredConversation(record=record)
-            turns: dict[str, StoredTurnNote] = {}
-            if record.peer != SERVER_PEER:
-                # A session that a peer began. From now on our turns and those of other peers may be
-                # added.
-                kept.peer, kept.threads = record.peer, {record.peer: record.key}
-                for job in reversed(store.jobs(session_key=id, limit=-1)):
-                    if job.started_at is not None:
-                        turns[job.id] = StoredTurnNote(job=job.id, peer=job.peer, prompt=job.prompt)
-            for note in store.notes(id):
-                data = {name: str(value) for name, value in note.data.items()}
-                match note.kind:
-                    case "door-choice":
-                        kept.peer, kept.role = data.get("peer"), data.get("role")
-                    case "door-thread":
-                        kept.threads[data.get("peer", "")] = data.get("session", "")
-                    case "door-turn":
-                        job_id = data.get("job", "")
-                        # Move the turn to the end: turns are ordered by the time of their notes.
-                        turns.pop(job_id, None)
-                        turns[job_id] = StoredTurnNote(
-                            job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
-                        )
-                    case "door-answer" if (turn := turns.get(data.get("job", ""))) is not None:
-                        turns[turn.job] = StoredTurnNote(
-                            job=turn.job,
-                            peer=turn.peer,
-                            prompt=turn.prompt,
-                            said=data.get("said", ""),
-                        )
-            kept.turns = list(turns.values())
+        def read(store: Store) -> StoredConversation | None:
+            kept = _load(store, id)
+            if kept is not None:
+                kept.turns = [_complete(store, turn) for turn in kept.turns]
             return kept
 
-    def _complete(self, turn: StoredTurnNote) -> StoredTurnNote:
-        """Return a turn with the stored output of its peer."""
-        if turn.said:
-            return turn
-        with open_store(read_only=True, paths=self._paths) as store:
-            job = store.job(turn.job)
-            lines = () if job is None else _lines(store, job)
-        return StoredTurnNote(job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines)
+        kept = await self._read(read)
+        if kept is None:
+            raise UnknownSession(f"there is no session {id!r}")
+        return kept
+
+    async def threads(self, id: str) -> dict[str, str]:
+        """Return the keys of the stored sessions that a session continues, by peer; empty if the
+        session is unknown."""
+        kept = await self._read(lambda store: _load(store, id))
+        return {} if kept is None else kept.threads
+
+    async def thread_record(self, key: str) -> SessionRecord | None:
+        """Return the stored session of a peer, or None."""
+        return await self._read(lambda store: store.session(key))
+
+    async def _read(self, read: Callable[[Store], T]) -> T:
+        """Read the store, after everything written so far. Raises `StoreError`, and `FileFailed` if
+        the disk does not answer."""
+        await self._flushed()
+
+        def run(_: object) -> T:
+            with open_store(read_only=True, paths=self._paths) as store:
+                return read(store)
+
+        return await in_thread(str(self._paths.state), run)
+
+
+def _delete(store: Store, id: str) -> None:
+    kept = _load(store, id)
+    if kept is not None:
+        for key in {id, *kept.threads.values()}:
+            if store.session(key) is not None:
+                store.delete_session(key)
+
+
+def _load(store: Store, id: str) -> StoredConversation | None:
+    record = store.session(id)
+    if record is None:
+        return None
+    kept = StoredConversation(record=record)
+    turns: dict[str, StoredTurnNote] = {}
+    if record.peer != SERVER_PEER:
+        # A session that a peer began. From now on our turns and those of other peers may be
+        # added.
+        kept.peer, kept.threads = record.peer, {record.peer: record.key}
+        for job in reversed(store.jobs(session_key=id, limit=-1)):
+            if job.started_at is not None:
+                turns[job.id] = StoredTurnNote(job=job.id, peer=job.peer, prompt=job.prompt)
+    for note in store.notes(id):
+        data = {name: str(value) for name, value in note.data.items()}
+        match note.kind:
+            case "door-choice":
+                kept.peer, kept.role = data.get("peer"), data.get("role")
+            case "door-thread":
+                kept.threads[data.get("peer", "")] = data.get("session", "")
+            case "door-turn":
+                job_id = data.get("job", "")
+                # Move the turn to the end: turns are ordered by the time of their notes.
+                turns.pop(job_id, None)
+                turns[job_id] = StoredTurnNote(
+                    job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
+                )
+            case "door-answer" if (turn := turns.get(data.get("job", ""))) is not None:
+                turns[turn.job] = StoredTurnNote(
+                    job=turn.job,
+                    peer=turn.peer,
+                    prompt=turn.prompt,
+                    said=data.get("said", ""),
+                )
+    kept.turns = list(turns.values())
+    return kept
+
+
+def _complete(store: Store, turn: StoredTurnNote) -> StoredTurnNote:
+    """Return a turn with the stored output of its peer."""
+    if turn.said:
+        return turn
+    job = store.job(turn.job)
+    lines = () if job is None else _lines(store, job)
+    return StoredTurnNote(job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines)
 
 
 def _lines(store: Store, job: JobRecord) -> tuple[bytes, ...]:

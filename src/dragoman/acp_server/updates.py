@@ -1,16 +1,19 @@
 """Send `session/update` notifications to one client, in order.
 
-Events of a turn are sent in wire order; events outside a turn wait until the turn has ended.
-Updates of a peer that speaks ACP are forwarded without translation under the client's session id,
+Events of a turn are sent in wire order; events outside a turn wait until the response to its prompt
+is sent.
+Updates from a peer that speaks ACP are forwarded without translation under the client's session id,
 except options, modes and commands, which are merged with ours.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +22,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman.agent.server import Server
 from dragoman.agent.speech import AcpSpeech
+from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost, MessageTooLong
 from dragoman.events import model
@@ -28,10 +32,10 @@ from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.session import GatewaySession
 from dragoman.wire import messages
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
+    from dragoman.agent import Turn
     from dragoman.agent.client_side import ClientSide
     from dragoman.agent.session import Session
     from dragoman.client.conversation import Conversation, ConversationTurn
@@ -58,6 +62,23 @@ class _Params(Struct):
 
 
 _decode = typed_decoder(_Params)
+
+
+_response: Final[ContextVar[asyncio.Event | None]] = ContextVar("response", default=None)
+"""Set when the response to the current request is made."""
+
+
+@contextlib.contextmanager
+def responding() -> Iterator[None]:
+    """Context manager for a handler: what it sends `soon` comes after its response, which is made
+    when the block ends. The client may not know the session before."""
+    made = asyncio.Event()
+    token = _response.set(made)
+    try:
+        yield
+    finally:
+        _response.reset(token)
+        made.set()
 
 
 class UpdateSender:
@@ -110,10 +131,13 @@ class UpdateSender:
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Send updates after the response that is currently being made."""
+        """Send updates soon. In a block `responding`, they wait for its end."""
         connection = self._server.connection
+        response = _response.get()
 
         async def tell() -> None:
+            if response is not None:
+                await response.wait()
             with contextlib.suppress(ConnectionLost):
                 for each in told:
                     await each()  # type: ignore[misc]
@@ -123,20 +147,29 @@ class UpdateSender:
 
     # -- a turn of the peer
 
-    async def turn(
-        self, running: ConversationTurn, taken: Callable[[model.Event], None]
-    ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled."""
+    @contextlib.contextmanager
+    def prompted(self, turn: Turn) -> Iterator[GatewaySession]:
+        """Context manager for a prompt to the peer: events outside the turn wait until the response
+        to the prompt is sent. Yields the session for `turn`."""
         gateway_session = self._gateway_session
         assert gateway_session is not None
-        gateway_session.turning, gateway_session.running = True, running
-        try:
-            return await gateway_session.follow(
-                running, partial(self._tell, gateway_session), taken
-            )
-        finally:
-            gateway_session.turning, gateway_session.running = False, None
-            self._tell_outside(gateway_session)
+        tell = partial(self._tell, gateway_session)
+        with gateway_session.prompted(turn, self._server.connection, tell):
+            yield gateway_session
+
+    async def turn(
+        self,
+        gateway_session: GatewaySession,
+        running: ConversationTurn,
+        *,
+        taken: Callable[[model.Event], None],
+        first: Callable[[], Awaitable[None]],
+    ) -> model.TurnEnded | None:
+        """Send the events of a turn until it ends, even after the client cancelled. The arguments
+        are those of `GatewaySession.follow`."""
+        # Not `self._gateway_session`: the session may be left while the prompt is prepared.
+        tell = partial(self._tell, gateway_session)
+        return await gateway_session.follow(running, tell, taken=taken, first=first)
 
     def happened(self, event: model.Event) -> None:
         """Queue an event that is outside a turn, and send it. Others are ignored: `turn` sends the
@@ -148,7 +181,8 @@ class UpdateSender:
         self._tell_outside(gateway_session)
 
     async def caught_up(self) -> None:
-        """Wait until the client has received everything that has happened in the turn so far."""
+        """Wait until the events of the turn so far were sent, for at most
+        `gateway.session.TOLD_TIMEOUT`."""
         if self._gateway_session is not None:
             await self._gateway_session.caught_up()
 
@@ -183,9 +217,9 @@ class UpdateSender:
         if event.native in UNTOLD:
             return
         try:
-            params = messages.decode_envelope(raw).params
+            params = messages.decode_envelope(messages.mend(raw)).params
         except messages.UNDECODABLE as error:
-            log.warning("cannot forward an update of the peer: %s", error)
+            log.warning("cannot forward an update from the peer: %s", error)
             return
         try:
             self._post(params)
@@ -196,7 +230,7 @@ class UpdateSender:
         try:
             told = _decode(params)
         except UNDECODABLE as error:
-            log.warning("cannot forward an update of the peer: %s", error)
+            log.warning("cannot forward an update from the peer: %s", error)
             return
         meta = b"" if isinstance(told.meta, UnsetType) else b',"_meta":' + bytes(told.meta)
         line = b'{"sessionId":%b,"update":%b%b}' % (self._name, bytes(told.update), meta)

@@ -169,7 +169,7 @@ class Agent:
         """Register ``handler(session, replay)``, which restores a session and replays its history;
         `replay` has the methods of a turn.
 
-        Raise `RemoteError` with NOT_FOUND if it does not exist.
+        Raise `RemoteError` with NOT_FOUND if the session does not exist.
         """
         return self._register("load_session", handler, "session", "replay")
 
@@ -213,12 +213,14 @@ class Agent:
     def command(
         self, name: str, description: str = "", *, hint: str | None = None
     ) -> Callable[[F], F]:
-        """Register ``handler(turn, input)``, which runs the slash command ``/name input``."""
+        """Register ``handler(turn, input)``, which runs the slash command ``/name input``. The
+        default description is the handler's docstring."""
 
         _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
             raise UsageError(
-                f"/{name} is not a valid command: it could be confused with text or a path"
+                f"/{name} is not a valid command name: a name is a letter, then letters, digits "
+                "or any of _ . : -"
             )
 
         def register(handler: F) -> F:

@@ -15,11 +15,11 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
+from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import convert
 from dragoman.dialects.acp.v1.shape import EXTRA, Unknown
 from dragoman.errors import UsageError
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE
 
 _UPDATES: Final[tuple[type, ...]] = get_args(acp.SessionUpdate)
@@ -51,7 +51,8 @@ def block(content: object, method: str) -> acp.ContentBlock:
 
 
 def update(value: object) -> None:
-    """Raise `TypeError` for a value that is not a complete, valid update of the protocol."""
+    """Raise `TypeError` for a value that is not a complete, valid update of the protocol, and
+    `UsageError` for a negative number of tokens."""
     if not isinstance(value, _UPDATES):
         hint = ": text is sent with turn.say()" if isinstance(value, str) else ""
         raise TypeError(f"turn.update() takes an ACP update, not {_named(value)}{hint}")
@@ -67,7 +68,7 @@ def update(value: object) -> None:
 
 def plan(entries: object) -> list[acp.PlanEntry]:
     """Return the entries of a plan; text becomes a pending entry. Raises `TypeError` for anything
-    else."""
+    else, and `UsageError` for an unknown priority or status."""
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
         raise TypeError(f"turn.plan() takes a list of entries, not {_named(entries)}")
     made: list[acp.PlanEntry] = []

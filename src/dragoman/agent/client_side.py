@@ -1,7 +1,6 @@
-"""Requests of an agent to its client: files, terminals, permission, user input.
+"""Requests from an agent to its client: files, terminals, permission, user input.
 
-Sends the agent's outbound requests and checks their gates: a service that the client did not
-advertise is not requested. May be used from any thread.
+A service that the client did not advertise is not requested. May be used from any thread.
 """
 
 from __future__ import annotations
@@ -109,7 +108,8 @@ class ClientSide:
         tool_call: acp.ToolCallUpdate,
         options: Sequence[acp.PermissionOption] = DEFAULT_OPTIONS,
     ) -> Coroutine[Any, Any, acp.PermissionOption | None]:
-        """Ask whether a tool call may run. Returns the chosen option, or None if it was cancelled.
+        """Ask whether a tool call may run. Returns the chosen option, or None if the question was
+        cancelled.
 
         The result is truthy only if the option allows the call. An answer that is not one of the
         options counts as a refusal, never as consent.

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+CLOSED_CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks for whether the loop is closed, while a thread waits for it. A loop
+that is being closed still accepts work, but may never run it or finish it."""
 
 
 class LoopAccess:
@@ -36,8 +41,8 @@ class LoopAccess:
     def wait(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
         """Run work in the connection's loop and block for the result, from a thread without a loop.
 
-        Raises `asyncio.CancelledError` if `call_off` was or is called, or if the loop is closed.
-        With `last`, the work still runs after `call_off`.
+        Raises `asyncio.CancelledError` if `call_off` is called, before or meanwhile, or if the loop
+        is closed. With `last`, the work still runs after `call_off`.
         """
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -50,11 +55,24 @@ class LoopAccess:
         if self._left and not last:
             future.cancel()
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(CLOSED_CHECK_INTERVAL)
+                except TimeoutError:
+                    is_closed = self._loop.is_closed()
+                    if future.done():
+                        # Either just now, or the work has raised this.
+                        return future.result()
+                    if is_closed:
+                        break
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError("the turn was cancelled") from None
         finally:
             self._waiting.discard(future)
+        # Otherwise Python warns that it was never awaited. Clean-up that would await fails.
+        with contextlib.suppress(RuntimeError):
+            work.close()
+        raise asyncio.CancelledError("the connection is closed")
 
     def call_off(self) -> None:
         """Cancel the current and later calls of `wait`."""

@@ -183,7 +183,8 @@ class Server:
                 self._hear(handler, notification)
 
     def _hear(self, handler: Callable[..., Any], notification: Notification) -> None:
-        """Call an author's handler with a notification, after those for earlier ones."""
+        """Queue a notification for an author's handler. Notifications are handled one after
+        another."""
         if self._told is None:
             connection = self.connection
             self._told = HandlerLane(
@@ -503,8 +504,8 @@ class Server:
         return turn.with_tokens(checks.end(answer))
 
     async def _answer(self, turn: Turn) -> Any:
-        """Return the result of the author's handler, or its exception as a value, which the caller
-        raises."""
+        """Run the author's handler for a prompt, or for the slash command that it begins with.
+        Returns its result, or its exception as a value, which the caller raises."""
         known = self._handlers.commands
         command = commands.parse(turn.prompt) if known else None
         spec = None if command is None else known.get(command.name)
@@ -571,7 +572,7 @@ def _came_from_client(error: RemoteError) -> bool:
 
 
 def _uncaught(error: RemoteError) -> Exception:
-    """Return the error to report if a handler does not catch an error response of its client. The
+    """Return the error to report if a handler does not catch an error response from its client. The
     code of that response must not be sent back: the client could take it to mean that the session
     or the prompt method is unknown, and send the prompt again."""
     failure = RuntimeError(f"a handler did not catch an error from its client: {error}")

@@ -77,7 +77,8 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
 
 
 class BlockingTurn:
-    """A `Turn` for plain functions, with the same methods; each returns when it is done."""
+    """A `Turn` for plain functions: its methods return when they are done, and `run_command` takes
+    the place of `terminal`."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn

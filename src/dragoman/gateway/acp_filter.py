@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.permissions import Answer, choose
+from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
@@ -24,7 +25,6 @@ from dragoman.errors import MessageTooLong
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
 from dragoman.gateway.events_to_acp import AcpTranslator
-from dragoman.wire.decoders import typed_decoder
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"

@@ -26,7 +26,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import session_of
 from dragoman.dialects.acp.v1.handshake import version_note
-from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME, cancel_notice
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import (
     CallCancelled,
     CallTimeout,
@@ -44,6 +44,7 @@ from dragoman.gateway.acp_filter import UpdateFilter
 from dragoman.gateway.acp_route import PassthroughRoute
 from dragoman.gateway.relay import Upstream, decoded
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
+from dragoman.rpc.tasks import all_ended
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -66,15 +67,18 @@ Then = Callable[[Raw], Any]
 
 @dataclass(slots=True, eq=False)
 class _Opening:
-    """An open request of the client for a new session."""
+    """An open request from the client that opens a session."""
 
     request: Request
     call: Call
+    passage: PassthroughRoute | None = None
+    """The session if the client named it."""
     wanted: bool = True
 
 
 class PassthroughSession:
-    """Handles a client's messages. `otherwise` serves a client that does not speak ACP."""
+    """Forwards the messages of an ACP client to the peer. `otherwise` serves a client that speaks
+    another dialect."""
 
     def __init__(
         self,
@@ -220,7 +224,7 @@ class PassthroughSession:
         place = EventEnvelope(source, itertools.count(), session.id)
         return UpdateFilter(self._capabilities, session, place, raw=self._raw)
 
-    # -- requests of the client
+    # -- requests from the client
 
     def _about(self, request: Request) -> Any:
         """Forward a request that has no handler of its own. Raises if it names a session that the
@@ -280,7 +284,7 @@ class PassthroughSession:
             return
         for passage in self._passages.values():
             if passage.prompt is not None and passage.prompt[0].id == message.request_id:
-                # Later messages of the peer are part of the turn, and its response goes to the
+                # Later messages from the peer are part of the turn, and its response goes to the
                 # client.
                 passage.cancel()
                 return
@@ -305,7 +309,7 @@ class PassthroughSession:
             if opening.wanted and self.connection.failure is None:
                 self._opened(request, result, error)
             else:
-                self._close_unwanted(request, result, error)
+                self._close_unwanted(opening, result, error)
 
         call = self.upstream.open(request.method, request.params, settle)
         opening = self._openings[request.id] = _Opening(request, call)
@@ -332,17 +336,16 @@ class PassthroughSession:
                 self._close_there(passage)
 
     def _unwant(self, opening: _Opening) -> None:
-        """Cancel a request for a new session at the peer. Its response is still waited for, for a
-        limited time: only that has the id with which the session can be closed."""
+        """Cancel a request that opens a session at the peer. Its response is still waited for, for
+        a limited time: only then does the peer have the session, so that it can be closed."""
         del self._openings[opening.request.id]
         opening.wanted = False
-        upstream = self.upstream.connection
-        if upstream.failure is None:
-            upstream.post(*cancel_notice(opening.call.id))
-            upstream.expire(opening.call, self.upstream.client.budgets.session)
+        if opening.passage is not None:
+            self._drop(opening.passage)
+        self.upstream.connection.expect_late(opening.call, self.upstream.client.budgets.session)
 
     def _close_unwanted(
-        self, request: Request, result: Raw | None, error: DragomanError | None
+        self, opening: _Opening, result: Raw | None, error: DragomanError | None
     ) -> None:
         """Close the session of a request that the client no longer needs."""
         if result is None:
@@ -350,9 +353,12 @@ class PassthroughSession:
                 log.warning("%s; a session that nothing uses may be open there", error)
             return
         try:
-            session_id = acp.SESSION_NEW.decode_result(result).session_id
+            if opening.passage is not None:
+                session_id = opening.passage.session.id
+            else:
+                session_id = acp.SESSION_NEW.decode_result(result).session_id
             if session_id not in self.upstream:
-                self._close_there(self._pass(request, session_id))
+                self._close_there(self._pass(opening.request, session_id))
         except (DragomanError, *UNDECODABLE) as problem:
             log.warning("a session that nothing uses could not be closed: %s", problem)
 
@@ -380,14 +386,20 @@ class PassthroughSession:
             return passage.sieve.opened(result)
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if not opening.wanted:
+                self._close_unwanted(opening, result, error)
+                return
+            self._openings.pop(request.id, None)
             if not self._settled(request, result, error, then):
                 self._drop(passage)
 
         try:
-            self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
+            # Its updates have an owner already, so none of them need to be kept.
+            call = self.upstream.connection.begin(request.method, request.params, settle=settle)
         except DragomanError:
             self._drop(passage)
             raise
+        opening = self._openings[request.id] = _Opening(request, call, passage)
         return LATER
 
     def _pass(self, request: Request, session_id: str) -> PassthroughRoute:
@@ -459,7 +471,7 @@ class PassthroughSession:
         """Stop reading from the peer until the client has caught up.
 
         A client that keeps others waiting too long is disconnected. One that has the peer to itself
-        may stop reading for as long as it wants, such as while its machine sleeps.
+        may stop reading for any length of time, for example while its machine sleeps.
         """
         if not self._held_up and self.connection.failure is None:
             self._held_up = True
@@ -486,16 +498,17 @@ class PassthroughSession:
             self.upstream.connection.flow.release()
 
     async def aclose(self) -> None:
-        """Clean up everything of a client that has disconnected, at the peer."""
-        passages = list(self._passages.values())
+        """Cancel or close at the peer whatever a client that has disconnected left open."""
         for call in list(self._calls.values()):
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
         for opening in list(self._openings.values()):
             self._unwant(opening)
+        passages = list(self._passages.values())
+        self._passages.clear()
         for passage in passages:
-            self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id, passage)
-            await passage.aclose()
+        # All at once, so that the timeouts of a peer that hangs do not add up.
+        await all_ended(*(passage.aclose() for passage in passages))
 
 
 def _no_such_session() -> RemoteError:

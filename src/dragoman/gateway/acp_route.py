@@ -50,7 +50,7 @@ class PassthroughRoute(Route):
         self.session.opened(answer.modes, answer.models, answer.config_options)
         self._passes_all = self.sieve.passes_all
 
-    # -- messages of the peer
+    # -- messages from the peer
 
     def update(self, notification: Notification) -> None:
         connection = self._connection
@@ -116,7 +116,7 @@ class PassthroughRoute(Route):
             log.warning("the client could not be asked (%s): %s", request.method, error)
             upstream.connection.answer(request, acp_filter.DECLINED[request.method](request.params))
 
-    # -- messages of the client
+    # -- messages from the client
 
     def cancel(self) -> None:
         """Cancel the running turn at the peer, and answer its permission requests as cancelled. If

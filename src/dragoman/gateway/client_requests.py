@@ -44,8 +44,8 @@ class Services:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Forward a request to the client. Returns None if it cannot serve it, or if no client has
-        the session."""
+        """Forward a request to the client. Returns None if the client did not offer the service, or
+        if no client has the session."""
         client = self._client_of(params.session_id)
         return None if client is None else serve(client.side(params.session_id), name, params)
 
@@ -119,7 +119,7 @@ async def ask_user(
 ) -> tuple[Reply, str | None]:
     """Ask the user of a client. Returns the reply, and the id of the page if the user agreed to
     open one, else None. Declines if the client cannot show the question or the request fails.
-    `caught_up` waits until the client has the events before the question."""
+    `caught_up` waits until the events before the question were sent."""
     wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
     request = request_of(inquiry, session_id) if side.can(wanted) else None
     if request is None:

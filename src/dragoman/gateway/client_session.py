@@ -22,7 +22,7 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
-from dragoman.client.conversation import Opening
+from dragoman.client.conversation import Conversation, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
@@ -42,6 +42,7 @@ from dragoman.gateway.relay import Upstream
 from dragoman.gateway.session import GatewaySession, until_told
 from dragoman.rpc import Connection, End
 from dragoman.rpc.responder import Handlers
+from dragoman.rpc.tasks import all_ended
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 
@@ -85,7 +86,7 @@ class ClientSession:
     ) -> ConnectionLost:
         """Serve the client until it or the peer disconnects. Returns why its connection ended.
 
-        With `upstream`, messages of a client that speaks ACP are forwarded unchanged. With
+        With `upstream`, messages from a client that speaks ACP are forwarded unchanged. With
         `on_taken`, the connection is already open: `on_taken` is called with the handlers for it.
         """
         through = (
@@ -131,13 +132,11 @@ class ClientSession:
         await connection.aclose()
 
     async def _close_sessions(self) -> None:
-        for gateway_session in list(self._sessions.values()):
-            self._forget(gateway_session.conversation.id)
-            conversation = gateway_session.conversation
-            try:
-                await conversation.close()
-            except DragomanError as error:
-                log.debug("could not close session %s at the peer: %s", conversation.id, error)
+        conversations = [each.conversation for each in self._sessions.values()]
+        for conversation in conversations:
+            self._forget(conversation.id)
+        # All at once, so that the timeouts of a peer that hangs do not add up.
+        await all_ended(*map(_close_there, conversations))
 
     def _refusing(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Wrap a handler so that its errors become protocol errors."""
@@ -301,29 +300,24 @@ class ClientSession:
 
     async def _prompt(self, turn: Turn) -> acp.PromptResponse:
         gateway_session = self._session_of(turn.session.id)
-        gateway_session.turning = True
-        try:
-            prompt = [translate.block(block) for block in turn.prompt]
-            async with gateway_session.conversation.prompt(prompt) as running:
-                gateway_session.running = running
-                ended = await gateway_session.follow(
-                    running, functools.partial(self._tell, gateway_session)
-                )
-                result = running.result
-            return prompt_responses.response(result, ended, refusal=self._gateway.refusal)
-        except RemoteError:
-            raise
-        except DragomanError as error:
-            raise self._gateway.refusal(error) from error
-        finally:
-            gateway_session.turning = False
-            gateway_session.running = None
-            self._tell_outside(gateway_session)
+        tell = functools.partial(self._tell, gateway_session)
+        with gateway_session.prompted(turn, self._server.connection, tell):
+            try:
+                prompt = [translate.block(block) for block in turn.prompt]
+                async with gateway_session.conversation.prompt(prompt) as running:
+                    ended = await gateway_session.follow(running, tell)
+                    result = running.result
+                return prompt_responses.response(result, ended, refusal=self._gateway.refusal)
+            except RemoteError:
+                raise
+            except DragomanError as error:
+                raise self._gateway.refusal(error) from error
 
     # -- events
 
     def happened(self, event: model.Event) -> None:
-        """Handle an event of one of the client's sessions, immediately and in order."""
+        """Called with every event of the client's sessions, in order. Applies settings, and sends
+        events outside of turns; those of a turn are taken from the turn."""
         gateway_session = self._sessions[event.session or ""]
         if isinstance(event, model.SettingsChanged):
             apply(gateway_session.view, event)
@@ -397,14 +391,15 @@ class ClientSession:
             updates.append(acp.ConfigOptionUpdate(config_options=options))
         return updates
 
-    # -- requests of the peer
+    # -- requests from the peer
 
     def side(self, session_id: str) -> ClientSide:
         """Return the client of a session, to send requests to."""
         return self._sessions[session_id].side
 
     async def caught_up(self, session_id: str) -> None:
-        """Wait until the client has all events of a session's turn so far."""
+        """Wait until all events of a session's turn so far were sent to the client, for a limited
+        time."""
         await self._sessions[session_id].caught_up()
 
     def page_done(self, page_id: str) -> None:
@@ -415,12 +410,13 @@ class ClientSession:
             connection.post(acp.ELICITATION_COMPLETE.name, done)
 
     async def decide(self, question: Question) -> Decision:
-        """Ask the client's user to decide about a permission request."""
+        """Ask the client's user to decide about a permission request, which is rejected if the
+        client cannot be asked."""
         gateway_session = self._sessions[question.session_id]
         offered = {option.option_id: option for option in question.options}
         if self._is_next(gateway_session, question):
             gateway_session.told.add(question.request_id)
-        elif question.request_id and gateway_session.turning:
+        elif question.request_id and gateway_session.unanswered:
             # The client must get the tool call before the request about it.
             await until_told(gateway_session.question(question.request_id))
             gateway_session.asked.pop(question.request_id, None)
@@ -436,8 +432,8 @@ class ClientSession:
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
     def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
-        """Return whether the client has every event before a permission request. If both speak ACP,
-        the request itself contains the tool call."""
+        """Return whether every event before a permission request was sent to the client. If both
+        speak ACP, the request itself contains the tool call."""
         if not self._forwards or gateway_session.running is None:
             return False
         if gateway_session.known < gateway_session.taken:
@@ -451,6 +447,13 @@ class ClientSession:
             if isinstance(event, model.PermissionAsked):
                 return event.request_id == question.request_id
         return False
+
+
+async def _close_there(conversation: Conversation) -> None:
+    try:
+        await conversation.close()
+    except DragomanError as error:
+        log.debug("could not close session %s at the peer: %s", conversation.id, error)
 
 
 def _plain(line: bytes) -> Any:

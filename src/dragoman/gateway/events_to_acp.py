@@ -268,7 +268,7 @@ class AcpTranslator:
 
     def left_out(self, error: MessageTooLong) -> Sequence[acp.SessionUpdate]:
         """Return the updates that say that an update was too long for the client."""
-        title = f"An update of the agent was left out: {error}"
+        title = f"An update from the agent was left out: {error}"
         return self._notice(acp.NoticeSeverity.WARNING, title, None)
 
     def _notice(self, severity: str, title: str, detail: str | None) -> Sequence[acp.SessionUpdate]:
@@ -374,7 +374,7 @@ _NO_NEWLINE: Final = "\\"
 
 
 def hunks_of(diff: str) -> list[tuple[str, str]]:
-    """Return the text before and after each hunk; empty if this is not the diff of one file."""
+    """Return the old and the new text of each hunk; empty if this is not the diff of one file."""
     # Not splitlines, which also splits at characters that are ordinary ones in a file.
     lines = diff.removesuffix("\n").split("\n")
     pairs: list[tuple[str, str]] = []

@@ -101,8 +101,9 @@ class Gateway:
     ) -> ConnectionLost:
         """Serve one client until it or the peer disconnects. Returns why its connection ended.
 
-        A connection passed instead of a stream must have been created with `settings`. It must not
-        be started, unless `on_taken` is given, which is called with its handlers.
+        A connection passed instead of a stream must have been created with `settings`. If it was
+        already started, `on_taken` must be given; it is called with the handlers. Without it, the
+        connection is started here.
         """
         return await ClientSession(self).serve(stream, self._upstream, on_taken=on_taken)
 

@@ -1,7 +1,7 @@
 """Expose a peer's login methods to the clients of a gateway.
 
-A method of the keyed dialect takes a secret. An ACP client cannot send one, so it does not see such
-a method, unless it is a broker, which forwards the secrets of its callers.
+In the keyed dialect, a login method may take a secret. ACP clients cannot send one, so they do not
+see such methods. The exception is a broker, which forwards the secrets of its callers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SECRETS: Final = ("password", "token")
 
 def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
     """Return the peer's login methods for ACP clients or, with `secret`, those for keyed clients,
-    which can send a secret. With `shown`, the former include methods that take a secret, with their
-    kind in `_meta`."""
+    which can send a secret. With `shown`, ACP clients also see methods that take a secret, with
+    their kind in `_meta`."""
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.client.conversation import Result
 from dragoman.client.results import with_end
+from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import shape, translate
 from dragoman.errors import (
@@ -29,7 +30,6 @@ from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
 from dragoman.wire import codes, messages
-from dragoman.wire.decoders import typed_decoder
 
 _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.OK: acp.StopReason.END_TURN,
@@ -63,8 +63,8 @@ def response(
 ) -> acp.PromptResponse:
     """Return the response to a prompt. Raises `RemoteError` for a turn that failed.
 
-    `refusal` converts an error that is not the peer's own; by default the function of that name in
-    this module. A stop reason of ACP is kept, and a response of a peer that speaks ACP is kept
+    `refusal` converts the error of the turn, if it has one; by default the function of that name in
+    this module. A stop reason of ACP is kept, and a response from a peer that speaks ACP is kept
     whole.
     """
     native = _native(ended)
@@ -105,7 +105,8 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
 
 def prompt_result(raw: Raw) -> Any:
     """Return the result of a prompt for an ACP client: the peer's own bytes, unless their stop
-    reason must be translated. Raises `InvalidAnswer` if it is not a result at all."""
+    reason must be translated. Raises `RemoteError` if it says that the turn failed, and
+    `InvalidAnswer` if this is not a result at all."""
     try:
         # One small decode for each turn: only an unusual response is decoded completely.
         if _ended(raw).stopReason in _KNOWN:

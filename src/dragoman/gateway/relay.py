@@ -66,14 +66,14 @@ class Route(Protocol):
 
 
 class ForwardedRequest(Protocol):
-    """A request of the agent that was forwarded."""
+    """A request from the agent that was forwarded."""
 
     def give_up(self, error: DragomanError) -> None:
         """Called when the agent cancelled the request."""
 
 
 class Upstream:
-    """Receives all messages of an agent. Those without a route go to its own client."""
+    """Receives all messages from an agent. Those without a route go to its own client."""
 
     def __init__(self, client: AcpClient) -> None:
         self.client = client
@@ -86,7 +86,7 @@ class Upstream:
             lambda notification: self._handlers.notification(notification)
         )
         self.asked: dict[Id, ForwardedRequest] = {}
-        """Forwarded requests of the agent, by the agent's ids."""
+        """Forwarded requests from the agent, by the agent's ids."""
         self.pages: dict[str, Connection] = {}
         """The client whose user opened a page, until the page is completed."""
         client.relay_with(self._take_over)

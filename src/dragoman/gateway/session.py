@@ -1,7 +1,8 @@
 """The state of one session that is served to a client, and the order of its messages.
 
 Sends one event at a time, in wire order: the events outside of turns that came before a turn, its
-own events, then those that came after it. A question waits for the events before it.
+own events, and, after the response to its prompt, those that came after it. A question waits for
+the events before it.
 `gateway.client_session` and `acp_server.updates` define how an event is sent.
 """
 
@@ -11,9 +12,10 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
+from dragoman.agent import Turn
 from dragoman.agent.client_side import ClientSide
 from dragoman.client.conversation import Conversation, ConversationTurn
 from dragoman.client.turns import TurnEndMark as Ended
@@ -30,8 +32,8 @@ Send: TypeAlias = Callable[[acp.SessionUpdate], Awaitable[None] | None]
 log: Final = logging.getLogger("dragoman.gateway")
 
 TOLD_TIMEOUT: Final = 10.0
-"""Seconds that a question waits for the events before it to reach the client. They are already
-being sent, so this only limits the delay that a client causes by not reading."""
+"""Seconds that a question waits until the events before it are sent. They are already being sent,
+so this only limits the delay that a client causes by not reading."""
 
 MAX_OUTSIDE: Final = 4096
 """Maximum number of queued events outside of turns. If a client reads too slowly, further ones are
@@ -59,8 +61,9 @@ class GatewaySession:
         self.side = side
         self._send = send
         self.view = View()
-        self.turning = False
-        """Whether events of a turn are still being sent to the client."""
+        self.unanswered = 0
+        """Number of prompts whose response is not sent yet. It is above one if a handler outlives
+        the response to its cancelled prompt."""
         self.replaying = False
         """Whether the history of the session is still being sent to the client."""
         self._sending = asyncio.Lock()
@@ -74,7 +77,7 @@ class GatewaySession:
         """Number of events outside of a turn for which there was no room."""
         self._telling = False
         self.asked: dict[str, asyncio.Event] = {}
-        """By request id: set when the client has every event before the permission request."""
+        """By request id: set when every event before the permission request was sent."""
         self.told: set[str] = set()
         """Ids of permission requests that were sent before their events were taken, because no
         earlier event had to be sent first."""
@@ -110,21 +113,58 @@ class GatewaySession:
                     caught_up.set()
             self.behind = [each for each in self.behind if each[0] > self.known]
 
+    @contextlib.contextmanager
+    def prompted(
+        self,
+        turn: Turn,
+        connection: Connection,
+        tell: Callable[[model.Event], Awaitable[None]],
+    ) -> Iterator[None]:
+        """Context manager for the handler of a prompt: events outside of turns wait until the
+        response to the prompt is sent."""
+        self.unanswered += 1
+        try:
+            yield
+        finally:
+            if connection.failure is None:
+                answered = self._answered(turn, connection, tell)
+                connection.tasks.start(answered, "wait for the response to a prompt")
+
+    async def _answered(
+        self,
+        turn: Turn,
+        connection: Connection,
+        tell: Callable[[model.Event], Awaitable[None]],
+    ) -> None:
+        # The step of the loop that sets this event also sends the response.
+        await turn.ended.wait()
+        self.unanswered -= 1
+        self.tell_outside(connection, tell)
+
     async def follow(
         self,
         running: ConversationTurn,
         tell: Callable[[model.Event], Awaitable[None]],
+        *,
         taken: Callable[[model.Event], None] | None = None,
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled. The queued
-        events that came before the turn are sent first.
+        """Send the events of a turn until it ends, even after the client cancelled, and return its
+        last event. The queued events that came before the turn are sent first.
 
-        `taken` is called once for each event of the turn, before it is sent.
+        `taken` is called once for each event of the turn, before it is sent. `first` sends our own
+        updates before the events of the turn; if a cancellation interrupts it, it is called again
+        for the rest.
         """
+        self.running = running
         self._take_before(running)
+        if first is not None:
+            self.taken += 1
         try:
-            return await self._follow(running, tell, taken)
+            return await self._follow(running, tell, taken, first)
         finally:
+            if self.running is running:
+                self.running = None
             # Only a failure leaves anything. A later turn must not wait for these events.
             self._outside.extendleft(reversed(self._before))
             self._before.clear()
@@ -144,6 +184,7 @@ class GatewaySession:
         running: ConversationTurn,
         tell: Callable[[model.Event], Awaitable[None]],
         taken: Callable[[model.Event], None] | None,
+        first: Callable[[], Awaitable[None]] | None,
     ) -> model.TurnEnded | None:
         cancelled: asyncio.CancelledError | None = None
         ended: model.TurnEnded | None = None
@@ -155,6 +196,11 @@ class GatewaySession:
                         # The task for events outside of turns may have sent the last one.
                         if self._before:
                             await self._tell_queued(self._before[0], tell)
+                if first is not None:
+                    async with self._sending:
+                        await first()
+                    self.knows()
+                    first = None
                 if untold is not None:
                     await self.tell_next(untold, tell)
                     self.knows()
@@ -174,7 +220,7 @@ class GatewaySession:
                     # Nothing sends this event again.
                     self._unsent.pop(id(untold), None)
                     raise
-                # The client cancelled the turn; later messages of the peer are still part of it.
+                # The client cancelled the turn; later messages from the peer are still part of it.
                 cancelled = error
                 running.cancel()
                 continue
@@ -224,7 +270,7 @@ class GatewaySession:
                     await waiting
 
     async def caught_up(self) -> None:
-        """Wait until the client has all events of the turn so far."""
+        """Wait until all events of the turn so far were sent, for at most `TOLD_TIMEOUT`."""
         if self.running is None:
             return
         left = sum(not isinstance(event, Ended) for event in self.running.untaken)
@@ -240,7 +286,8 @@ class GatewaySession:
     # -- outside of turns
 
     def put_outside(self, event: model.Event) -> None:
-        """Queue an event outside of turns, for `tell_outside`."""
+        """Queue an event outside of turns, for `tell_outside`. It is dropped if too many are
+        queued."""
         if len(self._outside) + len(self._before) < MAX_OUTSIDE:
             self._outside.append(event)
             return
@@ -260,9 +307,8 @@ class GatewaySession:
     def tell_outside(
         self, connection: Connection, tell: Callable[[model.Event], Awaitable[None]]
     ) -> None:
-        """Send the queued events, after the response that is being built now and outside of
-        turns. A task of the connection sends them, one task at a time, so that their order is
-        kept."""
+        """Send the queued events, unless a prompt is unanswered. A task of the connection sends
+        them, one task at a time, so that their order is kept."""
         if self._outside and not self._telling and connection.failure is None:
             self._telling = True
             connection.tasks.start(self._tell_outside(tell), "send events outside of turns")
@@ -287,7 +333,7 @@ class GatewaySession:
             self._telling = False
 
     def _may_tell_outside(self) -> bool:
-        return bool(self._outside) and not self.turning and not self.replaying
+        return bool(self._outside) and not self.unanswered and not self.replaying
 
     async def _tell_queued(
         self, event: model.Event, tell: Callable[[model.Event], Awaitable[None]]
@@ -312,8 +358,8 @@ class GatewaySession:
 
 
 async def until_told(told: asyncio.Event) -> None:
-    """Wait until the client has the events before a question. After `TOLD_TIMEOUT` the question is
-    sent anyway."""
+    """Wait until the events before a question were sent to the client, for at most `TOLD_TIMEOUT`:
+    then the question is sent anyway."""
     try:
         async with asyncio.timeout(TOLD_TIMEOUT):
             await told.wait()

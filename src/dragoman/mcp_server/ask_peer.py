@@ -65,7 +65,8 @@ class PeerLead(CancelHandle):
         self._peer = peer
 
     async def drop(self) -> bool:
-        """Leave a running turn to its broker. Returns False if there is no broker."""
+        """Leave a running turn to its broker. Returns False if there is no broker or no turn is
+        running."""
         if self._peer is None or not self.in_turn:
             return False
         await self._peer.aclose()
@@ -116,7 +117,7 @@ async def ask(
         result = seen.result
         assert result is not None
         if result.ok:
-            note_success(
+            await note_success(
                 question.peer,
                 launch.descriptor,
                 paths=place.paths,

@@ -25,7 +25,7 @@ MAX_LINE_SIZE: Final = 4 * 1024 * 1024
 same."""
 
 HIGH_WATER: Final = 16
-"""Number of queued messages at which reading pauses."""
+"""Number of queued messages above which reading pauses."""
 
 
 class Lines:
@@ -91,7 +91,8 @@ class Lines:
         return self._over
 
     async def next(self) -> list[bytes] | None:
-        """Return the lines that have arrived, or None when there will be no more."""
+        """Wait until lines have arrived, and return them. Returns None when there will be no
+        more."""
         while not self._ready and not self._over:
             self._changed.clear()
             await self._changed.wait()

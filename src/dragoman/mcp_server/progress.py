@@ -32,7 +32,7 @@ class Progress(DelegationListener):
     def __init__(self, peer: str = "") -> None:
         self.peer = peer
         self.line = ""
-        """The last thing that happened."""
+        """The current line, about the last thing that happened."""
         self.count = 0
         """The number of lines so far; it only grows, as the protocol requires."""
         self.job_known = asyncio.Event()

@@ -109,7 +109,7 @@ class WorkList:
         finally:
             known.cancel()
         if running.job is None:
-            raise UnknownJob("it ended before it had started")
+            raise UnknownJob("the work ended before it had a job id")
         return running.job
 
     async def aclose(self) -> None:

@@ -178,7 +178,8 @@ async def _send(
 
 
 def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
-    """Return whether the client already has this response."""
+    """Return whether the client already has this response. Each response in `answered` counts
+    once."""
     match message.message:
         case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if (
             id is not None and id in answered

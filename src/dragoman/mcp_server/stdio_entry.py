@@ -97,7 +97,7 @@ INITIALIZED: Final = "notifications/initialized"
 
 MAX_ANSWERED: Final = 8
 """Maximum number of responses without the SDK. The lines are kept for the SDK, and reading pauses
-at `lines.HIGH_WATER` lines."""
+above `lines.HIGH_WATER` lines."""
 
 
 class _Implementation(Struct):

@@ -23,6 +23,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from dragoman.decoders import convert_typed
 from dragoman.delegation import DelegationRequest, decide_for, delegate_request
 from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
@@ -39,7 +40,6 @@ from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
 from dragoman.transports.process.identity import variables_of
 from dragoman.version import __version__
-from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -59,7 +59,7 @@ Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class _Unanswered(Exception):
-    """Raised when the client must first be asked for its roots, as part of a response."""
+    """Raised when the response must first ask the client for its roots."""
 
 
 class ToolHandlers:
@@ -279,9 +279,15 @@ class ToolHandlers:
     async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> ToolAnswer:
         running = await self._running(wanted.job, call)
         if running is not None:
-            return tool_results.of_cancelled(wanted.job, running.stop())
-        await self._found(wanted.job, call)
-        return tool_results.of_cancelled(wanted.job, await cancel_job(wanted.job))
+            done = running.stop()
+        else:
+            await self._found(wanted.job, call)
+            done = await cancel_job(wanted.job)
+        outcome = None
+        if not done:
+            ended = await self._result(tools.JobResult(job=wanted.job), call)
+            outcome = ended.data["outcome"]
+        return tool_results.of_cancelled(wanted.job, outcome)
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
         """Return the work of a job, or None if this server did not start it or no longer keeps it.

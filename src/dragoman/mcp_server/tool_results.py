@@ -150,11 +150,13 @@ def of_job(job: JobRecord) -> ToolAnswer:
     )
 
 
-def of_cancelled(job: str, done: bool) -> ToolAnswer:
-    """Return the result of a request to cancel a job. `done`: whether it was cancelled; otherwise
-    it had already ended."""
+def of_cancelled(job: str, outcome: str | None) -> ToolAnswer:
+    """Return the result of a request to cancel a job. `outcome`: the job's outcome if it had
+    already ended; None if it was cancelled."""
+    done = outcome is None
     text = f"Job {job} is cancelled." if done else f"Job {job} has already ended."
-    return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
+    told = "cancelled" if done else outcome
+    return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": told})
 
 
 def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:

@@ -189,8 +189,8 @@ TOOLS: Final = (
         "delegate",
         "Delegate work by its kind",
         "Delegate a task to another coding agent of this user. You name the kind of work; "
-        "dragoman chooses among the agents that are installed, enabled and healthy, by how well "
-        "they have done such work. Waits for the end, which may take minutes; start_job does not "
+        "dragoman chooses among the agents that are installed, enabled and healthy, in the user's "
+        "order or by past results. Waits for the end, which may take minutes; start_job does not "
         "wait. The result says which agent answered, why each attempt was made, and which files "
         f"were changed. {_HONEST}",
         Delegate,

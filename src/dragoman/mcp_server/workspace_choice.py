@@ -15,7 +15,10 @@ from dragoman.errors import UsageError
 
 def folder_of(uri: str) -> Path | None:
     """Return the directory of a root's URI, or None if it is not a local path."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
     path = unquote(parts.path)
@@ -33,7 +36,7 @@ def choose_workspace(
 
     `own` are the directories that the user has restricted the server to, if any, and `named` the
     roots of the client, None if it does not support roots. Raises `UsageError` for a directory
-    outside of them.
+    outside of them, and for one that cannot be used.
     """
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))]
     if "\0" in asked:
@@ -42,7 +45,7 @@ def choose_workspace(
         # The client supports roots but has none, so only the directory it started us in is allowed.
         roots = [cwd]
     if asked:
-        path = Path(asked).expanduser()
+        path = Path(os.path.expanduser(asked))
         if not path.is_absolute():
             raise UsageError(f"the workspace must be an absolute path: {asked!r}")
     else:

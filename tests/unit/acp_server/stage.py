@@ -16,6 +16,7 @@ import msgspec
 from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.errors import RemoteError
 from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.tasks import TaskOwner
@@ -249,7 +250,8 @@ class House:
         tasks = TaskOwner("test")
         serving = tasks.start(AcpServer(self.front(**options)).serve(far), "the door")
         editor = Editor()
-        connection = Connection(near, End.CLIENT, editor, settings=ConnectionSettings())
+        settings = ConnectionSettings(cancel_notice=cancel_notice)
+        connection = Connection(near, End.CLIENT, editor, settings=settings)
         try:
             async with connection:
                 yield editor

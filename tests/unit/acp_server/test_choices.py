@@ -38,7 +38,7 @@ def test_enabled_peers_can_be_chosen_in_their_order_and_scout_always(place: RunC
     assert (told["peer"].current_value, told["role"].current_value) == ("auto", "review")
 
 
-def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: RunContext) -> None:
+def test_a_peer_that_is_not_enabled_and_an_unclaimed_role_are_refused(place: RunContext) -> None:
     choices = ServerChoices(place, peer=AUTO, role="review")
     assert choices.allows("peer", "codex") and choices.allows("peer", AUTO)
     assert not choices.allows("peer", "qwen")

@@ -40,7 +40,7 @@ def test_peers_that_can_be_used_stand_first(tmp_path: Path) -> None:
     assert any("| gemini | no | not installed: " in line for line in lines)
 
 
-def test_an_explanation_says_who_would_be_asked_and_why_nobody_else(tmp_path: Path) -> None:
+def test_an_explanation_names_the_chosen_peer_and_why_no_other(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     told = commands.explain_text(place, " exploration ", tmp_path)
     assert "1. scout" in told and "passed over:" in told

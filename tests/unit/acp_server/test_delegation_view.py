@@ -70,7 +70,7 @@ async def test_a_fallback_is_shown_with_the_reason(tmp_path: Path) -> None:
 
 
 @aio
-async def test_work_that_nobody_could_do_fails_and_says_who_was_asked(tmp_path: Path) -> None:
+async def test_work_that_no_peer_could_do_fails_and_lists_the_attempts(tmp_path: Path) -> None:
     more = 'fallback = "none"\n'
     async with house(tmp_path, Peer("left"), more=more) as home, home.editor() as editor:
         await editor.hello()
@@ -83,6 +83,22 @@ async def test_work_that_nobody_could_do_fails_and_says_who_was_asked(tmp_path: 
             "outcome": "failed", "errorClass": "remote_error", "blame": "peer",
             "retryable": False, "mayHaveRun": True,
         }  # fmt: skip
+        assert editor.told("tool_call_update")[-1]["status"] == "failed"
+
+
+@aio
+async def test_the_tool_call_ends_after_an_internal_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*args: object, **options: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("dragoman.acp_server.delegation_view.delegate_request", broken)
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        with pytest.raises(RemoteError):
+            await editor.prompt(session, "/delegate review it")
         assert editor.told("tool_call_update")[-1]["status"] == "failed"
 
 

@@ -128,7 +128,7 @@ async def test_a_session_that_the_peer_cannot_take_up_begins_anew(tmp_path: Path
 
 
 @aio
-async def test_a_peer_that_cannot_be_reached_is_told_and_leaves_nothing_behind(
+async def test_a_peer_that_cannot_be_reached_is_reported_and_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:
     tasks = TaskOwner("test")
@@ -167,7 +167,7 @@ async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not
 
 
 @aio
-async def test_whoever_stops_waiting_stops_the_start(tmp_path: Path) -> None:
+async def test_a_caller_that_stops_waiting_stops_the_start(tmp_path: Path) -> None:
     peer, tasks = Peer("left"), TaskOwner("test")
     asked = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_an_embedded_text_becomes_a_text_for_a_peer_that_takes_no_other(
 
 
 @aio
-async def test_an_unexpected_error_at_the_start_is_raised_and_is_no_cancellation(
+async def test_an_unexpected_error_at_the_start_is_raised_and_is_not_a_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = TaskOwner("test")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dragoman.acp_server.peer_session import PeerSession
 from dragoman.acp_server.server import AcpServer, ServerContext
-from dragoman.errors import RemoteError, UnknownPeer, UsageError
+from dragoman.acp_server.session_store import SessionStore
+from dragoman.errors import RemoteError, UnknownPeer, UnknownSession, UsageError
+from dragoman.rpc.tasks import THREAD_NAME, TaskOwner, together
+from dragoman.runs.context import RunContext, load_context
 from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
 from tests.aio import aio
-from tests.unit.acp_server.stage import Peer, house, values
+from tests.unit.acp_server.stage import WAIT_TIMEOUT, Peer, house, values
 from tests.unit.runs.contexts import FOLDERS
 
 
@@ -92,7 +100,66 @@ async def test_a_loaded_session_tells_what_was_said_and_goes_on_where_it_was(
 
 
 @aio
-async def test_a_session_that_nobody_has_is_not_found(tmp_path: Path) -> None:
+async def test_a_new_session_that_is_cancelled_before_it_is_stored_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, waiting = SessionStore.flush, asyncio.Event()
+    started: list[PeerSession] = []
+    start = PeerSession.start
+
+    async def starting(peer: PeerSession) -> None:
+        await start(peer)
+        started.append(peer)
+
+    async def held(store: SessionStore) -> None:
+        if not waiting.is_set():
+            waiting.set()
+            await asyncio.Event().wait()
+        await flush(store)
+
+    monkeypatch.setattr(PeerSession, "start", starting)
+    monkeypatch.setattr(SessionStore, "flush", held)
+    tasks = TaskOwner("test")
+    async with house(tmp_path, Peer("left")) as home, home.editor(peer="left") as editor:
+        await editor.hello()
+        opening = tasks.start(editor.open(home.work), "open")
+        await waiting.wait()
+        opening.cancel()
+        await asyncio.wait([opening])
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while started[0].alive:  # noqa: ASYNC110 - the server cancels the request
+                await asyncio.sleep(0)
+        assert (await editor.call("session/list"))["sessions"] == []
+
+
+@aio
+async def test_two_loads_of_a_session_at_once_leave_one_peer_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[PeerSession] = []
+    start = PeerSession.start
+
+    async def starting(peer: PeerSession) -> None:
+        await start(peer)
+        started.append(peer)
+
+    monkeypatch.setattr(PeerSession, "start", starting)
+    async with house(tmp_path, Peer("left")) as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work, peer="left")
+        started.clear()
+        async with home.editor() as editor:
+            await editor.hello()
+            told = {"sessionId": session, "cwd": str(home.work), "mcpServers": []}
+            await together(*(editor.call("session/load", **told) for _ in range(3)))
+            assert [one.alive for one in started] == [False, False, True]
+            assert await editor.prompt(session, "again") == "end_turn"
+            assert len(started) == 3
+
+
+@aio
+async def test_an_unknown_session_is_not_found(tmp_path: Path) -> None:
     async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
         await editor.hello()
         with pytest.raises(RemoteError, match="one page"):
@@ -101,6 +168,16 @@ async def test_a_session_that_nobody_has_is_not_found(tmp_path: Path) -> None:
             with pytest.raises(RemoteError) as refused:
                 await editor.call(method, sessionId="s-x", cwd=str(home.work), mcpServers=[])
             assert refused.value.code == codes.NOT_FOUND
+
+
+@aio
+async def test_no_lock_of_a_session_is_kept(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home:
+        server = AcpServer(home.front())
+        for number in range(3):
+            with contextlib.suppress(UnknownSession):
+                await server._delete(f"s-{number}")
+        assert not server._opening
 
 
 @aio
@@ -130,7 +207,7 @@ async def test_a_peer_that_was_chosen_for_all_is_there_at_once(tmp_path: Path) -
 
 
 @aio
-async def test_an_option_that_nobody_has_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
     async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
         await editor.hello()
         session = await editor.open(home.work)
@@ -138,6 +215,26 @@ async def test_an_option_that_nobody_has_is_refused(tmp_path: Path) -> None:
             with pytest.raises(RemoteError) as refused:
                 await editor.set(session, option, value)
             assert refused.value.code == codes.INVALID_PARAMS
+
+
+@aio
+async def test_the_settings_are_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def load(*args: Any, **options: Any) -> RunContext:
+        threads.append(threading.current_thread().name)
+        return load_context(*args, **options)
+
+    monkeypatch.setattr("dragoman.acp_server.server.load_context", load)
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        await editor.call("session/list")
+        await editor.call("session/close", sessionId=session)
+        await editor.call("session/delete", sessionId=session)
+    assert threads == [THREAD_NAME] * 4
 
 
 def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) -> None:

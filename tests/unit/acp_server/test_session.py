@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import RemoteError
+from dragoman.acp_server.session_store import SessionStore
+from dragoman.errors import RemoteError, StoreBusy
 from tests.aio import aio
 from tests.unit.acp_server.stage import Peer, house
 
@@ -29,7 +30,9 @@ async def test_the_chosen_peer_answers_and_its_options_stand_beside_ours(tmp_pat
 
 
 @aio
-async def test_whoever_takes_over_gets_a_brief_and_the_client_is_told_so(tmp_path: Path) -> None:
+async def test_a_peer_that_takes_over_gets_a_brief_and_the_client_sees_a_notice(
+    tmp_path: Path,
+) -> None:
     left, right = Peer("left"), Peer("right")
     async with house(tmp_path, left, right) as home, home.editor() as editor:
         await editor.hello()
@@ -56,7 +59,7 @@ async def test_whoever_takes_over_gets_a_brief_and_the_client_is_told_so(tmp_pat
 
 
 @aio
-async def test_a_peer_that_forgets_sessions_is_told_everything_again(tmp_path: Path) -> None:
+async def test_a_peer_that_forgets_sessions_gets_the_whole_brief_again(tmp_path: Path) -> None:
     left, right = Peer("left", forgets=True), Peer("right")
     async with house(tmp_path, left, right) as home, home.editor() as editor:
         await editor.hello()
@@ -66,6 +69,27 @@ async def test_a_peer_that_forgets_sessions_is_told_everything_again(tmp_path: P
         await editor.set(session, "peer", "left")
         await editor.prompt(session, "two")
         assert "User: one\nleft: left heard one" in left.prompts[-1]
+
+
+@aio
+async def test_a_peer_whose_stored_session_cannot_be_read_starts_a_new_one_with_a_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: object) -> None:
+        raise StoreBusy("sessions.db", "another process holds it")
+
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "one")
+        await editor.set(session, "peer", "right")
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "thread_record", busy)
+            await editor.set(session, "peer", "left")
+        await editor.prompt(session, "two")
+        notice = "left starts a new session: the stored one cannot be read: "
+        assert notice in editor.text and "User: one\nleft: left heard one" in left.prompts[-1]
 
 
 @aio
@@ -110,7 +134,7 @@ async def test_a_peer_that_dies_in_its_turn_is_there_again_for_the_next(tmp_path
 
 
 @aio
-async def test_a_client_that_goes_away_in_a_turn_leaves_nobody_working(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_in_a_turn_leaves_no_peer_working(tmp_path: Path) -> None:
     left = Peer("left")
     async with house(tmp_path, left) as home:
         async with home.editor() as editor:
@@ -210,7 +234,7 @@ async def test_a_delegation_is_known_to_the_peer_that_works(tmp_path: Path) -> N
 
 
 @aio
-async def test_a_cancel_reaches_whoever_a_piece_of_work_was_delegated_to(tmp_path: Path) -> None:
+async def test_a_cancel_reaches_the_peer_that_work_was_delegated_to(tmp_path: Path) -> None:
     left = Peer("left")
     async with house(tmp_path, left) as home, home.editor() as editor:
         await editor.hello()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from dragoman.agent import Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.memory import MemoryStream
 from tests.aio import aio
 from tests.unit.acp_server.stage import Peer, house
+from tests.unit.rpc.other_side import soon, turns, until
 
 
 def playing(peer: Peer, *updates: acp.SessionUpdate) -> Peer:
@@ -42,7 +47,26 @@ async def test_updates_pass_as_they_came_under_the_clients_name_of_the_session(
 
 
 @aio
-async def test_what_the_client_did_not_offer_to_take_is_told_otherwise_or_not_at_all(
+async def test_half_an_emoji_costs_no_other_text(tmp_path: Path) -> None:
+    left = Peer("left")
+
+    async def play(turn: Turn) -> None:
+        text = b'{"type":"text","text":"a smile \\ud83d here"}'
+        update = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
+        params = b'{"sessionId":"%b","update":%b}' % (turn.session.id.encode(), update)
+        await turn.client._notify("session/update", Raw(params))
+
+    left.agent.handlers.prompt = play
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "go")
+        (told,) = editor.told("agent_message_chunk")
+        assert told["content"]["text"] == "a smile \ufffd here"
+
+
+@aio
+async def test_what_the_client_does_not_support_is_sent_in_another_form_or_not_at_all(
     tmp_path: Path,
 ) -> None:
     notice = acp.Notice(severity="info", title="Look", description="there")
@@ -82,7 +106,7 @@ async def test_an_update_too_long_for_the_client_is_left_out_and_the_turn_succee
 
 
 @aio
-async def test_what_the_peer_changes_of_its_options_is_told_with_ours(tmp_path: Path) -> None:
+async def test_option_changes_by_the_peer_are_sent_with_ours(tmp_path: Path) -> None:
     left = Peer("left")
 
     async def switch(turn: Turn) -> None:
@@ -98,6 +122,61 @@ async def test_what_the_peer_changes_of_its_options_is_told_with_ours(tmp_path: 
         now = {one["id"]: one["currentValue"] for one in last["configOptions"]}
         assert now == {"peer": "left", "role": "execute", "mode": "plan", "model": "large"}
         assert editor.told("current_mode_update")[-1]["currentModeId"] == "plan"
+
+
+@aio
+async def test_a_stalled_client_gets_the_events_around_a_turn_in_order(tmp_path: Path) -> None:
+    left, go_on, gone_on = Peer("left"), asyncio.Event(), asyncio.Event()
+
+    async def answer(turn: Turn) -> None:
+        connection, word = turn.client._connection, turn.text
+
+        def say(text: str) -> None:
+            chunk = acp.AgentMessageChunk(content=acp.TextContent(text=text))
+            update = acp.SessionNotification(session_id=turn.session.id, update=chunk)
+            connection.post("session/update", update)
+
+        async def later() -> None:
+            await turn.ended.wait()
+            await go_on.wait()
+            for number in range(3):
+                say(f"after {word}{number} {'x' * (0 if word else HIGH_WATER_SIZE)}")
+            if word:
+                gone_on.set()
+
+        say(f"in {word}")
+        connection.tasks.start(later(), "go on")
+
+    left.agent.handlers.prompt = answer
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        # Without text, so that the next prompt gives the session its title.
+        await editor.prompt(session, "")
+        editor.updates.clear()
+        stream = editor.connection._stream
+        assert isinstance(stream, MemoryStream)
+        stream.pause_reading()
+        go_on.set()
+        await until(lambda: stream._twin.unsent_size > HIGH_WATER_SIZE)
+        answered: list[int] = []
+        editor.connection.begin(
+            "session/prompt",
+            {"sessionId": session, "prompt": [{"type": "text", "text": "two "}]},
+            settle=lambda result, error: answered.append(len(editor.updates)),
+        )
+        await soon(gone_on.wait())
+        await turns(100)
+        stream.resume_reading()
+        await editor.until(lambda it: it.text.endswith("after two 2 "))
+        told = [
+            update["content"]["text"].rstrip("x ") if "content" in update else update["title"]
+            for update in editor.updates
+        ]
+    before = ["after 0", "after 1", "after 2"]
+    turn, after = ["two", "in two"], ["after two 0", "after two 1", "after two 2"]
+    assert told == [*before, *turn, *after]
+    assert answered == [len(before) + len(turn)]
 
 
 @aio

@@ -87,7 +87,7 @@ class ClientEnd(OtherSide):
         return answer["error"]
 
     async def asked(self, method: str) -> Any:
-        """The next request of the agent with this method."""
+        """The next request from the agent with this method."""
 
         def is_new(message: Any) -> bool:
             return (

@@ -33,7 +33,7 @@ def test_a_slash_and_a_name_are_a_command_and_the_rest_is_its_input(
     "typed",
     ["", "/", "//", "/ help", "/usr/bin", "/usr/bin/env is a program", "/1st", "/-x", "help /me"],
 )
-def test_a_path_or_a_text_is_no_command(typed: str) -> None:
+def test_a_path_or_a_text_is_not_a_command(typed: str) -> None:
     assert parse(text(typed)) is None
 
 

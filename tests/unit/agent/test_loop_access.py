@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from dragoman.agent import loop_access
 from dragoman.agent.loop_access import LoopAccess
 from tests.aio import aio
 from tests.unit.rpc.other_side import soon
@@ -102,7 +103,7 @@ async def test_last_words_are_heard_after_calling_off() -> None:
     assert await in_thread(lambda: home.wait(where(), last=True)) == threading.get_ident()
 
 
-def test_nobody_at_home_is_like_being_cancelled() -> None:
+def test_a_missing_loop_is_like_a_cancellation() -> None:
     homes: list[LoopAccess] = []
 
     async def move_in() -> None:
@@ -121,3 +122,61 @@ def test_nobody_at_home_is_like_being_cancelled() -> None:
     thread.start()
     thread.join(10.0)
     assert outcome == ["the connection is closed"]
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_work_that_a_closing_loop_does_not_finish_is_like_a_cancellation(
+    began: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_access, "CLOSED_CHECK_INTERVAL", 0.01)
+    loop = asyncio.new_event_loop()
+    asked = threading.Event()
+    schedule = loop.call_soon_threadsafe
+
+    def scheduled(*args: Any, **options: Any) -> asyncio.Handle:
+        handle = schedule(*args, **options)
+        asked.set()
+        return handle
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", scheduled)
+
+    async def move_in() -> LoopAccess:
+        return LoopAccess()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    home = loop.run_until_complete(move_in())
+    outcome: list[str] = []
+
+    def knock() -> None:
+        try:
+            home.wait(hang())
+        except asyncio.CancelledError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    assert asked.wait(10.0)
+    if began:
+        for _ in range(3):
+            loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    thread.join(10.0)
+    assert outcome == ["the connection is closed"]
+
+
+@aio
+async def test_a_timeout_of_the_work_is_raised_and_not_taken_for_that_of_a_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_access, "CLOSED_CHECK_INTERVAL", 0.0)
+    home = LoopAccess()
+
+    async def fail() -> None:
+        await where()
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        await in_thread(lambda: home.wait(fail()))
+    assert await in_thread(lambda: home.wait(where())) == threading.get_ident()

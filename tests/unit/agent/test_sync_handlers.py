@@ -38,7 +38,7 @@ async def test_a_function_runs_in_a_thread_of_its_own_with_the_context_of_its_ca
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("x"), RemoteError(1, "x"), KeyError("x")])
 @aio
-async def test_what_a_thread_raises_is_raised_to_whoever_waits(error: Exception) -> None:
+async def test_what_a_thread_raises_is_raised_to_the_waiter(error: Exception) -> None:
     def work() -> None:
         raise error
 

@@ -121,7 +121,7 @@ async def test_a_notice_is_said_to_a_client_that_shows_none() -> None:
 
 
 @aio
-async def test_a_mode_that_the_agent_changes_is_told_in_both_ways() -> None:
+async def test_a_mode_that_the_agent_changes_is_sent_in_both_ways() -> None:
     async def handler(turn: Turn) -> None:
         await turn.mode("plan")
         with pytest.raises(UsageError):
@@ -137,7 +137,7 @@ async def test_a_mode_that_the_agent_changes_is_told_in_both_ways() -> None:
 
 
 @aio
-async def test_an_option_that_the_agent_changes_is_told_with_all_the_others() -> None:
+async def test_an_option_that_the_agent_changes_is_sent_with_all_the_others() -> None:
     async def handler(turn: Turn) -> None:
         await turn.option("loud", True)
         with pytest.raises(UsageError):

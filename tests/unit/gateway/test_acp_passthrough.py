@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.client.acp import session
 from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.gateway import acp_passthrough
@@ -32,7 +33,7 @@ def cancelling(id: int) -> dict[str, Any]:
 
 
 @aio
-async def test_a_request_that_nobody_here_knows_is_the_peers_to_answer() -> None:
+async def test_a_request_with_an_unknown_method_is_answered_by_the_peer() -> None:
     async with scene(replies={"_their/own": {"yes": 1}}) as here:
         client = await here.client()
         assert await client.call("_their/own", {"a": 1}) == {"yes": 1}
@@ -41,7 +42,7 @@ async def test_a_request_that_nobody_here_knows_is_the_peers_to_answer() -> None
 
 
 @aio
-async def test_a_session_of_somebody_else_is_not_there() -> None:
+async def test_a_session_of_another_client_is_not_found() -> None:
     async with scene() as here:
         await (await here.client()).open()
         other = await here.client()
@@ -209,14 +210,71 @@ async def test_the_open_requests_of_a_client_that_leaves_are_called_off_at_the_p
         load = await here.agent.expect("session/load")
         await client.stream.aclose()
         await client.served
+        await until(lambda: len(here.agent.told("$/cancel_request")) == 2)
         off = [each["requestId"] for each in here.agent.told("$/cancel_request")]
         assert off == [own["id"], load["id"]]
-        assert here.agent.told("session/close") == [{"sessionId": "old"}]
-        assert not here.peer.client.conversations
+        here.agent.answer(load, {})
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "old"}])
+        await until(lambda: not here.peer.client.conversations)
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+@aio
+async def test_a_known_session_that_opens_after_its_request_was_cancelled_is_closed_at_the_peer(
+    method: str,
+) -> None:
+    async with scene() as here:
+        client = await here.client()
+        asking = client.begin(method, {"sessionId": "old", **OPENING})
+        opening = await here.agent.expect(method)
+        client.say(cancelling(asking))
+        assert (await client.answered(asking))["error"]["code"] == -32800
+        off = await here.agent.expect("$/cancel_request")
+        assert off["params"]["requestId"] == opening["id"]
+        # A part of the history comes late.
+        here.agent.update(chunk("late"), session_id="old")
+        here.agent.answer(opening, {})
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "old"}])
+        await until(lambda: not here.peer.client.conversations)
+        here.agent.replies[method] = {}
+        await client.call(method, {"sessionId": "old", **OPENING})
 
 
 @aio
-async def test_a_session_that_cannot_be_loaded_is_nobodys() -> None:
+async def test_a_session_that_is_loaded_again_is_not_closed_for_the_cancelled_request() -> None:
+    async with scene() as here:
+        client = await here.client()
+        asking = client.begin("session/load", {"sessionId": "old", **OPENING})
+        opening = await here.agent.expect("session/load")
+        client.say(cancelling(asking))
+        await client.answered(asking)
+        here.agent.replies["session/load"] = {}
+        await client.call("session/load", {"sessionId": "old", **OPENING})
+        here.agent.answer(opening, {})
+        here.agent.replies["_their/own"] = {}
+        await client.call("_their/own", {})
+        assert here.agent.told("session/close") == []
+
+
+@aio
+async def test_the_sessions_of_a_client_that_leaves_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "CLOSE_TIMEOUT", 600.0)
+    async with scene(replies={"session/resume": {}}) as here:
+        del here.agent.replies["session/close"]
+        client = await here.client()
+        for name in ("s1", "s2"):
+            await client.call("session/resume", {"sessionId": name, **OPENING})
+        await client.stream.aclose()
+        closing = [await here.agent.expect("session/close") for _ in range(2)]
+        for each in closing:
+            here.agent.answer(each, {})
+        await client.served
+
+
+@aio
+async def test_a_session_that_cannot_be_loaded_has_no_owner() -> None:
     async with scene(replies={"session/load": Refusal(-32002, "gone")}) as here:
         client = await here.client()
         for _ in range(2):

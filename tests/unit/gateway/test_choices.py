@@ -81,7 +81,7 @@ def test_models_that_are_apart_from_options_are_offered_as_one() -> None:
     assert not stands_for_models(both, MODEL_OPTION)
 
 
-def test_the_model_in_use_is_told_where_nothing_else_can_be_chosen() -> None:
+def test_the_model_in_use_is_shown_if_no_other_can_be_chosen() -> None:
     (option,) = Choices(None, View(model="x")).config_options(None, {}, PLAIN)
     assert isinstance(option, acp.SessionConfigSelect)
     assert (option.id, option.category, option.current_value) == (MODEL_OPTION, "model", "x")

@@ -182,7 +182,7 @@ async def test_a_form_may_be_declined_or_closed(action: str) -> None:
 
 
 @aio
-async def test_a_client_is_told_when_its_user_is_done_with_a_page() -> None:
+async def test_a_client_is_notified_when_its_user_is_done_with_a_page() -> None:
     async with scene(**OFFERED) as here:
         client = await here.client(**FORMS)
         await client.open()
@@ -343,7 +343,7 @@ async def test_what_cannot_be_asked_is_declined() -> None:
 
 
 @aio
-async def test_a_client_that_has_gone_is_told_of_no_page() -> None:
+async def test_a_client_that_has_gone_is_not_notified_of_a_page() -> None:
     side = Side("elicitation.url")
     here = services(side)
     source = model.Source("acp", "c")

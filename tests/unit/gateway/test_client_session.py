@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.agent import Agent, Turn
+from dragoman.client.acp import session
 from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
@@ -22,7 +23,7 @@ from tests.aio import aio
 from tests.unit.client.acp.agent_side import OPTIONS, Refusal, chunk
 from tests.unit.gateway.between import CONNECTIONS, bridged, plain
 from tests.unit.gateway.both_sides import scene
-from tests.unit.rpc.other_side import soon, turns
+from tests.unit.rpc.other_side import soon, turns, until
 
 OPTION = acp.SessionConfigBoolean(id="fast", name="Fast", current_value=False)
 
@@ -51,7 +52,7 @@ async def updates_of(capabilities: dict[str, Any]) -> list[Any]:
 
 
 @aio
-async def test_a_client_is_told_only_what_it_said_it_knows() -> None:
+async def test_a_client_is_sent_only_what_it_supports() -> None:
     updates = await updates_of({})
     assert [update["sessionUpdate"] for update in updates] == [
         "agent_thought_chunk",
@@ -60,8 +61,50 @@ async def test_a_client_is_told_only_what_it_said_it_knows() -> None:
     assert updates[0]["content"]["text"] == "Look: there\n"
 
 
+@pytest.mark.parametrize("way", ["cancelled", "left"])
 @aio
-async def test_a_client_that_knows_more_is_told_more() -> None:
+async def test_a_session_that_opens_after_nothing_needs_it_is_closed_at_the_peer(way: str) -> None:
+    events: list[model.Event] = []
+    # With an observer, the gateway translates and forwards nothing unchanged.
+    async with scene(on_event=events.append) as here:
+        del here.agent.replies["session/new"]
+        client = await here.client()
+        asking = client.begin("session/new", {"cwd": "/w", "mcpServers": []})
+        opening = await here.agent.expect("session/new")
+        if way == "cancelled":
+            cancel = {"method": "$/cancel_request", "params": {"requestId": asking}}
+            client.say({"jsonrpc": "2.0", **cancel})
+            assert (await client.answered(asking))["error"]["code"] == -32800
+        else:
+            await client.stream.aclose()
+            await client.served
+        await here.agent.expect("$/cancel_request")
+        here.agent.answer(opening, {"sessionId": "late"})
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "late"}])
+        assert not here.peer.client.conversations
+    assert not any(isinstance(event, model.SessionOpened) for event in events)
+
+
+@aio
+async def test_the_sessions_of_a_client_that_leaves_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "CLOSE_TIMEOUT", 600.0)
+    async with scene(on_event=lambda event: None, replies={"session/resume": {}}) as here:
+        del here.agent.replies["session/close"]
+        client = await here.client()
+        for name in ("s1", "s2"):
+            opening = {"cwd": "/w", "mcpServers": []}
+            await client.call("session/resume", {"sessionId": name, **opening})
+        await client.stream.aclose()
+        closing = [await here.agent.expect("session/close") for _ in range(2)]
+        for each in closing:
+            here.agent.answer(each, {})
+        await client.served
+
+
+@aio
+async def test_a_client_that_supports_more_is_sent_more() -> None:
     knows: dict[str, Any] = {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}}
     updates = await updates_of({"session": knows})
     assert [update["sessionUpdate"] for update in updates] == [
@@ -363,6 +406,26 @@ async def test_events_before_a_turn_reach_a_slow_client_before_the_turn(raw: boo
         numbers = [int(each["update"]["content"]["text"].split()[0]) for each in texts]
         assert numbers == list(range(7))
         await client.answered(prompting)
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["forwarded", "translated"])
+@aio
+async def test_events_after_a_turn_come_after_the_response_to_its_prompt(raw: bool) -> None:
+    # With an observer of events, the messages are not just passed through.
+    async with scene(on_event=lambda event: None, raw=raw) as here:
+        client = await here.client()
+        await client.open()
+        for _ in range(2):
+            prompting = client.prompt("go")
+            prompt = await here.agent.expect("session/prompt")
+            here.agent.say(
+                here.agent.updating(chunk("in the turn")),
+                {"jsonrpc": "2.0", "id": prompt["id"], "result": END},
+                here.agent.updating(chunk("after it")),
+            )
+            assert (await client.told("session/update"))["update"] == chunk("in the turn")
+            await client.answered(prompting)
+            assert (await client.told("session/update"))["update"] == chunk("after it")
 
 
 @pytest.mark.parametrize("kind", ["chunk", "notice"], ids=["forwarded", "translated"])

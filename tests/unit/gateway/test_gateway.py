@@ -34,7 +34,7 @@ def echo() -> Agent:
 
 
 @aio
-async def test_whoever_watched_the_peer_before_still_does() -> None:
+async def test_earlier_observers_of_the_peer_stay() -> None:
     events: list[model.Event] = []
     async with far(echo()) as peer:
         peer.on_event = events.append
@@ -55,7 +55,7 @@ async def test_a_question_about_a_session_that_is_not_open_is_refused() -> None:
 
 
 @aio
-async def test_a_session_that_is_closed_is_nobodys_any_more() -> None:
+async def test_a_closed_session_has_no_owner() -> None:
     async with bridged(echo()) as (near, bridge):
         async with near.session() as session:
             assert (await soon(session.ask("x"))).text == "x"

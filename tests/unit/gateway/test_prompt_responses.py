@@ -235,7 +235,7 @@ def test_an_end_that_is_not_an_answer_in_acp_is_put_into_its_words(raw: bytes | 
         ),
     ],
 )
-def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
+def test_what_a_turn_used_is_reported_where_acp_agents_report_it(
     usage: Usage | None, told: dict[str, Any] | None
 ) -> None:
     for stop in ("completed", "end_turn"):

@@ -1,4 +1,4 @@
-"""Updates and requests of an agent find their way by the id of their session."""
+"""Updates and requests from an agent find their way by the id of their session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Owner(Route):
 
 
 @aio
-async def test_updates_go_to_whoever_has_the_session_and_the_rest_to_the_client() -> None:
+async def test_updates_go_to_the_owner_of_the_session_and_the_rest_to_the_client() -> None:
     noises: list[Any] = []
     async with driven(ClientOptions(on_noise=noises.append)) as (client, agent):
         upstream = Upstream(client)
@@ -166,7 +166,7 @@ async def test_a_request_that_cannot_be_sent_leaves_nothing_expected() -> None:
 
 
 @aio
-async def test_who_has_left_is_told_of_no_page() -> None:
+async def test_a_client_that_has_disconnected_is_not_notified_of_a_page() -> None:
     async with driven(ClientOptions()) as (client, _), driven(ClientOptions()) as (other, _):
         upstream = Upstream(client)
         upstream.pages = {"one": client.connection, "two": other.connection}

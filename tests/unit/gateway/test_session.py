@@ -96,12 +96,12 @@ async def test_events_for_a_client_that_does_not_read_are_limited_and_the_log_sa
 async def test_nothing_outside_of_a_turn_is_sent_while_one_runs() -> None:
     session, client = served(), Client()
     client.reads.set()
-    session.turning = True
+    session.unanswered = 1
     session.put_outside(event("later"))
     session.tell_outside(client.connection, client.tell)
     await settle()
     assert client.titles == []
-    session.turning = False
+    session.unanswered = 0
     session.tell_outside(client.connection, client.tell)
     await settle()
     await client.tasks.aclose()
@@ -167,11 +167,11 @@ class SlowClient:
         self.session.tell_outside(connection, self.tell)
 
     async def turn(self, running: Any) -> None:
-        self.session.turning = True
+        self.session.unanswered = 1
         try:
             await self.session.follow(running, self.tell)
         finally:
-            self.session.turning = False
+            self.session.unanswered = 0
             self.outside()
 
 
@@ -195,7 +195,7 @@ async def test_a_turn_sends_first_what_came_before_it_to_a_slow_client() -> None
 @aio
 async def test_a_turn_that_is_over_before_it_is_followed_comes_before_later_events() -> None:
     client = SlowClient()
-    client.session.turning = True
+    client.session.unanswered = 1
     client.outside("0")
     running = Running(event("1"))
     client.outside("2")
@@ -226,7 +226,7 @@ async def test_the_replay_reaches_a_slow_client_before_events_outside_of_turns()
 @aio
 async def test_a_cancel_loses_nothing_that_came_before_the_turn() -> None:
     client = SlowClient()
-    client.session.turning = True
+    client.session.unanswered = 1
     client.outside("0", "1")
     running = Running(event("2"))
     async with asyncio.TaskGroup() as group:
@@ -241,9 +241,43 @@ async def test_a_cancel_loses_nothing_that_came_before_the_turn() -> None:
 
 
 @aio
+async def test_our_own_updates_come_between_earlier_events_and_the_turn_even_after_a_cancel() -> (
+    None
+):
+    client = SlowClient()
+    client.session.unanswered = 1
+    client.outside("0")
+    ours = ["1", "2"]
+
+    async def first() -> None:
+        while ours:
+            await client._send(acp.SessionInfoUpdate(title=ours[0]))
+            ours.pop(0)
+            client.reads.clear()
+
+    running: Any = Running(event("3"))
+    async with asyncio.TaskGroup() as group:
+        turn = group.create_task(client.session.follow(running, client.tell, first=first))
+        await settle()
+        client.reads.set()
+        await settle()
+        asking = group.create_task(client.session.caught_up())
+        await settle()
+        assert client.titles == ["0", "1"] and not asking.done()
+        turn.cancel()
+        await settle()
+        assert running.cancelled
+        client.reads.set()
+        await settle()
+        client.reads.set()
+    assert client.titles == ["0", "1", "2", "3"]
+    await client.tasks.aclose()
+
+
+@aio
 async def test_a_turn_that_fails_leaves_what_came_before_it_and_counts_as_sent() -> None:
     client = SlowClient()
-    client.session.turning = True
+    client.session.unanswered = 1
     client.outside("0", "1")
     async with asyncio.TaskGroup() as group:
         turn = group.create_task(client.turn(Running(event("2"))))
@@ -261,7 +295,7 @@ async def test_a_turn_that_fails_leaves_what_came_before_it_and_counts_as_sent()
 async def test_events_before_a_turn_count_for_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MAX_OUTSIDE", 3)
     client = SlowClient()
-    client.session.turning = True
+    client.session.unanswered = 1
     client.outside("0", "1")
     async with asyncio.TaskGroup() as group:
         group.create_task(client.turn(Running(event("2"))))

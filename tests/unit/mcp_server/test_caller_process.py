@@ -47,7 +47,7 @@ def test_another_address_or_a_connection_that_is_over_leads_nowhere(
     assert caller_of(0x1F90, proc=kernel(tmp_path, line(local, inode), "garbage")) is None
 
 
-def test_where_the_system_shows_nothing_nobody_is_found(tmp_path: Path) -> None:
+def test_if_the_system_shows_nothing_no_process_is_found(tmp_path: Path) -> None:
     assert caller_of(80, proc=tmp_path) is None
     assert variables_of(80, "", proc=tmp_path) is None
 

@@ -158,7 +158,7 @@ async def test_a_second_request_that_never_comes_whole_is_not_waited_for(work: P
 
 
 @aio
-async def test_a_body_that_does_not_arrive_is_told_so(work: Path) -> None:
+async def test_a_body_that_does_not_arrive_gets_an_error(work: Path) -> None:
     async with listening(work, body_timeout=0.05) as port:
         answer = await talk(port, head(port, length=100) + b"{")
         assert answer.startswith(b"HTTP/1.1 408 ")
@@ -257,7 +257,7 @@ async def test_a_connection_with_the_token_is_refused_only_if_all_others_are_at_
 
 
 @aio
-async def test_what_is_no_http_is_refused(work: Path) -> None:
+async def test_what_is_not_http_is_refused(work: Path) -> None:
     async with listening(work) as port:
         assert (await talk(port, b"hello\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
         huge = b"GET /mcp HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n"
@@ -265,7 +265,7 @@ async def test_what_is_no_http_is_refused(work: Path) -> None:
 
 
 @aio
-async def test_a_port_that_is_taken_is_told(work: Path) -> None:
+async def test_a_port_that_is_in_use_is_reported(work: Path) -> None:
     async with listening(work) as port:
         with pytest.raises(AddressInUse, match=str(port)):
             await serve_http(

@@ -31,7 +31,7 @@ async def test_every_line_is_reported_at_once_and_kept_until_it_is_taken() -> No
 
 
 @aio
-async def test_a_client_is_held_back_where_nobody_takes_its_lines() -> None:
+async def test_a_client_is_held_back_if_its_lines_are_not_taken() -> None:
     near, far = memory_pair()
     held = asyncio.Event()
     count = 0

@@ -63,7 +63,7 @@ async def test_plans_permissions_and_attempts_are_reported() -> None:
 
 
 @aio
-async def test_a_silent_peer_is_told_of_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_progress_is_reported_for_a_silent_peer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "BEAT_INTERVAL", 0.001)
     progress = Progress("codex")
     assert await progress.next() == "waiting (0 s)"

@@ -86,7 +86,7 @@ async def test_what_goes_wrong_is_an_answer() -> None:
 
 
 @aio
-async def test_a_turn_is_told_to_stop_and_its_end_is_waited_for() -> None:
+async def test_a_turn_is_asked_to_stop_and_its_end_is_awaited() -> None:
     errands = WorkList()
     turn = Turn()
     errand = errands.start(in_turn(turn), folder=HERE)
@@ -112,7 +112,7 @@ async def test_what_has_no_turn_yet_is_cancelled() -> None:
 
 @pytest.mark.parametrize("lasting", [True, False])
 @aio
-async def test_a_server_that_leaves_stops_only_what_nobody_else_runs(lasting: bool) -> None:
+async def test_a_server_that_ends_stops_only_its_own_work(lasting: bool) -> None:
     errands = WorkList()
     turn = Turn()
     line = Line(turn)

@@ -248,7 +248,7 @@ async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(
 
 
 @aio
-async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(work: Path) -> None:
+async def test_a_request_to_a_client_that_no_longer_answers_fails_at_once(work: Path) -> None:
     piped = Piped(call(2, "list_peers"), roots=True)
     async with asyncio.timeout(5):
         await serve_lines(ToolHandlers(cwd=work), Lines(piped.stream), stop=asyncio.Event())
@@ -271,7 +271,7 @@ async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
 
 
 @aio
-async def test_nothing_is_waited_for_when_nobody_reads_the_answers(
+async def test_nothing_is_awaited_when_the_responses_are_not_read(
     work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.01)
@@ -311,14 +311,14 @@ def test_an_id_that_is_used_twice_is_owed_two_answers() -> None:
     assert len(owed) == 1
 
 
-def test_an_answer_that_nobody_asked_for_pays_no_other() -> None:
+def test_an_unrequested_response_settles_no_other() -> None:
     owed = PendingAnswers()
     owed.sent(message(id=1, result={}))
     owed.received(message(id=1, method="ping"))
     assert len(owed) == 1
 
 
-def test_nobody_is_owed_what_was_cancelled() -> None:
+def test_a_cancelled_request_is_not_owed_a_response() -> None:
     owed = PendingAnswers()
     owed.received(message(id=1, method="ping"))
     owed.received(message(id=2, method="ping"))

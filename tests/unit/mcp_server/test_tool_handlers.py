@@ -206,6 +206,7 @@ async def test_a_job_is_started_watched_and_its_answer_fetched(work: Path, peer:
         assert again.structured_content["ok"] is True
         late = await client.call_tool("cancel_job", job)
         assert "has already ended" in text_of(late)
+        assert late.structured_content["outcome"] == again.structured_content["outcome"] == "ok"
 
 
 @aio

@@ -47,7 +47,7 @@ def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:
 @pytest.mark.parametrize(
     "outcome", [outcome for outcome in Outcome if not outcome.good], ids=lambda one: one.value
 )
-def test_every_failure_says_so_and_that_nobody_is_to_answer_instead(outcome: Outcome) -> None:
+def test_every_failure_says_so_and_that_the_model_must_not_answer_instead(outcome: Outcome) -> None:
     answer = tool_results.of_asked(asked(outcome, "half an ans", Failure("it broke")))
     assert answer.failed
     assert answer.text.startswith(f"FAILED: gemini did not complete it ({outcome.value}).")
@@ -124,8 +124,10 @@ def test_a_stored_job_is_reported_as_it_stands() -> None:
 
 
 def test_a_job_that_is_over_cannot_be_cancelled() -> None:
-    assert tool_results.of_cancelled("j-1", True).data["cancelled"] is True
-    late = tool_results.of_cancelled("j-1", False)
+    done = tool_results.of_cancelled("j-1", None)
+    assert (done.data["cancelled"], done.data["outcome"]) == (True, "cancelled")
+    late = tool_results.of_cancelled("j-1", "ok")
+    assert (late.data["cancelled"], late.data["outcome"]) == (False, "ok")
     assert "has already ended" in late.text
     assert late.data["ok"] is False
 

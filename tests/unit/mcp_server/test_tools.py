@@ -35,7 +35,7 @@ def test_tools_whose_answer_is_a_peers_say_not_to_answer_in_its_place() -> None:
             assert "never present an answer of your own" in tool.description
 
 
-def test_arguments_that_nobody_knows_or_that_make_no_sense_are_refused() -> None:
+def test_unknown_and_invalid_arguments_are_refused() -> None:
     by_name = {tool.name: tool.arguments for tool in TOOLS}
     for name, arguments in (
         ("ask_peer", {"peer": "scout"}),

@@ -22,6 +22,7 @@ def folders(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("uri", "path"),
     [
+        ("file://[x/a", None),
         ("file:///home/me/a%20b", Path("/home/me/a b")),
         ("file://localhost/x", Path("/x")),
         ("file://elsewhere/x", None),
@@ -77,7 +78,7 @@ def test_a_client_with_no_root_open_has_the_servers_folder(folders: Path) -> Non
             choose_workspace(str(folders / "b"), cwd=a, named=named)
 
 
-@pytest.mark.parametrize("asked", ["relative", "/no/such/folder", "/a\0b"])
+@pytest.mark.parametrize("asked", ["relative", "/no/such/folder", "/a\0b", "~no-such-user/x"])
 def test_what_is_not_a_folder_is_refused(asked: str, folders: Path) -> None:
     with pytest.raises(UsageError):
         choose_workspace(asked, cwd=folders)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
+from dragoman.decoders import decode_typed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.methods import Method
@@ -22,7 +23,6 @@ from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source
 from dragoman.events.parts import Block
 from dragoman.events.words import Role
 from dragoman.rpc import boundary
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ class DocumentSpeech:
         return await self.server.perform(acp.SESSION_NEW, request)
 
     def folder(self, cwd: str | None) -> str:
-        """Return the directory that a client names, or the agent's own."""
+        """Return the directory that a client names, or the agent's own if the client names no
+        absolute path."""
         return cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
 
     async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:

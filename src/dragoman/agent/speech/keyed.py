@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from dragoman.agent.speech.base import DocumentSpeech
+from dragoman.decoders import decode_typed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate as acp_meaning
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.dialects.legacy.keyed import translate as keyed_translate
 from dragoman.errors import InvalidAnswer
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class KeyedSpeech(DocumentSpeech):
         else:
             super().notification(notification)
 
-    # -- requests of the agent
+    # -- requests from the agent
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         translate = _QUESTIONS.get(method.name)

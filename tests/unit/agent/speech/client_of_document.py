@@ -106,7 +106,7 @@ class DocumentClient(OtherSide):
         return (await self.answered(example.message["id"]))["result"]
 
     async def asked(self, method: str) -> Any:
-        """The next request of the agent."""
+        """The next request from the agent."""
 
         def found() -> Any:
             return next(

@@ -60,7 +60,7 @@ async def test_an_end_is_a_response_or_an_error_and_never_tells_secrets() -> Non
     assert failed.code == -32603 and "secret" not in str(failed)
 
 
-def test_tokens_are_known_where_they_were_told() -> None:
+def test_tokens_are_known_if_they_were_reported() -> None:
     assert tokens_of(acp.PromptResponse(stop_reason="end_turn")) == (None, None)
     usage = {"usage": {"inputTokens": 1, "outputTokens": 2}}
     assert tokens_of(acp.PromptResponse(stop_reason="x", extra=usage)) == (1, 2)

@@ -211,7 +211,7 @@ async def test_prompts_for_an_unopened_session_that_come_together_open_it_once()
 
 
 @aio
-async def test_a_session_that_nobody_can_open_is_not_found() -> None:
+async def test_a_session_that_cannot_be_opened_is_not_found() -> None:
     async with served() as client:
         refusal = await client.refused("prompt/send", {"sessionId": "old", "message": "x"})
         assert refusal["code"] == -32002

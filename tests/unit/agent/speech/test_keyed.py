@@ -163,7 +163,7 @@ async def test_a_cancel_is_understood_as_a_notification_and_as_a_request(
 
 
 @aio
-async def test_a_secret_reaches_the_handler_of_the_login_and_nobody_else() -> None:
+async def test_a_secret_reaches_only_the_login_handler() -> None:
     agent = make_agent()
     agent.auth_methods = (acp.AuthMethodAgent(id="password", name="Password"),)
     logins: list[Login] = []
