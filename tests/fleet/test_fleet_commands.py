@@ -277,7 +277,7 @@ def test_a_job_can_be_cancelled_before_a_coordinator_takes_it_and_only_once(rig:
 
 
 @pytest.mark.timeout(180)
-def test_a_job_that_waits_for_a_coordinator_is_told_from_one_that_has_expired(
+def test_a_job_that_waits_for_a_coordinator_is_distinguished_from_one_that_has_expired(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submitter, "ACCEPT_TIMEOUT", 0.0)
@@ -489,7 +489,7 @@ def test_a_standby_on_another_machine_takes_over_with_a_copy_of_the_keys_alone(r
     # A code is known only to the coordinator of the machine on which it was made.
     told = rig.call("server-home", "fleet", "invite", "worker", "w2", "--dir", str(rig.folder.path))
     refused = rig.call("w2", "fleet", "join", told.split()[-1], code=2)
-    assert "no coordinator runs where it was created" in refused
+    assert "no coordinator is running on the machine where it was created" in refused
     rig.start_coordinator()
     rig.wait(lambda: could_join(rig, "w2", told.split()[-1]))
     # The first one leads no more, and waits until the other one ends.
@@ -540,3 +540,17 @@ def test_a_machine_that_has_not_joined_says_what_to_do(rig: Rig) -> None:
     assert "fleet invite worker" in told
     told = rig.call("stranger", "fleet", "join", "hello", code=2)
     assert "not a join code" in told
+
+
+@pytest.mark.timeout(180)
+def test_workers_go_on_with_a_server_whose_streams_were_deleted(fleet: Rig) -> None:
+    worker(fleet, "w1")
+    fleet.kill_server()
+    # The second coordinator has a larger epoch than the first one after the deletion.
+    fleet.start_server(coordinator=True)
+    assert result(fleet, submit(fleet, "write 0.1 x"))
+    fleet.kill_server()
+    shutil.rmtree(fleet.folder.path / "jetstream")
+    fleet.start_server(coordinator=True)
+    fleet.wait(lambda: any(one.name == "w1" for one in workers_now(fleet)))
+    assert result(fleet, submit(fleet, "write 0.1 y"))

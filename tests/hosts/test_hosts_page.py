@@ -50,7 +50,9 @@ def test_every_command_on_the_page_works_in_order(
     try:
         for words in lines():
             words = [places.get(word, word) for word in words]
-            _follow(far, repo, words, done)
+            out = _follow(far, repo, words, done)
+            if words[1:3] == ["hosts", "send"]:
+                places["WORKTREE"] = out.strip()
             done.append(" ".join(words[:4]))
     finally:
         far.as_far(str(far.home / INSTALLED / "current" / "bin" / "dragoman"), *STOP, check=False)
@@ -58,11 +60,11 @@ def test_every_command_on_the_page_works_in_order(
     assert "No machines are set up" in far.cli("hosts").err
 
 
-def _follow(far: FarMachine, repo: Path, words: list[str], before: list[str]) -> None:
-    """Run one line and check what it did."""
+def _follow(far: FarMachine, repo: Path, words: list[str], before: list[str]) -> str:
+    """Run one line, check what it did, and return what it printed."""
     if words[0] == "ssh":
         subprocess.run(["ssh", "-F", str(far.ssh_config), *words[1:]], check=True)
-        return
+        return ""
     words = [_said(word) for word in words[1:]]
     if words[:2] == ["hosts", "bootstrap"]:
         words += ["--python", far.python]
@@ -85,6 +87,7 @@ def _follow(far: FarMachine, repo: Path, words: list[str], before: list[str]) ->
     if "--fetch" in words:
         assert (repo / "made.txt").read_text() == "written on the far machine\n"
         git(repo, "clean", "-fdq", "made.txt", "prompts")
+    return said.out
 
 
 def _said(word: str) -> str:

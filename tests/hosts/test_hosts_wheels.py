@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.setup import host_probe
 from dragoman.setup.host_wheels import Target, collect
+from dragoman.setup.remote_scripts import probe
 from dragoman.version import __version__
 from tests.hosts.far_machine import FarMachine
 from tests.hosts.test_hosts_command import INSTALLED
@@ -67,7 +67,7 @@ class Laptop:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheels for a machine like this one, which the far machine is."""
     folder = tmp_path_factory.mktemp("prepared")
-    report = {"python": host_probe.python(), "platform": host_probe.machine()}
+    report = {"python": probe.python(), "platform": probe.machine()}
     asyncio.run(collect(Target.from_report(report), wheels=None, scratch=folder))
     for own in folder.glob("dragoman-*.whl"):
         own.unlink()

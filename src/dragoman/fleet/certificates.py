@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
 YEARS: Final = 10
-"""Validity of both certificates. They can be long-lived: `fleet revoke` removes members, and the
-server's key never leaves the servers."""
+"""Years for which both certificates are valid. They can be long-lived: `fleet revoke` removes
+members, and the server's key never leaves the servers."""
 
 _BEFORE: Final = datetime.timedelta(days=1)
 """The certificates start to be valid this long before now: a member's clock may be behind."""

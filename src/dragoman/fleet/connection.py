@@ -2,7 +2,7 @@
 
 Wraps nats-py: `store` publishes to a stream and waits for the acknowledgement; `last` and `after`
 read stored messages by direct get. The connection reconnects automatically. It closes when the
-credential is revoked or expires.
+credential is revoked or expires, and when the server has another certificate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Struct
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import (
@@ -41,7 +41,7 @@ from dragoman.fleet.nkeys import read_seed
 from dragoman.fleet.records import decode
 from dragoman.fleet.team import Access
 from dragoman.rpc.tasks import cancellable
-from dragoman.transports.tls import trusting
+from dragoman.transports.tls import rejected, trusting
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,8 @@ RETRY_INTERVAL: Final = 0.2
 CLOSE_TIMEOUT: Final = 2.0
 
 MAX_REFUSALS: Final = 10
-"""Number of consecutive refusals on reconnecting after which the connection is closed."""
+"""Number of refusals on reconnecting after which the connection is closed: of the credentials by
+the server, or of its certificate by TLS."""
 
 PENDING_MESSAGES: Final = 16 * 1024
 PENDING_SIZE: Final = 64 * 1024 * 1024
@@ -117,7 +118,14 @@ class _Found(Struct):
 
 class _FleetClient(Client):
     """A nats-py client with our limits on every subscription, including the one for replies. Its
-    connection survives a `flush` without an answer, and messages that are too large."""
+    connection survives a `flush` without an answer, and messages that are too large. Failed
+    reconnects leave no open sockets."""
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # nats-py keeps no reference to the socket of an earlier attempt, and does not close it.
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(s)
 
     async def subscribe(
         self,
@@ -174,7 +182,8 @@ class FleetConnection:
         self._on_dropped: dict[Subscription, Callable[[], None]] = {}
         self._dropped = 0
         self.refused = ""
-        """The server's last message about a refused or expired credential or right."""
+        """The server's last message about a refused or expired credential or right, or why TLS
+        rejected its certificate."""
         self._denials: deque[str] = deque(maxlen=MAX_DENIALS)
         """The server's last messages about missing rights, in lower case."""
         self._client: Client = _FleetClient()
@@ -226,10 +235,13 @@ class FleetConnection:
             except (NatsError, OSError, TimeoutError) as error:
                 await self._close()
                 failure = _connect_failed(error, access.urls, self.refused)
-                if number == len(urls) - 1 or isinstance(failure, FleetRefused):
+                # All servers know the same credentials, but each has its own certificate.
+                refused = isinstance(failure, FleetRefused) and not rejected(error)
+                if number == len(urls) - 1 or refused:
                     raise failure from error
                 self._client = _FleetClient()
                 self._closed.clear()
+                self.refused, self._refusals = "", 0
             except BaseException:
                 await self._close()
                 raise
@@ -269,14 +281,16 @@ class FleetConnection:
             self._message_dropped(error)
             return
         text = str(error)
-        if isinstance(error, AuthorizationError) or (
-            # nats-py has no separate class for these errors of the server.
+        refused = isinstance(error, AuthorizationError) or (
+            # nats-py has no separate class for these errors from the server.
             type(error) is NatsError and any(word in text.casefold() for word in _REFUSED)
-        ):
-            self.refused = text
+        )
+        if refused:
             self._denials.append(text.casefold())
+        if refused or rejected(error):
+            self.refused = _words(text) if refused else _untrusted(error)
             if not self._client.is_connected:
-                # The server refused a reconnect; nats-py will try again.
+                # A reconnect was refused; nats-py will try again.
                 self._refusals += 1
                 if self._refusals >= MAX_REFUSALS:
                     self._closed.set()
@@ -301,12 +315,13 @@ class FleetConnection:
         self._on_connected(False)
 
     async def _was_reconnected(self) -> None:
-        self._refusals = 0
+        self.refused, self._refusals = "", 0
         self._on_connected(True)
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is permanently closed: revoked, expired or closed here."""
+        """Whether the connection is permanently closed: the credential was refused, the server's
+        certificate was rejected, or it was closed here."""
         return self._closed.is_set()
 
     async def wait_closed(self) -> None:
@@ -315,7 +330,14 @@ class FleetConnection:
 
     def _require_open(self) -> None:
         if self.closed and self.refused:
-            raise FleetRefused(self.refused) from ConnectionClosedError()
+            raise self.refusal() from ConnectionClosedError()
+
+    def refusal(self, *, may_have_run: bool = False) -> FleetRefused:
+        """Return the error for a connection that was closed permanently."""
+        why = self.refused or "the credentials were revoked or have expired"
+        return FleetRefused(
+            f"the connection to the fleet was closed: {why}", may_have_run=may_have_run
+        )
 
     def _require_right(self, action: str) -> None:
         """Raise `FleetRefused` if the server has said that the right to do this is missing."""
@@ -336,9 +358,9 @@ class FleetConnection:
         """Call `handler` with each message of a subject, one after the other. Returns a function
         that ends the subscription; closing the connection ends it too.
 
-        Exceptions of the handler are logged with their traceback and passed to `on_failure`, and
-        the next message is handled. `on_dropped` is called for each message that was dropped
-        because the handler is too slow.
+        Exceptions from the handler are logged with their traceback and passed to `on_failure`;
+        handling then continues with the next message. `on_dropped` is called for each message
+        that was dropped because the handler is too slow.
         """
 
         async def handle(message: Msg) -> None:
@@ -488,7 +510,7 @@ class FleetConnection:
         except (NatsError, OSError, TimeoutError) as error:
             in_doubt = changes and not isinstance(error, _NOT_SENT)
             if self.closed and self.refused:
-                raise FleetRefused(self.refused, may_have_run=in_doubt) from error
+                raise self.refusal(may_have_run=in_doubt) from error
             if subject:
                 # If the right is missing, the server does not reply but reports an error.
                 self._require_right(f'publish to "{subject}"')
@@ -530,7 +552,9 @@ def _store_failed(error: dict[str, Any], subject: str) -> FleetError:
 
 def _connect_failed(error: BaseException, urls: tuple[str, ...], refused: str) -> FleetError:
     where = ", ".join(urls)
-    text = (refused or _words(error)).removeprefix("nats: ").strip("'")
+    if rejected(error):
+        return FleetRefused(f"{_untrusted(error)} ({where})")
+    text = refused or _words(error)
     if isinstance(error, AuthorizationError) or "uthorization" in text or refused:
         return FleetRefused(
             f"the fleet's server does not accept these credentials: they have expired or were "
@@ -539,5 +563,12 @@ def _connect_failed(error: BaseException, urls: tuple[str, ...], refused: str) -
     return FleetUnreachable(f"cannot connect to the fleet at {where}: {text}")
 
 
+def _untrusted(error: BaseException) -> str:
+    return (
+        "the fleet's server does not have the certificate that these credentials expect: "
+        f"{_words(error)}"
+    )
+
+
 def _words(error: BaseException | str) -> str:
-    return str(error).removeprefix("nats: ") or type(error).__name__
+    return str(error).removeprefix("nats: ").strip("'") or type(error).__name__

@@ -91,7 +91,7 @@ rejects would stop the coordinator."""
 MAX_BEAT_SIZE: Final = 64 * 1024
 
 MAX_DONE: Final = 2000
-"""Maximum number of finished jobs in the job list."""
+"""Maximum number of finished jobs to keep in memory, for the job list."""
 
 
 class CoordinatorOptions(Struct, frozen=True, kw_only=True):
@@ -309,8 +309,8 @@ class CoordinatorSession:
             self._wake.set()
 
     async def _take(self, subject: str, data: bytes) -> float:
-        """Process an inbox message. Returns the seconds until it is delivered again because it
-        has to wait; 0 if it was processed."""
+        """Process an inbox message. Returns the seconds until it is delivered again because it has
+        to wait; 0 if it was processed or ignored."""
         kind, member, job_id, *rest = subject.split(".")
         now = clock()
         try:
@@ -378,7 +378,8 @@ class CoordinatorSession:
         return await self._connection.last(subjects.INBOX, submission) is not None
 
     async def _write(self, job: FleetJob, now: float) -> None:
-        """Write a record by revision. The decision takes effect only when that succeeds."""
+        """Write a record by revision. The decision takes effect only when that succeeds. A result
+        that is too large for a record is replaced by a failure."""
         self._leadership.require()
         revision = self._revisions.get(job.id, 0)
         record = encode(job)
@@ -491,7 +492,8 @@ class CoordinatorSession:
         await self._failed
 
     def _handler_failed(self, error: Exception) -> None:
-        """End the session: what it knows may no longer agree with what is stored."""
+        """Called when a message handler failed. Ends the session, because what it knows may no
+        longer agree with what is stored."""
         settle(self._failed, None, FleetError(f"a message could not be processed: {error!r}"))
 
     async def _on_beat(self, message: Msg) -> None:

@@ -21,12 +21,12 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_state
 from dragoman.config.safe_files import read_file, write_file
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.errors import DragomanError, UsageError
 from dragoman.fleet.nkeys import KeyPair, new_key, read_seed
 from dragoman.fleet.subjects import MemberKind
 from dragoman.fleet.tokens import read_token
 from dragoman.paths import Paths
-from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.fleet")
@@ -181,7 +181,8 @@ def find_credential(
     """Return this user's credential of a kind; `name` selects one of several. Files that cannot be
     used are reported to `on_notice`, or logged.
 
-    Raises `UsageError` if there is none, or more than one.
+    Raises `UsageError` if there is none, or more than one, and the error of an unusable file if
+    that may be the credential.
     """
     every, problems = credentials_of(paths, kind)
     found = [one for one in every if name in (None, one.name)]

@@ -41,6 +41,10 @@ STORE_TIMEOUT: Final = 30.0
 """Seconds to store a message. If there is no answer by then, `run` fails and the worker ends the
 agent, because its actions could not be recorded."""
 
+MAX_ACT_SIZE: Final = 80
+"""Maximum number of characters of a command or path that is sent to the coordinator. The server
+rejects a message that is too large, and the agent would be ended."""
+
 _TOLD: Final = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -133,19 +137,22 @@ class EventPublisher:
         if tool is None:
             return
         if tool.kind is ToolKind.EXECUTE:
-            self._acted = f"it ran a command ({tool.title[:80]})"
+            self._acted = f"it ran a command ({self._short(tool.title)})"
         elif outside := outside_writes([tool], [workspace]):
-            self._acted = f"it wrote outside its worktree ({outside[0]})"
+            self._acted = f"it wrote outside its worktree ({self._short(outside[0])})"
         if self._acted:
-            self._acted = self._text(self._acted)
             # Wake `run` here, because the event itself may be dropped or held back for redaction.
             self._wake.set()
+
+    def _short(self, text: str) -> str:
+        # Redacted first, because a part of a secret would not be recognized.
+        return self._text(text)[:MAX_ACT_SIZE]
 
     # -- sending
 
     async def run(self) -> None:
-        """Send until `finish`, or until the lease expires. Raises `FleetError` if the agent's
-        actions cannot be stored."""
+        """Send until `finish`, or until the lease expires. Raises `FleetError` if something cannot
+        be stored, except for events that a full server rejects."""
         while self._may_publish():
             await self._wake.wait()
             if not self._over:
@@ -209,7 +216,7 @@ class EventPublisher:
         await self._connection.store(subject or self._subject, encode(value), timeout=STORE_TIMEOUT)
 
     def finish(self) -> None:
-        """Accept no more events; `run` returns when all are stored."""
+        """Queue what redaction has held back, and let `run` return when nothing is left to send."""
         for number, value in self._redact.flush():
             self._queue(number, value)
         self._over = True

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from dragoman.decoders import convert_typed
 from dragoman.delegation.executor import ExecutedJob, ExecutorListener
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, Decision
@@ -25,7 +26,7 @@ from dragoman.events.words import Outcome
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.credentials import MemberCredential, find_credential
 from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED
-from dragoman.fleet.results import executed_job, note_submitted
+from dragoman.fleet.results import executed_job, forget_pending, note_submitted
 from dragoman.fleet.submitter import (
     FleetEvent,
     JobReader,
@@ -36,7 +37,6 @@ from dragoman.fleet.submitter import (
 )
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner, finish
-from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CANCEL_TIMEOUT: Final = 45.0
@@ -155,6 +155,8 @@ class FleetExecutor:
                     _explain(error, job, cancelled=cancelled)
                 elif not cancelled:
                     listener.notice(f"could not cancel job {job}; it continues if it was submitted")
+            else:
+                forget_pending(self._paths.state, self._credential.team, job)
             raise
         finally:
             await finish(tasks.aclose())

@@ -7,7 +7,6 @@ for less. `worker` holds the lease and publishes; this module does not talk to t
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -23,12 +22,14 @@ from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.config.schema import Permissions
 from dragoman.config.secrets import handed_values, secret_values
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.delegation.execution import delegate_request
 from dragoman.delegation.listener import DelegationListener
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision
 from dragoman.delegation.worktree.bundle import Bundle
+from dragoman.delegation.worktree.records import remove_tree
 from dragoman.delegation.worktree.sent_tree import SentTree, result_patch, unpack
 from dragoman.errors import FileFailed, IsolationFailed, UsageError
 from dragoman.events.model import Event
@@ -43,7 +44,6 @@ from dragoman.transports.process.identity import (
     own_identity,
     state_of,
 )
-from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 log: Final = logging.getLogger("dragoman.fleet")
@@ -244,7 +244,7 @@ async def run_job(
 
 async def removed(folder: Path) -> None:
     """Remove the directory of an attempt."""
-    await _delete(folder, lambda _: shutil.rmtree(folder, ignore_errors=True))
+    await _delete(folder, lambda _: _remove(folder))
 
 
 async def remove_leftovers(state: Path, *, now: float) -> None:
@@ -256,9 +256,16 @@ async def remove_leftovers(state: Path, *, now: float) -> None:
             # Another worker may be removing it as well.
             with suppress(FileNotFoundError):
                 if now - folder.stat().st_mtime > LEFT_AGE and not _in_use(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    _remove(folder)
 
     await _delete(state / WORK, remove)
+
+
+def _remove(folder: Path) -> None:
+    # The agent may have left directories without write permission, as Go's module cache has them.
+    remove_tree(folder)
+    if folder.exists():
+        log.warning("the job directory %s could not be removed completely", folder)
 
 
 def _in_use(folder: Path) -> bool:

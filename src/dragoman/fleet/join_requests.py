@@ -48,7 +48,8 @@ class JoinRequests:
         await self._connection.subscribe(subjects.JOINS, self.on_request)
 
     async def on_request(self, message: Msg) -> None:
-        """Answer a join request, unless another coordinator does."""
+        """Answer a join request. A code that is unknown here is refused only by the leader, and
+        later than a coordinator that knows the code would answer."""
         if not message.reply:
             return
         code_id = message.subject.partition(".")[2]
@@ -63,8 +64,8 @@ class JoinRequests:
                     return
                 await asyncio.sleep(UNKNOWN_DELAY)
                 raise UsageError(
-                    "this join code was already used, or replaced by a newer one, or no "
-                    "coordinator runs where it was created"
+                    "this join code was already used, replaced by a newer one, or revoked, or no "
+                    "coordinator is running on the machine where it was created"
                 )
             token = await in_thread(
                 str(self._folder.file),

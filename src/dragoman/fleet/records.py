@@ -1,7 +1,7 @@
 """Message and record types of a fleet: job records, results, heartbeats, assignments, events.
 
-Encoded as JSON. Only the coordinator writes `FleetJob`; everything else is a message from one
-member. `schedule` makes decisions from them.
+Encoded as JSON. Only the coordinator writes the stored `FleetJob` and `DrainedWorkers`; everything
+else is sent between members and the coordinator. `schedule` makes decisions from them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config.schema import Fallback, Permissions
+from dragoman.decoders import decode_typed
 from dragoman.errors import FleetError
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 JobState: TypeAlias = Literal["queued", "running", "done"]
@@ -26,7 +26,8 @@ ATTEMPT_BEGUN: Final = "AttemptBegun"
 and the start of an attempt. They have the fields of the JSON lines of `dragoman delegate`."""
 
 LOST: Final = "lost"
-"""Outcome of a job whose worker was lost and that must not be run again."""
+"""Outcome of a job without a result that is not run again: its worker was lost, or it has used up
+its attempts."""
 
 SHOWN_PROMPT_SIZE: Final = 120
 """Maximum number of characters of a prompt in a list."""
@@ -77,6 +78,8 @@ class FleetAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: AttemptEnd = ""
     """Empty while it runs."""
     why: str = ""
+    may_have_run: bool = True
+    """Whether a peer may have been prompted."""
     peer: str = ""
     """The peer that a lost attempt prompted last, if known."""
     acted: str = ""
@@ -101,6 +104,9 @@ class FleetResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Number of events that the attempt published."""
     why: str = ""
     """Why the job failed or the result is incomplete; empty otherwise."""
+    may_have_run: bool = True
+    """Whether a peer may have been prompted in the last attempt. Used only if there is no
+    delegation."""
 
 
 class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,7 +167,7 @@ class Beat(Struct, frozen=True, kw_only=True):
     """How many of the `running` jobs have ended and wait until the coordinator reads the result."""
     labels: tuple[str, ...] = ()
     peers: dict[str, str] = {}
-    """Its enabled peers, each with its state: ready, or why it is not."""
+    """The peers that jobs may use, each with its state: ready, or why it is not."""
     details: dict[str, PeerDetails] | None = None
     """Cards and health of its peers; None: unchanged."""
     draining: bool = False

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
+from dragoman.decoders import convert_typed
 from dragoman.delegation.executed_records import record_executed, reports_of
 from dragoman.delegation.executor import ExecutedJob, LostAttempt
 from dragoman.delegation.executor_run import require_executable
@@ -31,7 +32,6 @@ from dragoman.fleet.records import LOST, FleetJob, ObjectRef, new_job_id
 from dragoman.fleet.submitter import pack_workspace, read_job, spec_of, submit
 from dragoman.runs.context import RunContext
 from dragoman.runs.lineage import inherited
-from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PENDING: Final = "fleet-jobs"
@@ -73,6 +73,7 @@ async def executed_job(
                 machine=one.worker,
                 peer=one.peer or record.spec.peer or "",
                 why=f"{one.worker} {one.why}",
+                may_have_run=one.may_have_run,
                 started_at=one.assigned_at,
                 ended_at=one.ended_at or ended_at,
             )
@@ -81,6 +82,7 @@ async def executed_job(
         ),
         outcome=_outcome(result.outcome),
         why=result.why,
+        may_have_run=result.may_have_run,
         patch=patch,
     )
 
@@ -149,9 +151,10 @@ async def submit_noted(
     on_stored: Callable[[str], None],
 ) -> None:
     """Submit a request as one or more jobs whose results are recorded later. `on_stored` is called
-    with the id of each job when it is stored."""
+    with the id of each job when it is stored. Raises what `require_executable`, `pack_workspace`
+    and `submit` do."""
     fields = spec_of(request, needs=needs, retry_lost=retry_lost)
-    require_executable(
+    await require_executable(
         request.role, place, where=f"fleet {team}", lineage=inherited(), now=time.time()
     )
     packed = await pack_workspace(request.workspace)
@@ -159,7 +162,20 @@ async def submit_noted(
     for job in jobs:
         # Before it is submitted, so that the result is recorded even if this process is killed.
         note_submitted(place.paths.state, team, job)
-    await submit(connection, packed, fields, jobs=jobs, on_stored=on_stored)
+    stored: list[str] = []
+
+    def note_stored(job: str) -> None:
+        stored.append(job)
+        on_stored(job)
+
+    try:
+        await submit(connection, packed, fields, jobs=jobs, on_stored=note_stored)
+    except FleetError as error:
+        # The first of the others may have been stored too.
+        in_doubt = len(stored) + error.may_have_run
+        for job in jobs[in_doubt:]:
+            forget_pending(place.paths.state, team, job)
+        raise
 
 
 async def record_result(
@@ -173,11 +189,13 @@ async def record_result(
     """Record a finished job of this submitter, unless it is already recorded."""
     if record.result is None or record.submitter != connection.name:
         return
-    with Journal(place, clock=time.time, on_notice=on_notice) as journal:
-        ledger = journal.ledger
-        if ledger is None:
+    async with Journal(place, clock=time.time, on_notice=on_notice) as journal:
+        known = await journal.read(
+            lambda ledger: None if ledger is None else ledger.attempts(record.id)
+        )
+        if known is None:
             return
-        if not ledger.attempts(record.id):
+        if not known:
             executed = await executed_job(connection, record, with_patch=False)
             record_executed(
                 journal,
@@ -196,7 +214,8 @@ async def collect_results(
     team: str,
     on_notice: Callable[[str], None],
 ) -> None:
-    """Record the jobs submitted from this machine that have ended in the meantime."""
+    """Record the jobs submitted from this machine that have ended in the meantime. What is left
+    after `COLLECT_TIMEOUT`, or when the server cannot be used, is recorded by a later command."""
     give_up_at = time.monotonic() + COLLECT_TIMEOUT
     for job in pending_jobs(place.paths.state, team, now=time.time()):
         if time.monotonic() > give_up_at:

@@ -75,7 +75,7 @@ MAX_REPLY_SIZE: Final = 768 * 1024
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
-    """Facts about a lost attempt, from its stored events."""
+    """Facts about a lost attempt, from what is stored about it."""
 
     started: bool
     """Whether a peer may have been prompted."""
@@ -162,7 +162,8 @@ class Schedule:
     def submitted(
         self, job_id: str, submitter: str, spec: JobSpec, *, at: float
     ) -> FleetJob | None:
-        """Add a new job; None if it is already known."""
+        """Return the record of a new job, which is refused if it is invalid or over a limit; None
+        if it is already known."""
         why = _problem(spec)
         if self._waiting_of[submitter] >= self.limits.waiting:
             why = f"{submitter} has reached the limit of {self.limits.waiting} waiting jobs"
@@ -175,8 +176,8 @@ class Schedule:
     def refused(
         self, job_id: str, submitter: str, why: str, *, spec: JobSpec | None = None, at: float
     ) -> FleetJob | None:
-        """Add a refused job; None if it is already known. Its record is small, so that many of them
-        do not fill the stream."""
+        """Return the record of a refused job; None if the job is already known. The record is
+        small, so that many of them do not fill the stream."""
         if job_id in self.jobs:
             return None
         kept = JobSpec(
@@ -188,9 +189,8 @@ class Schedule:
         return _done(job, _without_result(job, REFUSED, why[:MAX_WHY_SIZE]), at)
 
     def cancel(self, job_id: str, by: str, *, at: float) -> FleetJob | None:
-        """Cancel a job for its submitter; None if nothing changes. A running job ends when its
-        worker reports or is lost.
-        """
+        """Return the record of a job that its submitter cancels; None if nothing changes. A running
+        job ends when its worker reports or is lost."""
         job = self.jobs.get(job_id)
         if job is None or job.submitter != by or job.state == "done" or job.cancelled:
             return None
@@ -251,11 +251,12 @@ class Schedule:
             job = _attempt_over(job, end, ended.result.why, at)
             result = structs.replace(ended.result, worker=worker, attempt=attempt)
             return _done(job, result, at)
-        job = _attempt_over(job, "refused", ended.refused, at)
+        job = _attempt_over(job, "refused", ended.refused, at, may_have_run=False)
         return self._again(job, f"{worker} refused it: {ended.refused}", at)
 
     def acted(self, worker: str, job_id: str, attempt: int, acted: str) -> FleetJob | None:
-        """Record what a running attempt did outside its worktree; None if that changes nothing."""
+        """Return the job with what its running attempt did outside the worktree; None if nothing
+        changes."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None or current.acted or not acted:
@@ -273,14 +274,14 @@ class Schedule:
 
     def lost(self, job_id: str, facts: AttemptFacts, *, at: float) -> FleetJob | None:
         """End the attempt of a lost worker and return the changed job, or None if nothing changes.
-        The job is queued again only if another attempt cannot repeat an effect outside the
-        worktree."""
+        The job is queued again if attempts are left, but without `retry_lost` only if another
+        attempt cannot repeat an effect outside the worktree."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None:
             return None
         what = "was lost" if facts.started else "was lost before it prompted a peer"
-        job = _attempt_over(job, "lost", what, at, peer=facts.peer)
+        job = _attempt_over(job, "lost", what, at, peer=facts.peer, may_have_run=facts.started)
         why = f"{current.worker} {what}"
         if facts.started and facts.acted and not job.spec.retry_lost:
             why = f"{why}; not run again: {facts.acted}"
@@ -298,7 +299,8 @@ class Schedule:
     # -- assignment
 
     def assignments(self, now: float, *, at: float) -> list[FleetJob]:
-        """Assign queued jobs, oldest first, to the workers with the most free slots."""
+        """Assign queued jobs, in the order of the queue, to the workers with the most free slots.
+        Returns the changed records."""
         free = [
             (-slots, worker.name)
             for worker in self.workers.values()
@@ -359,7 +361,7 @@ class Schedule:
     # -- lists
 
     def job_lines(self, now: float) -> tuple[JobLine, ...]:
-        """List the jobs, newest first."""
+        """List the newest jobs, newest first."""
         newest = sorted(self.jobs.values(), key=lambda one: one.created_at, reverse=True)
         return tuple(
             job_line(job, waiting=self._waiting(job, now) if job.state == "queued" else "")
@@ -458,10 +460,21 @@ def _assigned(job: FleetJob, worker: str, at: float) -> FleetJob:
 
 
 def _attempt_over(
-    job: FleetJob, end: AttemptEnd, why: str, at: float, *, peer: str = ""
+    job: FleetJob,
+    end: AttemptEnd,
+    why: str,
+    at: float,
+    *,
+    peer: str = "",
+    may_have_run: bool = True,
 ) -> FleetJob:
     last = structs.replace(
-        job.attempts[-1], end=end, why=why[:MAX_WHY_SIZE], ended_at=at, peer=peer
+        job.attempts[-1],
+        end=end,
+        why=why[:MAX_WHY_SIZE],
+        ended_at=at,
+        peer=peer,
+        may_have_run=may_have_run,
     )
     return structs.replace(job, attempts=(*job.attempts[:-1], last))
 
@@ -478,4 +491,5 @@ def _without_result(job: FleetJob, outcome: str, why: str) -> FleetResult:
         why=why,
         worker="" if last is None else last.worker,
         attempt=0 if last is None else last.number,
+        may_have_run=last is not None and last.may_have_run,
     )

@@ -22,6 +22,7 @@ from msgspec import Struct, structs
 from dragoman.broker.lock import HeldLock, try_lock
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import read_file, write_file
+from dragoman.decoders import decode_typed
 from dragoman.errors import (
     ConnectionLost,
     FleetError,
@@ -35,12 +36,11 @@ from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.nkeys import read_seed
 from dragoman.fleet.records import FleetLimits, decode
 from dragoman.fleet.team import Access, FleetFolder, FleetKeys, Team, new_team, system_access
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.addresses import bracketed, is_loopback, parse_address
 from dragoman.transports.process.environment import which
 from dragoman.transports.process.query import ask_program
 from dragoman.transports.process.stream import ProcessStream, spawn
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 PROGRAM: Final = "nats-server"
@@ -138,7 +138,8 @@ def check_options(folder: FleetFolder, options: ServerOptions) -> None:
 
 
 def prepared(folder: FleetFolder, options: ServerOptions) -> FleetKeys:
-    """Return the keys for these options. Missing teams and certificates are created."""
+    """Store the keys for these options, with any missing teams and certificates, and return
+    them."""
     check_options(folder, options)
     tls = wants_tls(options)
     cluster = options.cluster
@@ -299,13 +300,13 @@ class FleetServer:
                 self.keys = self._with_address(keys, port)
                 await self._wait_ready()
         except TimeoutError:
-            await self._stream.aclose()
+            await finish(self._stream.aclose())
             raise FleetUnreachable(
                 f"nats-server did not answer within {START_TIMEOUT:.0f} s: "
                 f"see {folder / 'server.log'}"
             ) from None
         except BaseException:
-            await self._stream.aclose()
+            await finish(self._stream.aclose())
             raise
 
     async def __aexit__(
@@ -316,7 +317,8 @@ class FleetServer:
     ) -> None:
         assert self._stream is not None and self._lock is not None
         try:
-            await self._stream.aclose()
+            # A second interrupt must not release the lock while the server still runs.
+            await finish(self._stream.aclose())
         finally:
             self._lock.release()
 

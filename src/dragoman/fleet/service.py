@@ -26,7 +26,8 @@ async def run_service(
     stop: asyncio.Event,
     on_notice: Callable[[str], None],
 ) -> None:
-    """Run one coordinator per team until `stop` is set. Raises `FleetError` if the server exits."""
+    """Watch the server and, if `coordinate`, run one coordinator per team, until `stop` is set.
+    Raises `FleetError` if the server exits."""
     tasks = TaskOwner("a fleet")
     keys = folder.read()
     parts: list[asyncio.Task[object]] = [tasks.start(stop.wait(), "stop")]

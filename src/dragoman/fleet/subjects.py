@@ -56,7 +56,7 @@ def is_name(text: str) -> bool:
 
 
 def require_name(name: str) -> str:
-    """Raise `UsageError` unless a member's name can be a token of a subject."""
+    """Return the name of a member. Raises `UsageError` unless it can be a token of a subject."""
     if not is_name(name):
         raise UsageError(f"invalid name {name!r}: use 1 to 40 letters, digits, - and _")
     return name
@@ -67,8 +67,8 @@ def is_job_id(text: str) -> bool:
 
 
 def require_job_id(job: str) -> str:
-    """Raise `UsageError` unless a job id has only letters, digits, - and _. Subjects allow more,
-    but workers use the id as a directory name."""
+    """Return a job id. Raises `UsageError` unless it has only letters, digits, - and _. Subjects
+    allow more, but workers use the id as a directory name."""
     if not is_job_id(job):
         raise UsageError(f"not a job id: {job[:80]!r}")
     return job

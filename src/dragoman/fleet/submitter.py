@@ -208,9 +208,9 @@ async def read_job(connection: FleetConnection, job: str) -> FleetJob | None:
 
 
 async def cancel(connection: FleetConnection, job: str, *, known: bool = True) -> bool:
-    """Cancel a job of this submitter. Returns False if it has already ended. Raises `UnknownJob`,
-    unless `known` is False: the job was just submitted, and a coordinator may not have read it yet.
-    """
+    """Cancel a job of this submitter. Returns False if it has already ended. Raises `UsageError`
+    for a job of another submitter, and `UnknownJob` for an unknown one, unless `known` is False:
+    the job was just submitted, and a coordinator may not have read it yet."""
     record = await read_job(connection, job)
     if record is None and known:
         raise UnknownJob(f"the fleet has no job {job}", remedy=LISTED)
@@ -479,8 +479,8 @@ async def join(code: str) -> MemberCredential:
 
 
 async def _join_request(connection: FleetConnection, code: JoinCode, public: str) -> Msg:
-    """Send the request again while there is no answer: if the coordinator has already admitted the
-    key, it answers the same. Raises `FleetUnreachable`."""
+    """Send a join request, and repeat it while there is no answer: a coordinator that has already
+    admitted the key gives the same answer again. Raises `FleetUnreachable`."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + JOIN_TIMEOUT
     in_doubt = False

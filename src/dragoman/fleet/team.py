@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.decoders import decode_typed
 from dragoman.errors import DragomanError, UsageError
 from dragoman.fleet.certificates import TlsMaterial
 from dragoman.fleet.cluster import replicas
@@ -30,7 +31,6 @@ from dragoman.fleet.tokens import (
     operator_token,
     user_token,
 )
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 FILE: Final = "fleet.json"
@@ -255,7 +255,8 @@ class FleetFolder:
     # -- members
 
     def invite(self, kind: MemberKind, name: str, *, team: str | None, now: int) -> str:
-        """Create a join code for a member. Raises `UsageError` if the name is taken."""
+        """Create a join code for a member. Raises `UsageError` if the name cannot be used, or the
+        fleet was never started."""
         require_name(name)
         if name == COORDINATOR or name.startswith("join-"):
             raise UsageError(f"{name!r} is a reserved name")

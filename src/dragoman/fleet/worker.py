@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 import msgspec
@@ -24,12 +24,10 @@ from nats.aio.msg import Msg
 from dragoman.delegation.worktree.sent_tree import SentTree
 from dragoman.errors import (
     DragomanError,
-    FileFailed,
     FleetError,
     FleetFull,
     FleetRefused,
     FleetUnreachable,
-    StoreError,
     UsageError,
 )
 from dragoman.events.model import Event
@@ -128,8 +126,10 @@ class FleetWorker:
         self._credential = credential
         self._options = options
         self._on_notice = on_notice
-        self._boot = secrets.token_hex(8)
+        self._boot = token_hex(8)
         self._epoch = 0
+        self._answered_at = 0.0
+        """When the coordinator of that epoch answered last."""
         self._lease = FIRST_LEASE
         self._limits = FleetLimits()
         self._jobs: dict[str, LeasedJob] = {}
@@ -138,6 +138,8 @@ class FleetWorker:
         self._draining = False
         self._drained = False
         self._peers: dict[str, PeerDetails] = {}
+        self._unread = ""
+        """Why the state of the peers could not be read, as reported; empty if it was."""
         self._tell_details = True
         self._state = find_paths().state
         self._place: RunContext
@@ -146,11 +148,8 @@ class FleetWorker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises `FleetRefused` if the credentials are revoked or have
-        expired."""
-        self._place = worker_context(self._state.parent, self._options.limits)
-        own = (self._credential.seed, self._credential.token)
-        self._secrets = worker_secrets(self._place, *own)
-        self._redact = Redactor(self._secrets)
+        expired, or the server has another certificate."""
+        await in_thread(str(self._state), lambda _: self._load_settings())
         await remove_leftovers(self._state, now=time.time())
         async with AsyncExitStack() as stack:
             connection = await self._connected(stack, stop)
@@ -168,10 +167,7 @@ class FleetWorker:
                 for task in done:
                     await task
                 if parts[1] in done:
-                    raise FleetRefused(
-                        "the fleet's server closed the connection: the credentials were revoked "
-                        "or have expired; join again with a new code"
-                    )
+                    raise connection.refusal()
             finally:
                 self._fence_all()
                 await finish(self._tasks.aclose())
@@ -205,7 +201,8 @@ class FleetWorker:
         return None
 
     async def _stopped(self, stop: asyncio.Event) -> None:
-        """Wait for `stop`, then accept no more jobs and return when the last one has ended."""
+        """Wait for `stop`, then accept no more jobs and return when the last one has ended or was
+        reported."""
         await stop.wait()
         self._draining = True
         self._beat_now.set()
@@ -258,9 +255,11 @@ class FleetWorker:
         except FleetUnreachable as error:
             log.debug("no answer to a heartbeat: %s", error)
             return
-        if reply.epoch < self._epoch:
-            # From a coordinator that was replaced but still answers.
+        if reply.epoch < self._epoch and clock() < self._answered_at + self._lease:
+            # From a coordinator that was replaced but still answers. After a lease it has stopped;
+            # then the server's streams were deleted, and the epochs begin again.
             return
+        self._answered_at = clock()
         self._epoch, self._lease, self._limits = reply.epoch, reply.lease, reply.limits
         if beat.details is None or beat.details is self._peers:
             self._tell_details = reply.tell_details
@@ -281,6 +280,20 @@ class FleetWorker:
                 "drained: accepting no more jobs" if reply.drain else "accepting jobs again"
             )
 
+    def _load_settings(self) -> None:
+        """Load the settings, and the secrets in them. Reads the disk.
+
+        Repeated before each job: the delegation reads the settings again, and a variable that they
+        now pass to a peer may contain a secret.
+        """
+        place = worker_context(self._state.parent, self._options.limits)
+        secrets = worker_secrets(place, self._credential.seed, self._credential.token)
+        self._place, self._secrets, self._redact = place, secrets, Redactor(secrets)
+
+    def _announced_peers(self) -> dict[str, PeerDetails]:
+        self._load_settings()
+        return announced_peers(self._place, self._redact)
+
     async def _look_at_peers(self) -> None:
         """Read the peers' states periodically."""
         while True:
@@ -289,12 +302,13 @@ class FleetWorker:
 
     async def _read_peers(self) -> None:
         try:
-            found = await in_thread(
-                str(self._state), lambda _: announced_peers(self._place, self._redact)
-            )
-        except (StoreError, FileFailed) as error:
-            self._on_notice(f"cannot read the state of the peers: {error}")
+            found = await in_thread(str(self._state), lambda _: self._announced_peers())
+        except (DragomanError, OSError) as error:
+            if str(error) != self._unread:
+                self._unread = str(error)
+                self._on_notice(f"cannot read the state of the peers: {error}")
             return
+        self._unread = ""
         if found != self._peers:
             self._peers = found
             self._tell_details = True
@@ -392,7 +406,11 @@ class FleetWorker:
     async def _run(self, leased: LeasedJob) -> None:
         assignment = leased.assignment
         spec = assignment.spec
-        why = refusal(spec, self._place, self._options.limits)
+        try:
+            await in_thread(str(self._state), lambda _: self._load_settings())
+            why = refusal(spec, self._place, self._options.limits)
+        except (DragomanError, OSError) as error:
+            why = f"its settings cannot be read: {error}"
         if why:
             await self._report(leased, AttemptEnded(refused=why))
             return
@@ -418,9 +436,8 @@ class FleetWorker:
             raise
         except FleetError as error:
             # It is no longer on the server, or damaged: no worker could run the job.
-            await self._report(
-                leased, _failed(f"cannot use the repository: {error}", clock() - began)
-            )
+            why = f"cannot use the repository: {error}"
+            await self._report(leased, _failed(why, clock() - began, may_have_run=False))
             return
         except DragomanError as error:
             await finish(removed(folder))
@@ -433,7 +450,8 @@ class FleetWorker:
             try:
                 await publisher.started()
             except FleetFull as error:
-                await self._report(leased, _failed(str(error), clock() - began))
+                ended = _failed(str(error), clock() - began, may_have_run=False)
+                await self._report(leased, ended)
                 return
             if not leased.holds():
                 return
@@ -520,7 +538,8 @@ class FleetWorker:
         )
 
     async def _report(self, leased: LeasedJob, ended: AttemptEnded) -> None:
-        """Store the report of the attempt while the lease is valid."""
+        """Store the report of the attempt. While the server is full, this is repeated until the
+        lease expires."""
         one = leased.running
         if not leased.holds():
             raise FleetError("the lease expired")
@@ -556,7 +575,16 @@ def failed_attempt(publisher: EventPublisher, why: str, seconds: float) -> Attem
     return _failed(why, seconds, events=publisher.count)
 
 
-def _failed(why: str, seconds: float, *, events: int = 0) -> AttemptEnded:
+def _failed(
+    why: str, seconds: float, *, events: int = 0, may_have_run: bool = True
+) -> AttemptEnded:
     return AttemptEnded(
-        result=FleetResult(ok=False, outcome="failed", why=why, seconds=seconds, events=events)
+        result=FleetResult(
+            ok=False,
+            outcome="failed",
+            why=why,
+            seconds=seconds,
+            events=events,
+            may_have_run=may_have_run,
+        )
     )

@@ -1,1 +1,2 @@
-"""Set up dragoman: init, doctor, bug report, adding peers, entries in other programs' settings."""
+"""Set up dragoman: init, doctor, bug report, peers, other machines, entries in other programs'
+settings, and uninstall."""

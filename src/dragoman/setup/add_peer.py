@@ -20,7 +20,7 @@ from dragoman.catalogue.card import Card, RungResult
 from dragoman.catalogue.command_unwrap import describe_command
 from dragoman.catalogue.discovery_store import DiscoveryStore
 from dragoman.catalogue.host_checks import last_check
-from dragoman.catalogue.launch import LaunchSpec, way_to, with_env
+from dragoman.catalogue.launch import LaunchSpec, surroundings_of, way_to, with_env
 from dragoman.catalogue.load import BUILT_IN
 from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.validate import ADDRESSES, NAME, describe
@@ -32,12 +32,13 @@ from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.hosts import split_peer
 from dragoman.config.safe_files import locked
 from dragoman.dialects.discovery import Cache
-from dragoman.errors import UnknownPeer, UsageError
+from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
 from dragoman.errors.usage import nearest
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
-from dragoman.store.peer_recovery import note_success
+from dragoman.store.peer_recovery import unpark_after_success
 from dragoman.verify.ladder import climb
 from dragoman.verify.time_limits import LadderLimits
 
@@ -66,7 +67,11 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
         raise UsageError(
             f"there is already a peer {draft.name!r}, from {where}; choose another name"
         )
-    describe(first_table(draft), origin="the command line")
+    try:
+        describe(first_table(draft), origin="the command line")
+    except ConfigInvalid as error:
+        error.hint = "correct the command; `dragoman peers add --help` shows examples"
+        raise
     _refuse_existing(draft, place)
     if draft.address is not None:
         return in_dialect(LaunchSpec(address=draft.address), draft.dialect)
@@ -167,7 +172,10 @@ async def verify_known(
         on_rung=on_rung,
         cache=DiscoveryStore(place.paths.cache),
     )
-    note_verified(card, way, place)
+    # Another process may hold the ledger.
+    await in_thread(
+        str(place.paths.state), lambda _: note_verified(card, way, place), changes_disk=True
+    )
     return card
 
 
@@ -175,7 +183,8 @@ def note_verified(card: Card, way: LaunchSpec, place: RunContext) -> None:
     """Unpark the peer of this card if a turn worked during its verification."""
     if card.facts.echo:
         own = place.config.settings.for_peer(card.peer)
-        note_success(card.peer, way.descriptor, paths=place.paths, env=own.env)
+        here = surroundings_of(way.descriptor, env=own.env)
+        unpark_after_success(card.peer, place.paths.state, here)
 
 
 def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:

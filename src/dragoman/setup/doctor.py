@@ -215,7 +215,7 @@ def _path(place: RunContext) -> Iterator[Diagnosis]:
         )
     missing = sum(not os.path.isdir(folder) for folder in folders if os.path.isabs(folder))
     gone = f", {missing} of them missing" if missing else ""
-    yield Diagnosis("PATH", CheckState.OK, f"{len(folders)} folders{gone}")
+    yield Diagnosis("PATH", CheckState.OK, f"{len(folders)} directories{gone}")
 
 
 def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
@@ -226,20 +226,20 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
             there = there.parent
         if not os.path.isdir(there):
             yield Diagnosis(
-                "folders",
+                "directories",
                 CheckState.BAD,
                 f"{there} is not a directory, so {folder} cannot be used",
                 f"mv {there} {there}.old",
             )
         elif not machine.writable(there):
             yield Diagnosis(
-                "folders",
+                "directories",
                 CheckState.BAD,
                 f"{folder} ({name}) is not writable",
                 f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another directory",
             )
         else:
-            yield Diagnosis("folders", CheckState.OK, f"{name}: {folder}")
+            yield Diagnosis("directories", CheckState.OK, f"{name}: {folder}")
     yield from _runtime_folder(place)
 
 
@@ -252,7 +252,7 @@ def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
     problem = runtime_problem(given)
     if problem is not None:
         yield Diagnosis(
-            "folders",
+            "directories",
             CheckState.WARN,
             f"{RUNTIME} is {given}, which is not used: {problem}",
             f"set it to your own directory with mode 0700, or unset {RUNTIME}",

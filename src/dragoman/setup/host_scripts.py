@@ -1,4 +1,7 @@
-"""Run one of our Python scripts on another machine over SSH, with the Python of that machine.
+"""Run a script of `setup/remote_scripts` on another machine over SSH, with the Python there.
+
+The scripts are data of this package, not modules: nothing imports them, and they import only the
+standard library, because dragoman may not be installed on that machine.
 
 The remote shell looks for a Python that is new enough. That Python reads stdin: a line with the
 length of the script, its source, a line of JSON with its argument, and its payload. The script
@@ -7,19 +10,23 @@ prints its result as one marked line of JSON, so that other output of a login sh
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import PurePosixPath
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.client.ssh_once import failure, run_on_host
 from dragoman.errors import HostUnavailable
-from dragoman.setup.host_probe import REPORT
 from dragoman.wire.messages import UNDECODABLE
+
+Script = Literal["probe", "install"]
+"""The name of a script."""
+
+REPORT: Final = "dragoman-report: "
+"""Prefix of the line with the result, the same as in the scripts."""
 
 OLDEST_PYTHON: Final = (3, 11)
 PYTHONS: Final = (
@@ -56,14 +63,14 @@ LOADER: Final = (
 
 async def run_script(
     host: Host,
-    script: ModuleType,
+    script: Script,
     wanted: Mapping[str, Any],
     *,
     timeout: float,
     payload: Iterable[bytes] = (),
     python: str | None = None,
 ) -> dict[str, Any]:
-    """Run the source of a module on a host, and return its report.
+    """Run a script on a host, and return its report.
 
     `wanted` is its argument; `payload` follows on its stdin. Raises `HostUnavailable`.
     """
@@ -97,10 +104,9 @@ def _own_python(host: Host) -> tuple[str, ...]:
     return (str(program.with_name("python")),) if program.is_absolute() else ()
 
 
-def _input(
-    script: ModuleType, wanted: Mapping[str, Any], payload: Iterable[bytes]
-) -> Iterator[bytes]:
-    source = inspect.getsource(script).encode()
+def _input(script: Script, wanted: Mapping[str, Any], payload: Iterable[bytes]) -> Iterator[bytes]:
+    folder = resources.files("dragoman.setup") / "remote_scripts"
+    source = (folder / f"{script}.py").read_bytes()
     yield b"%d\n%b" % (len(source), source)
     yield msgspec.json.encode(wanted) + b"\n"
     yield from payload

@@ -62,7 +62,7 @@ class Target:
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Target:
-        """Create the target from a report of `setup.host_probe`."""
+        """Create the target from a report of the script `probe`."""
         python, place = report["python"], report["platform"]
         numbers = re.findall(r"\d+", str(place.get("libc_version", "")))
         major, minor = (int(each) for each in [*numbers, "0", "0"][:2])
@@ -271,8 +271,8 @@ def _installed_version(name: str) -> str | None:
 
 
 def _from_installed(name: str, target: Target, scratch: Path) -> Path | None:
-    """Build a wheel from the files of an installed package. Returns None if it does not fit the
-    target or its files are incomplete or changed."""
+    """Build a wheel from the files of an installed package. Returns None if the package is editable
+    or not installed, does not fit the target, or has missing or changed files."""
     try:
         distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:

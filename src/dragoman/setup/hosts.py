@@ -1,6 +1,6 @@
 """Check other machines for what is installed and what is missing, and install dragoman on them.
 
-`host_scripts` runs `host_probe` and `host_install` there, `host_wheels` collects the wheels to
+`host_scripts` runs the scripts `probe` and `install` there, `host_wheels` collects the wheels to
 send, `cli.hosts` prints the results, and `catalogue.host_checks` stores them.
 """
 
@@ -25,7 +25,6 @@ from dragoman.config.edit import set_host
 from dragoman.config.hosts import destination_of
 from dragoman.errors import HostUnavailable, UsageError
 from dragoman.paths import Paths
-from dragoman.setup import host_install, host_probe
 from dragoman.setup.host_scripts import run_script
 from dragoman.setup.host_wheels import Target, collect
 from dragoman.version import __version__
@@ -46,7 +45,7 @@ CHUNK_SIZE: Final = 256 * 1024
 async def check(host: Host, paths: Paths, *, python: str | None = None) -> HostCheck:
     """Check a machine and store the result. Raises `HostUnavailable` if the machine cannot be
     reached or has no suitable Python."""
-    report = await run_script(host, host_probe, _wanted(host), timeout=CHECK_TIMEOUT, python=python)
+    report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
     found = judge(host, report)
     store_check(paths, found)
     return found
@@ -75,7 +74,7 @@ def _descriptors() -> list[Descriptor]:
 
 
 def judge(host: Host, report: Mapping[str, Any]) -> HostCheck:
-    """Evaluate a report of `host_probe`. Raises `HostUnavailable` if the report is malformed."""
+    """Evaluate a report of the script `probe`. Raises `HostUnavailable` if it is malformed."""
     try:
         target = Target.from_report(report)
         version = ".".join(map(str, report["python"]["version"]))
@@ -245,7 +244,7 @@ async def bootstrap(
     missing here. The previous version stays in use until the new one has been tested.
     """
     progress(f"checking {host.name}")
-    report = await run_script(host, host_probe, _wanted(host), timeout=CHECK_TIMEOUT, python=python)
+    report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
     found = judge(host, report)
     implementation = report["python"].get("implementation")
     if implementation != "cpython":
@@ -270,7 +269,7 @@ async def bootstrap(
         progress(f"sending {len(files)} wheels, {size / 1e6:.1f} MB")
         said = await run_script(
             host,
-            host_install,
+            "install",
             {"version": __version__, "files": files},
             timeout=INSTALL_TIMEOUT,
             payload=_contents(chosen),

@@ -103,8 +103,8 @@ def suggestions(found: InstalledAgents) -> list[str]:
 
 
 def kept_card(row: PeerStatus, *, turns: bool) -> Card | None:
-    """Return the stored card, if the peer need not be verified again: same version and platform,
-    and no problem that may have been fixed since."""
+    """Return the stored card, if the peer need not be verified again: it has the same version and
+    platform, was ready, and its turns were measured if `turns` asks for that."""
     card = row.card
     if card is None or card.version != row.version or card.platform != current_platform():
         return None

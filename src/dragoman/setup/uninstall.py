@@ -55,6 +55,8 @@ class Inventory:
     folders: tuple[OwnFolder, ...]
     left: tuple[Path, ...]
     """Files that were made for dragoman and are kept: backups of settings, shell completion."""
+    unread: tuple[ClientFileInvalid, ...]
+    """Settings of other programs that may have an entry and cannot be read."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,12 +67,14 @@ class Inventory:
 def take_inventory(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Inventory:
     """Find everything that dragoman has installed. Changes nothing. With `keep_config`, the
     directory of the settings is marked as kept."""
+    unread: dict[Path, ClientFileInvalid] = {}
     return Inventory(
         brokers=tuple(list_brokers(paths)),
-        entries=tuple(_entries(around)),
+        entries=tuple(_entries(around, unread)),
         skills=tuple(_skills(around)),
         folders=tuple(_folders(paths, around, keep_config=keep_config)),
         left=tuple(_left(around)),
+        unread=tuple(unread.values()),
     )
 
 
@@ -79,10 +83,19 @@ def _clients() -> Iterator[Client]:
     yield from ACP_EDITORS.values()
 
 
-def _entries(around: HostEnvironment) -> Iterator[InstalledEntry]:
+def _entries(
+    around: HostEnvironment, unread: dict[Path, ClientFileInvalid]
+) -> Iterator[InstalledEntry]:
     for client in _clients():
         path = client.user_file(around)
-        for name in entries.own_entries(client, path):
+        if not os.path.exists(path):
+            continue
+        try:
+            names = entries.own_entries(client, path)
+        except ClientFileInvalid as error:
+            unread[path] = error
+            continue
+        for name in names:
             yield InstalledEntry(client, path, name)
 
 
@@ -90,7 +103,7 @@ def _skills(around: HostEnvironment) -> Iterator[Path]:
     for client in MCP_CLIENTS.values():
         if client.skills is not None:
             file = client.skills(around) / "dragoman" / "SKILL.md"
-            if file.is_file() and not file.is_symlink():
+            if os.path.isfile(file) and not file.is_symlink():
                 yield file
 
 
@@ -103,7 +116,8 @@ def _folders(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Ite
         paths.runtime: "sockets and locks",
     }
     for path, holds in what.items():
-        if not path.is_dir():
+        # Unlike `Path.is_dir`, it does not raise for a path that cannot be examined.
+        if not os.path.isdir(path):
             continue
         kept = _protected(path, around)
         if keep_config and path == paths.config:
@@ -120,7 +134,7 @@ def _protected(path: Path, around: HostEnvironment) -> str:
     for place in (around.home.resolve(), Path.cwd().resolve()):
         if place == real or place.is_relative_to(real):
             return f"it contains {place}"
-    if (real / ".git").exists():
+    if os.path.exists(real / ".git"):
         return "it is a git repository"
     return ""
 
@@ -138,7 +152,7 @@ def _size(path: Path) -> int:
 
 def _left(around: HostEnvironment) -> Iterator[Path]:
     for path in dict.fromkeys(client.user_file(around) for client in _clients()):
-        if path.parent.is_dir():
+        if os.path.isdir(path.parent):
             yield from sorted(path.parent.glob(f"{path.name}{entries.BACKUP}*"))
     config = around.folder("XDG_CONFIG_HOME", ".config")
     for path in (
@@ -146,13 +160,14 @@ def _left(around: HostEnvironment) -> Iterator[Path]:
         around.home / ".zfunc" / "_dragoman",
         config / "fish" / "completions" / "dragoman.fish",
     ):
-        if path.is_file():
+        if os.path.isfile(path):
             yield path
 
 
 async def remove(inventory: Inventory) -> list[str]:
     """Remove what was found: brokers first, so that nothing is written in the meantime. Returns
-    what could not be removed."""
+    what could not be removed. Raises `BrokerUnavailable` if a broker cannot be stopped; then
+    nothing is removed."""
     for broker in inventory.brokers:
         await stop_broker(broker)
     return list(_remove(inventory))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from functools import partial
+from pathlib import Path
+from ssl import SSLCertVerificationError, SSLEOFError
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +26,7 @@ from nats.errors import TimeoutError as NatsTimeout
 
 from dragoman.errors import FleetConflict, FleetError, FleetFull, FleetRefused, FleetUnreachable
 from dragoman.fleet import connection as connection_module
+from dragoman.fleet.certificates import new_certificates
 from dragoman.fleet.connection import (
     MAX_REFUSALS,
     FleetConnection,
@@ -34,6 +38,7 @@ from dragoman.fleet.connection import (
 from dragoman.fleet.credentials import MemberCredential
 from dragoman.fleet.nkeys import new_key
 from dragoman.fleet.team import Access
+from dragoman.transports.tls import TlsFiles
 from tests.aio import aio
 
 
@@ -341,11 +346,12 @@ async def test_a_message_that_is_dropped_is_logged_and_reported_to_its_subscribe
         (NatsError("nats: User Authentication Expired"), True),
         (AuthorizationError(), True),
         (StaleConnectionError(), False),
-        # Of the certificate, not of the credentials.
-        (OSError("certificate has expired"), False),
+        (SSLCertVerificationError(1, "certificate has expired"), True),
+        (SSLEOFError(8, "EOF occurred in violation of protocol"), False),
+        (OSError("host has expired"), False),
     ],
 )
-async def test_only_errors_about_credentials_or_rights_count_as_refusals(
+async def test_only_errors_about_credentials_rights_or_certificates_count_as_refusals(
     error: Exception, refused: bool
 ) -> None:
     connection = FakeConnection()
@@ -382,3 +388,30 @@ async def test_an_unreachable_server_is_named_in_the_error() -> None:
     with pytest.raises(FleetUnreachable, match="127.0.0.1:1"):
         async with FleetConnection(access):
             pass
+
+
+@aio
+async def test_a_server_with_another_certificate_is_refused(
+    tmp_path: Path,
+) -> None:
+    here = new_certificates(["127.0.0.1"], now=time.time())
+    expected = new_certificates(["127.0.0.1"], now=time.time()).authority
+    files = TlsFiles(certificate=tmp_path / "crt", key=tmp_path / "key")
+    files.certificate.write_text(here.certificate)
+    files.key.write_text(here.key)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=files.context())
+    url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        for urls in (url,), (url, "tls://127.0.0.1:1"):
+            access = Access(
+                name="w1", urls=urls, seed=new_key("user").seed, token="t", authority=expected
+            )
+            with pytest.raises(FleetRefused, match="certificate") as caught:
+                async with FleetConnection(access):
+                    pass
+            assert not caught.value.retryable
+            assert isinstance(caught.value.__cause__, SSLCertVerificationError)

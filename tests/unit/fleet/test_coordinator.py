@@ -57,7 +57,7 @@ def test_a_full_fleet_says_how_long_it_keeps_records(days: float, kept: str) -> 
 
 
 @aio
-async def test_a_submitter_is_told_the_configured_time_when_the_fleet_is_full() -> None:
+async def test_a_submitter_gets_the_configured_time_when_the_fleet_is_full() -> None:
     memory = MemoryConnection()
     session = _LoadedSession(memory, limits=FleetLimits(keep_days=9))
     memory.fail = FleetFull("full")

@@ -6,10 +6,12 @@ import asyncio
 import itertools
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.errors import FleetError, FleetFull
 from dragoman.events.model import EventEnvelope, MessageDelta, Source, ToolChanged
+from dragoman.events.parts import Location
 from dragoman.events.words import Role, ToolKind
 from dragoman.fleet import event_publisher, subjects
 from dragoman.fleet.event_publisher import EventPublisher
@@ -109,6 +111,30 @@ async def test_a_command_is_published_as_an_action_outside_the_worktree(
     out.finish()
     await out.run()
     assert [one.acted for one in batches(memory) if one.acted] == ([told] if told else [])
+
+
+@aio
+async def test_a_secret_is_redacted_before_the_title_of_a_command_is_cut() -> None:
+    memory = MemoryConnection()
+    out = publisher(memory)
+    out.add(tool(ToolKind.EXECUTE, "x" * (80 - len(SECRET) + 1) + SECRET), WORKSPACE)
+    out.finish()
+    await out.run()
+    (acted,) = [one.acted for one in batches(memory) if one.acted]
+    assert SECRET[:-1] not in acted
+
+
+@aio
+async def test_the_message_about_an_action_outside_is_short() -> None:
+    memory = MemoryConnection()
+    out = publisher(memory, limits=FleetLimits(events_size=1))
+    event = tool(ToolKind.EDIT, "edit")
+    written = (Location("/" + "x" * 2_000_000),)
+    out.add(msgspec.structs.replace(event, locations=written), WORKSPACE)
+    out.finish()
+    await out.run()
+    (acted,) = [one.acted for one in batches(memory) if one.acted]
+    assert acted.startswith("it wrote outside its worktree (/x") and len(acted) < 200
 
 
 @aio

@@ -31,7 +31,9 @@ from dragoman.fleet.records import (
     decode,
     encode,
 )
+from dragoman.fleet.results import pending_jobs
 from dragoman.fleet.submitter import PackedWorkspace
+from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.wire.messages import UNDECODABLE
 from tests.aio import aio
@@ -328,6 +330,7 @@ async def test_a_rejected_job_is_not_cancelled(workspace: Path) -> None:
     with pytest.raises(FleetFull, match="^full$") as caught:
         await run(fleet, workspace)
     assert not fleet.cancelled and not caught.value.may_have_run
+    assert pending_jobs(find_paths().state, "red", now=0.0) == []
 
 
 @aio
@@ -337,6 +340,7 @@ async def test_a_submission_that_may_have_been_accepted_is_cancelled(workspace: 
     with pytest.raises(FleetUnreachable, match="f1 may have been accepted; job f1 was cancelled"):
         await run(fleet, workspace)
     assert fleet.cancelled
+    assert pending_jobs(find_paths().state, "red", now=0.0) == [JOB]
 
 
 @aio

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from dragoman.fleet.job_run import (
     narrowed_permissions,
     refusal,
     remove_leftovers,
+    removed,
     require_no_secret,
     unpacked,
     worker_context,
@@ -130,7 +133,39 @@ async def test_directories_of_dead_processes_are_removed_and_those_of_running_on
 
 
 @aio
-async def test_directories_that_another_worker_removes_at_the_same_time_are_no_failure(
+async def test_write_protected_directories_of_a_job_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = job_folder(tmp_path, "f1", 1)
+    cache = folder / "cache"
+    cache.mkdir(parents=True)
+    (cache / "module.go").touch()
+    cache.chmod(0o500)
+    unlink = os.unlink
+
+    def checked(path: Any, *, dir_fd: int | None = None) -> None:
+        # As for any user but root.
+        found = os.stat(os.path.dirname(path)) if dir_fd is None else os.fstat(dir_fd)
+        if not found.st_mode & stat.S_IWUSR:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", checked)
+    await removed(folder)
+    assert not folder.exists()
+
+
+@aio
+async def test_a_job_directory_that_cannot_be_removed_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(job_run, "remove_tree", lambda folder: None)
+    await removed(tmp_path)
+    assert f"the job directory {tmp_path} could not be removed completely" in caplog.text
+
+
+@aio
+async def test_directories_that_another_worker_removes_at_the_same_time_are_not_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, left = job_folder(tmp_path, "f1", 1), job_folder(tmp_path, "f2", 1)

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from dragoman.errors import FleetError, FleetRefused, FleetUnreachable
+from dragoman.delegation.executed_records import reports_of
+from dragoman.delegation.request import DelegationRequest
+from dragoman.errors import FleetError, FleetFull, FleetRefused, FleetUnreachable
 from dragoman.events.words import Outcome
-from dragoman.fleet import subjects
+from dragoman.fleet import results, subjects
 from dragoman.fleet.objects import put_object
 from dragoman.fleet.records import FleetJob, FleetResult, encode
 from dragoman.fleet.results import (
@@ -21,7 +23,9 @@ from dragoman.fleet.results import (
     executed_job,
     note_submitted,
     pending_jobs,
+    submit_noted,
 )
+from dragoman.fleet.submitter import PackedWorkspace
 from dragoman.runs.context import RunContext
 from dragoman.store.ledger import AttemptRecord, Ledger, ledger_path
 from tests.aio import aio
@@ -64,6 +68,17 @@ async def test_a_lost_job_counts_as_crashed_and_an_unknown_outcome_as_unknown() 
     for word, outcome in (("lost", Outcome.CRASHED), ("new word", Outcome.UNKNOWN)):
         job = structs.replace(JOB, result=FleetResult(ok=False, outcome=word))
         assert (await executed_job(memory.as_connection(), job)).outcome is outcome
+
+
+@pytest.mark.parametrize("may_have_run", [False, True])
+@aio
+async def test_a_job_without_a_delegation_says_whether_it_may_have_run(may_have_run: bool) -> None:
+    memory = MemoryConnection("s1")
+    lost = structs.replace(JOB.attempts[0], may_have_run=may_have_run)
+    ended = FleetResult(ok=False, outcome="failed", worker="w2", may_have_run=may_have_run)
+    record = structs.replace(JOB, attempts=(lost,), result=ended)
+    job = await executed_job(memory.as_connection(), record)
+    assert [one.may_have_run for one in reports_of(job)] == [may_have_run, may_have_run]
 
 
 @aio
@@ -115,6 +130,35 @@ async def test_jobs_of_other_submitters_are_not_recorded(tmp_path: Path) -> None
     note_submitted(place.paths.state, "red", "f1")
     await collect_results(memory.as_connection(), place, team="red", on_notice=print)
     assert attempts(place) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "kept"),
+    [
+        (FleetFull("full"), 0),
+        (FleetUnreachable("no answer", may_have_run=True), 1),
+        (FleetUnreachable("no answer"), 0),
+    ],
+)
+@aio
+async def test_jobs_that_were_certainly_not_submitted_leave_no_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: FleetError, kept: int
+) -> None:
+    async def packed(workspace: Path) -> PackedWorkspace:
+        return PackedWorkspace(b"bundle", {})
+
+    async def allowed(*args: object, **more: object) -> None: ...
+
+    monkeypatch.setattr(results, "pack_workspace", packed)
+    monkeypatch.setattr(results, "require_executable", allowed)
+    place, memory = place_in(tmp_path), MemoryConnection("s1")
+    memory.fail, memory.fails = failure, "submit."
+    request = DelegationRequest(role="review", prompt="x", workspace=tmp_path)
+    with pytest.raises(type(failure)):
+        await submit_noted(
+            memory.as_connection(), request, place, team="red", count=3, on_stored=print
+        )
+    assert len(pending_jobs(place.paths.state, "red", now=0.0)) == kept
 
 
 def test_notes_are_per_team_and_old_or_unknown_ones_are_removed(tmp_path: Path) -> None:

@@ -240,6 +240,32 @@ def test_a_job_ends_after_the_maximum_number_of_attempts() -> None:
     assert len(done.attempts) == MAX_ATTEMPTS
 
 
+@pytest.mark.parametrize(
+    ("facts", "may_have_run"),
+    [(NOTHING, False), (AttemptFacts(started=True, acted="it ran a command (x)"), True)],
+)
+def test_a_lost_attempt_says_whether_it_may_have_prompted_a_peer(
+    facts: AttemptFacts, may_have_run: bool
+) -> None:
+    plan = started()
+    job = plan.lost("f1", facts, at=13.0)
+    assert job is not None and job.attempts[0].may_have_run is may_have_run
+    if job.result is None:
+        plan.applied(job, 13.0)
+        job = plan.cancel("f1", "s1", at=14.0)
+    assert job is not None and job.result is not None
+    assert job.result.may_have_run is may_have_run
+
+
+def test_a_job_that_was_cancelled_after_a_refusal_has_not_run() -> None:
+    plan = started()
+    job = plan.ended("w1", "f1", 1, AttemptEnded(refused="no peer"), at=1.0)
+    assert job is not None and not job.attempts[0].may_have_run
+    plan.applied(job, 1.0)
+    done = plan.cancel("f1", "s1", at=2.0)
+    assert done is not None and done.result is not None and not done.result.may_have_run
+
+
 def test_a_job_is_not_assigned_again_to_a_worker_that_refused_it() -> None:
     plan = started()
     job = plan.ended("w1", "f1", 1, AttemptEnded(refused="no peer"), at=1.0)

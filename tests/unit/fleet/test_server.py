@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -25,6 +26,7 @@ from dragoman.fleet.server import (
     wants_tls,
 )
 from dragoman.fleet.team import FleetFolder
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
 
@@ -129,6 +131,31 @@ async def test_a_server_that_is_killed_while_it_starts_is_not_waited_for(tmp_pat
     with pytest.raises(FleetError, match="was killed by signal 9"):
         async with started:
             pass
+
+
+@aio
+async def test_the_lock_is_held_until_the_server_has_ended(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    class Slow:
+        async def aclose(self) -> None:
+            await ended.wait()
+
+    server = FleetServer(FleetFolder(tmp_path), options())
+    server._stream = cast(Any, Slow())
+    server._lock = try_lock(tmp_path / LOCK)
+    leaving = TaskOwner("test").start(server.__aexit__(None, None, None), "leave")
+    await asyncio.sleep(0)
+    leaving.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert try_lock(tmp_path / LOCK) is None
+    ended.set()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    again = try_lock(tmp_path / LOCK)
+    assert again is not None
+    again.release()
 
 
 @aio

@@ -161,7 +161,7 @@ async def test_a_large_batch_is_read_from_its_object() -> None:
 
 
 @aio
-async def test_a_worker_whose_events_cannot_be_read_does_not_keep_a_reader_for_ever(
+async def test_a_worker_whose_events_cannot_be_read_does_not_block_a_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)

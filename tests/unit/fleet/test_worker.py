@@ -10,20 +10,29 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import FleetError, FleetFull, FleetUnreachable, IsolationFailed
+from dragoman.errors import (
+    FleetError,
+    FleetFull,
+    FleetUnreachable,
+    IsolationFailed,
+    UsageError,
+)
 from dragoman.events.words import ToolKind
 from dragoman.fleet import event_publisher, subjects, worker
 from dragoman.fleet.coordinator import clock
 from dragoman.fleet.credentials import MemberCredential
 from dragoman.fleet.records import (
     AttemptEnded,
+    BeatReply,
     EventBatch,
     FleetResult,
     JobAssignment,
     JobSpec,
     ObjectRef,
+    PeerDetails,
     RunningJob,
     decode,
+    encode,
 )
 from dragoman.fleet.worker import FleetWorker, LeasedJob, WorkerOptions, failed_attempt
 from dragoman.redaction.redactor import Redactor
@@ -71,6 +80,7 @@ async def test_an_error_after_a_peer_was_prompted_ends_the_job() -> None:
     ended = failed_attempt(out, "the patch is too large", 1.0)
     assert not ended.refused and ended.result is not None
     assert (ended.result.outcome, ended.result.events) == ("failed", 1)
+    assert ended.result.may_have_run
 
 
 Job = Callable[..., Coroutine[Any, Any, Any]]
@@ -107,6 +117,8 @@ def delegate(monkeypatch: pytest.MonkeyPatch) -> Callable[[Job], None]:
     async def unpacked(*args: object, **more: object) -> Any:
         return SimpleNamespace(tree=SimpleNamespace(path=str(WORKSPACE)))
 
+    monkeypatch.setattr(worker, "worker_context", lambda *args: None)
+    monkeypatch.setattr(worker, "worker_secrets", lambda *args: ())
     monkeypatch.setattr(worker, "refusal", lambda *args: "")
     monkeypatch.setattr(worker, "job_folder", lambda *args: Path("/nowhere"))
     monkeypatch.setattr(worker, "get_object", nothing)
@@ -131,6 +143,29 @@ async def test_a_late_reply_about_an_attempt_does_not_remove_the_next_attempt() 
     worker_._drop(worker_.leased)
     assert worker_.leased.fenced
     assert worker_._jobs == {"f1": later}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@aio
+async def test_an_earlier_epoch_is_ignored_until_the_later_one_is_silent_for_a_lease(
+    monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    class Coordinator(MemoryConnection):
+        epoch = 7
+
+        async def request(self, subject: str, data: bytes = b"", **more: Any) -> Any:
+            reply = BeatReply(epoch=self.epoch, lease=10.0, drain=self.epoch == 3)
+            return SimpleNamespace(data=encode(reply))
+
+    notices: list[str] = []
+    coordinator, now = Coordinator(), 1000.0
+    monkeypatch.setattr(worker, "clock", lambda: now)
+    holding = _HoldingWorker(coordinator, notices.append)
+    await holding._beat()
+    # The server was started again with empty streams.
+    coordinator.epoch, now = 3, 1011.0 if is_late else 1009.0
+    await holding._beat()
+    assert notices == (["drained: accepting no more jobs"] if is_late else [])
 
 
 @aio
@@ -208,6 +243,61 @@ async def test_the_acts_of_an_agent_are_stored_even_if_the_disk_of_the_worker_fa
 
 
 @aio
+async def test_secrets_in_settings_that_changed_after_the_start_are_not_published(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(*args: object, on_event: Callable[..., None], **more: object) -> Any:
+        on_event(said("correct-horse-battery"))
+        raise IsolationFailed("the patch", "correct-horse-battery")
+
+    delegate(job)
+    monkeypatch.setattr(worker, "worker_secrets", lambda *args: ("correct-horse-battery",))
+    memory = MemoryConnection()
+    await _HoldingWorker(memory).hold()
+    assert report(memory).outcome == "failed" and len(memory.messages) > 1
+    assert b"correct-horse-battery" not in b"".join(one.data for one in memory.messages)
+
+
+@aio
+async def test_the_peers_of_changed_settings_are_announced(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details = PeerDetails(state="ready")
+    monkeypatch.setattr(worker, "worker_context", lambda *args: "changed")
+    monkeypatch.setattr(worker, "announced_peers", lambda place, _: {place: details})
+    holding = _HoldingWorker(MemoryConnection())
+    await holding._read_peers()
+    assert holding._peers == {"changed": details}
+
+
+@pytest.mark.parametrize("error", [UsageError("no home"), PermissionError(13, "denied")])
+@aio
+async def test_settings_that_cannot_be_read_are_reported_and_do_not_end_the_worker(
+    delegate: Callable[[Job], None], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def unreadable(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(worker, "worker_context", unreadable)
+    notices: list[str] = []
+    memory = MemoryConnection()
+    holding = _HoldingWorker(memory, notices.append)
+    told = f"cannot read the state of the peers: {error}"
+    for _ in range(2):
+        await holding._read_peers()
+    assert notices == [told], "it is said once"
+    with monkeypatch.context() as repaired:
+        repaired.setattr(worker, "worker_context", lambda *args: "repaired")
+        repaired.setattr(worker, "announced_peers", lambda *args: {})
+        await holding._read_peers()
+    await holding._read_peers()
+    assert notices == [told] * 2
+    await holding.hold()
+    (found,) = memory.messages
+    assert decode(found.data, AttemptEnded).refused == f"its settings cannot be read: {error}"
+
+
+@aio
 async def test_a_job_whose_patch_cannot_be_stored_fails_and_is_not_run_again(
     delegate: Callable[[Job], None],
 ) -> None:
@@ -237,6 +327,7 @@ async def test_a_job_ends_with_the_reason_if_the_server_has_no_room_for_its_even
     delegate(job)
     await _HoldingWorker(memory).hold()
     assert (report(memory).outcome, report(memory).why) == ("failed", "the server is full")
+    assert not report(memory).may_have_run
 
 
 @aio
@@ -283,3 +374,4 @@ async def test_a_job_ends_with_the_reason_if_its_repository_is_gone(
     memory = MemoryConnection()
     await _HoldingWorker(memory).hold()
     assert report(memory).why == "cannot use the repository: it has expired"
+    assert not report(memory).may_have_run

@@ -172,7 +172,7 @@ def test_a_role_that_is_new_is_taken_and_told(place: RunContext) -> None:
     assert "claims no role" in done.notes[0]
 
 
-def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: RunContext) -> None:
+def test_a_peer_that_was_added_meanwhile_is_not_overwritten(place: RunContext) -> None:
     prepare(wish(), place)
     add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine"), place)
     first = (place.paths.peers_folder / "mine.toml").read_bytes()

@@ -46,7 +46,7 @@ async def test_a_fresh_machine_has_nothing_bad(tmp_path: Path) -> None:
     assert [finding for finding in found if finding.state is CheckState.BAD] == []
     assert {finding.check for finding in found} == {
         *("python", "node", "PATH", "config", "trust", "descriptors", "agents", "peers"),
-        *("folders", "processes"),
+        *("directories", "processes"),
     }
 
 
@@ -70,7 +70,7 @@ async def test_folders_that_a_checkout_could_fill_are_named(tmp_path: Path) -> N
     place = place_in(tmp_path, {"PATH": f"{tmp_path}:.:/not/there"})
     warned, counted = await of("PATH", place)
     assert warned.state is CheckState.WARN and warned.text.endswith("ignored: .")
-    assert counted.text == "3 folders, 1 of them missing"
+    assert counted.text == "3 directories, 1 of them missing"
     (missing,) = await of("PATH", place_in(tmp_path, {"PATH": ""}))
     assert missing.state is CheckState.BAD
 
@@ -169,7 +169,7 @@ async def test_a_described_launch_that_is_known_to_be_wrong_is_reported_with_the
 
 
 @aio
-async def test_a_peer_whose_node_is_too_old_is_told(
+async def test_a_peer_whose_node_is_too_old_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path, "node", NODE.format(version="18.0.0"))
@@ -203,7 +203,7 @@ async def test_cards_are_missed_for_enabled_peers_only(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_card_of_another_version_and_a_damaged_one_are_told(tmp_path: Path) -> None:
+async def test_a_card_of_another_version_and_a_damaged_one_are_reported(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     CardStore(place.paths.data / "cards").save(card_of("scout", version="0.0.1"))
     (place.paths.data / "cards" / "scout" / "bad.json").write_text("{")
@@ -216,11 +216,11 @@ async def test_a_card_of_another_version_and_a_damaged_one_are_told(tmp_path: Pa
 async def test_folders_that_cannot_be_written_are_bad(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     machine = Machine(python=(3, 12, 0), leftovers=list, writable=lambda path: False)
-    found = await of("folders", place, machine)
+    found = await of("directories", place, machine)
     assert [finding.state for finding in found] == [CheckState.BAD] * 5
     assert "DRAGOMAN_RUNTIME_DIR" in found[-1].cure
     place.paths.cache.write_text("in the way")
-    (finding,) = [each for each in await of("folders", place) if each.state is CheckState.BAD]
+    (finding,) = [each for each in await of("directories", place) if each.state is CheckState.BAD]
     assert "is not a directory" in finding.text and finding.cure.startswith("mv ")
 
 
@@ -309,7 +309,7 @@ def test_a_dead_process_and_a_name_that_only_looks_like_the_mark_do_not_count(
     assert find_leftovers(tmp_path, platform="linux") == []
 
 
-def test_where_there_is_no_proc_nothing_is_found(tmp_path: Path) -> None:
+def test_without_proc_nothing_is_found(tmp_path: Path) -> None:
     assert find_leftovers(tmp_path / "none", platform="linux") == []
     assert find_leftovers(platform="darwin") == []
 

@@ -11,7 +11,7 @@ import pytest
 from dragoman.broker.client.ssh_command import Host
 from dragoman.config.schema import HostSettings
 from dragoman.errors import HostUnavailable
-from dragoman.setup import host_probe, host_scripts
+from dragoman.setup import host_scripts
 from dragoman.setup.host_scripts import FIND_PYTHON, LOADER, run_script
 from tests.aio import aio
 from tests.unit.broker.client.fake_ssh import fake_ssh
@@ -24,7 +24,7 @@ async def test_a_script_reports_despite_other_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_ssh(tmp_path, monkeypatch, 'echo "Welcome"; echo dragoman-report: {; eval "$last"; echo x')
-    report = await run_script(HOST, host_probe, {"programs": ["sh"]}, timeout=60)
+    report = await run_script(HOST, "probe", {"programs": ["sh"]}, timeout=60)
     assert report["programs"]["sh"]
 
 
@@ -46,7 +46,7 @@ async def test_a_failure_has_a_reason_and_a_remedy(
 ) -> None:
     fake_ssh(tmp_path, monkeypatch, body)
     with pytest.raises(HostUnavailable) as caught:
-        await run_script(HOST, host_probe, {}, timeout=1 if body.startswith("sleep") else 30)
+        await run_script(HOST, "probe", {}, timeout=1 if body.startswith("sleep") else 30)
     assert words in str(caught.value) and remedy in caught.value.remedy
 
 
@@ -56,7 +56,7 @@ async def test_a_python_that_does_not_exist_is_reported(
 ) -> None:
     fake_ssh(tmp_path, monkeypatch)
     with pytest.raises(HostUnavailable, match="Python was not found"):
-        await run_script(HOST, host_probe, {}, timeout=30, python="/no such/'python'")
+        await run_script(HOST, "probe", {}, timeout=30, python="/no such/'python'")
 
 
 @aio
@@ -69,7 +69,7 @@ async def test_a_python_in_the_users_own_bin_directory_is_found(
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
     path = os.environ["PATH"]
-    report = await run_script(HOST, host_probe, {}, timeout=60, python="python9.99")
+    report = await run_script(HOST, "probe", {}, timeout=60, python="python9.99")
     assert report["python"]["executable"] == str(python)
     # Agents are looked up in the PATH as it is.
     assert report["path"] == path
@@ -85,10 +85,10 @@ async def test_all_pythons_that_were_looked_for_or_are_too_old_are_named(
     old.chmod(0o755)
     monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/a", "/nowhere/b"))
     with pytest.raises(HostUnavailable, match=r"not found \(/nowhere/a, /nowhere/b\)"):
-        await run_script(HOST, host_probe, {}, timeout=30)
+        await run_script(HOST, "probe", {}, timeout=30)
     monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/a", str(old), str(old)))
     with pytest.raises(HostUnavailable) as caught:
-        await run_script(HOST, host_probe, {}, timeout=30)
+        await run_script(HOST, "probe", {}, timeout=30)
     assert f"too old ({old} 3.6.9)" in str(caught.value)
 
 
@@ -100,7 +100,7 @@ async def test_the_python_of_the_remote_dragoman_is_found(
     monkeypatch.setattr(host_scripts, "PYTHONS", ("/nowhere/python3",))
     (tmp_path / "python").symlink_to(sys.executable)
     host = Host("box", HostSettings(dragoman=str(tmp_path / "dragoman")))
-    report = await run_script(host, host_probe, {}, timeout=60)
+    report = await run_script(host, "probe", {}, timeout=60)
     assert report["python"]["executable"] == str(tmp_path / "python")
 
 

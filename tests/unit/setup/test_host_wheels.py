@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.errors import UsageError
 from dragoman.setup import host_wheels
-from dragoman.setup.host_probe import machine, python
 from dragoman.setup.host_wheels import Target, collect, own_wheel
+from dragoman.setup.remote_scripts.probe import machine, python
 from dragoman.transports.process.query import ProgramOutput
 from dragoman.version import __version__
 from tests.aio import aio

@@ -42,7 +42,7 @@ def keep(place: RunContext, card: Card) -> None:
 # -- looking
 
 
-def test_what_is_installed_is_distinguished_and_scout_is_no_news(tmp_path: Path) -> None:
+def test_installed_peers_are_distinguished_and_scout_is_not_listed_as_new(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     found = init.look(place_in(tmp_path))
     assert [row.descriptor.name for row in found.installed] == ["codex"]
@@ -230,13 +230,13 @@ def delegated(*attempts: AttemptReport) -> Delegation:
     return Delegation(job="j-1", decision_id="d-1", decision=decision, attempts=attempts)
 
 
-def test_an_enabled_peer_that_answered_lets_nobody_down() -> None:
+def test_an_enabled_peer_that_answered_needs_no_notice() -> None:
     failed, ok = attempt("codex", Outcome.CRASHED), attempt("qwen", Outcome.OK)
     assert init.let_down(delegated(ok), ["qwen"]) is None
     assert init.let_down(delegated(failed, ok), ["codex", "qwen"]) is None
 
 
-def test_a_last_resort_in_place_of_an_enabled_peer_is_told() -> None:
+def test_a_last_resort_in_place_of_an_enabled_peer_is_reported() -> None:
     failed, scout = attempt("codex", Outcome.CRASHED), attempt("scout", Outcome.OK)
     assert init.let_down(delegated(failed, scout), ["codex"]) is failed
     assert init.let_down(delegated(scout), ["codex"]) is scout

@@ -33,6 +33,17 @@ def test_shell_completion_is_named_and_left(tmp_path: Path) -> None:
     assert found.left == (file,) and found.is_empty
 
 
+def test_settings_that_cannot_be_read_are_named_if_they_may_have_an_entry(tmp_path: Path) -> None:
+    file = tmp_path / ".codex" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[mcp_servers.dragoman]\ncommand = "dragoman"\nbroken =\n')
+    (tmp_path / ".claude.json").write_text('{"theme": ')
+    around = HostEnvironment(tmp_path, {}, "linux")
+    found = take_inventory(paths_in(tmp_path / "d"), around, keep_config=False)
+    assert [error.path for error in found.unread] == [str(file)]
+    assert "it is not valid TOML: " in found.unread[0].problem
+
+
 @aio
 async def test_a_skill_beside_other_files_goes_alone(tmp_path: Path) -> None:
     folder = tmp_path / ".claude" / "skills" / "dragoman"

@@ -111,7 +111,7 @@ def _opencode(around: HostEnvironment) -> Path:
     folder = (Path(base) if base else around.home / ".config") / "opencode"
     # The program reads both, and itself writes the one with comments.
     commented = folder / "opencode.jsonc"
-    return commented if commented.exists() else folder / "opencode.json"
+    return commented if os.path.exists(commented) else folder / "opencode.json"
 
 
 def _claude(around: HostEnvironment) -> Path:

@@ -92,17 +92,21 @@ def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
 
 
 def own_entries(client: Client, path: Path) -> list[str]:
-    """Return the names of the entries of a settings file that start dragoman for this client. A
-    file that cannot be read has none."""
+    """Return the names of the entries of a settings file that start dragoman for this client.
+    Raises `ClientFileInvalid` if the file may have such an entry and cannot be read."""
+    data = read_file(path) or b""
     try:
-        data = (read_file(path) or b"").removeprefix(BOM).decode("utf-8")
+        text = data.removeprefix(BOM).decode("utf-8")
         if client.format == "toml":
-            value: Any = tomllib.loads(data)
+            value: Any = tomllib.loads(text)
         else:
-            node = jsonc.read(data)
+            node = jsonc.read(text)
             value = None if node is None else node.value
-    except (ClientFileInvalid, FileFailed, ValueError):
-        return []
+    except ValueError as error:
+        if b"dragoman" not in data:
+            return []
+        kind = "TOML" if client.format == "toml" else "JSON"
+        raise ClientFileInvalid(str(path), f"it is not valid {kind}: {error}") from error
     section = value.get(client.section) if isinstance(value, dict) else None
     return [
         name
@@ -136,7 +140,8 @@ def _edited(
 
 
 def write(planned: EntryEdit) -> Path | None:
-    """Write the edit. Returns the path of the backup, or None if there was no file or no change."""
+    """Write the edit. Returns the path of the backup, or None if there was no file or no change.
+    Raises `UsageError` if another program has changed the file since it was planned."""
     if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:

@@ -49,7 +49,7 @@ def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) 
     empty.
 
     `require_ours` raises for an entry that must not be removed. Raises `InvalidJsonc` if the text
-    cannot be parsed.
+    cannot be parsed, and `Unfit` if the entry cannot be removed safely.
     """
     root = read(text)
     around: list[tuple[Node, Member]] = []

@@ -94,7 +94,7 @@ def test_the_removal_of_an_entry_leaves_the_file_as_it_was(
     assert write(plan_removal(client, path, "dragoman")) is None
 
 
-def test_where_there_is_no_file_nothing_is_removed_or_made(tmp_path: Path) -> None:
+def test_without_a_file_nothing_is_removed_or_created(tmp_path: Path) -> None:
     planned = plan_removal(CLAUDE, tmp_path / "none.json", "dragoman")
     assert not planned.changes and write(planned) is None
     assert list(tmp_path.iterdir()) == []

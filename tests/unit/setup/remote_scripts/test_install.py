@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.setup import host_install
-from dragoman.setup.host_install import InstallError, install
+from dragoman.setup.remote_scripts import install as script
+from dragoman.setup.remote_scripts.install import InstallError, install
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def strange() -> tuple[dict[str, Any], io.BytesIO]:
     [
         (damaged(), "damaged", "digest"),
         (short(), "damaged", "ended before"),
-        (strange(), "damaged", "not a wheel name"),
+        (strange(), "damaged", "not the name of a wheel file"),
         (wanted(wheel({"../x.py": ""})), "damaged", "contains the unsafe path"),
         (wanted(wheel({"/x.py": ""})), "damaged", "contains the unsafe path"),
         (wanted(dragoman("1.0")), "broken", "instead of 9.9"),
@@ -135,17 +135,17 @@ def test_every_failure_is_reported_as_one_marked_line(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(host_install, "install", fail)
+    monkeypatch.setattr(script, "install", fail)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
-    host_install.main()
+    script.main()
     line = capsys.readouterr().out.strip()
-    assert json.loads(line.removeprefix(host_install.REPORT))["error"] == kind
+    assert json.loads(line.removeprefix(script.REPORT))["error"] == kind
 
 
 def test_a_link_that_is_dead_does_not_leave_a_process_that_waits(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_install, "READ_TIMEOUT", 0.05)
+    monkeypatch.setattr(script, "READ_TIMEOUT", 0.05)
     asked, data = wanted(dragoman())
     read_end, write_end = os.pipe()
     os.write(write_end, data.getvalue()[:100])

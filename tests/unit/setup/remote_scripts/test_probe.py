@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.setup import host_probe
-from dragoman.setup.host_probe import REPORT, c_library, configured_kills, find_dragoman, probe
+from dragoman.setup.remote_scripts import probe as script
+from dragoman.setup.remote_scripts.probe import (
+    REPORT,
+    c_library,
+    configured_kills,
+    find_dragoman,
+    probe,
+)
 
 
 def program(path: Path, text: str) -> str:
@@ -42,7 +48,7 @@ def test_musl_is_detected_by_its_loader(tmp_path: Path, monkeypatch: pytest.Monk
         tmp_path / "ld-musl-x86_64.so.1", "echo 'musl libc\nVersion 1.2.5' >&2; exit 1"
     )
     monkeypatch.setattr(os, "confstr", lambda _: "")
-    monkeypatch.setattr(host_probe, "musl_loaders", lambda: [loader])
+    monkeypatch.setattr(script, "musl_loaders", lambda: [loader])
     assert c_library() == ("musl", "1.2")
 
 
@@ -87,9 +93,9 @@ def test_dragoman_is_asked_for_its_protocol(
 def test_a_program_that_never_answers_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_probe, "TIMEOUT", 0.2)
-    assert host_probe.protocol(program(tmp_path / "dragoman", "exec sleep 60"), HELLO) is None
-    assert host_probe.protocol(str(tmp_path / "missing"), HELLO) is None
+    monkeypatch.setattr(script, "TIMEOUT", 0.2)
+    assert script.protocol(program(tmp_path / "dragoman", "exec sleep 60"), HELLO) is None
+    assert script.protocol(str(tmp_path / "missing"), HELLO) is None
 
 
 def test_a_program_with_other_output_is_not_dragoman(tmp_path: Path) -> None:
@@ -105,6 +111,6 @@ def test_the_result_is_one_marked_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
-    host_probe.main()
+    script.main()
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line]
     assert line.startswith(REPORT) and json.loads(line[len(REPORT) :])["python"]

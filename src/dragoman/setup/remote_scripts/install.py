@@ -1,9 +1,8 @@
 """Install dragoman from wheels: verify them, unpack into a new directory, test it, switch to it.
 
-The source of this module is sent to another machine and runs there with only the standard library
-of its Python: no pip, no venv module, no network. A `pyvenv.cfg` beside a symbolic link to the
-Python makes the directory a virtual environment. `setup.host_scripts` sends the script and the
-wheels.
+A script for another machine, sent by `setup.host_scripts` with the wheels. It runs there with only
+the standard library of its Python: no pip, no venv module, no network. A `pyvenv.cfg` beside a
+symbolic link to the Python makes the directory a virtual environment.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
     for file in files:
         name = file["name"]
         if os.path.basename(name) != name or not name.endswith(".whl"):
-            raise InstallError("damaged", f"not a wheel name: {name!r}")
+            raise InstallError("damaged", f"not the name of a wheel file: {name!r}")
         digest = hashlib.sha256()
         left = file["size"]
         with open(os.path.join(folder, name), "wb") as target:

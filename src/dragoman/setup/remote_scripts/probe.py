@@ -1,7 +1,7 @@
 """Inspect a machine: its Python, dragoman, agents, git, disk, and what happens at logout.
 
-`setup.host_scripts` sends the source of this module to the machine, where it runs with only the
-standard library of its Python. It changes nothing.
+A script for another machine, sent by `setup.host_scripts`. It runs there with only the standard
+library of its Python, and changes nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def probe(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def data_folder() -> str:
-    """Return the directory in which `setup.host_install` installs dragoman."""
+    """Return the directory in which the script `install` installs dragoman."""
     given = os.environ.get("XDG_DATA_HOME", "")
     base = given if os.path.isabs(given) else os.path.expanduser("~/.local/share")
     return os.path.join(base, "dragoman", "installed")
