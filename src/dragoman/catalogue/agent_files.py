@@ -107,7 +107,8 @@ def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
 
 
 def _readings(value: str, catalogue: Catalogue) -> list[DelegationTarget]:
-    """Return every known peer that the value starts with, the longest name first."""
+    """Return the ways to split the value into a known peer and a role, the longest name of a peer
+    first."""
     cuts = [place for place, letter in enumerate(value) if letter == "-"]
     return [
         DelegationTarget(value[:cut], value[cut + 1 :])
@@ -168,9 +169,10 @@ def find_files(
 ) -> list[Path]:
     """Return the selected files: by path or pattern from `cwd`, or by an agent's bare name.
 
-    Without names, every file that `patterns` find in `folder`. A file is found once, however many
-    names it has. Files that a pattern finds but that are really outside the directory are left out:
-    a link in a checkout must not redirect an edit.
+    Without names, returns every file that `patterns` find in `folder`. A file is found once,
+    however many names it has. Files that a pattern finds but that are really outside the directory
+    are left out: a link in a checkout must not redirect an edit. Raises `UsageError` for a name
+    without a file.
     """
     cwd = folder if cwd is None else cwd
     found: dict[str, Path] = {}

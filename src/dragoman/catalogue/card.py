@@ -18,8 +18,8 @@ from msgspec import Struct, field
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.errors import FileFailed
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CARD_FORMAT = 2
@@ -171,8 +171,8 @@ NOTHING: Final = "Nothing: "
 
 
 def to_know(card: Card) -> list[str]:
-    """Return what a user of the peer should know, one line each: failures, and warnings with
-    something to do. Other warnings are only on the card itself."""
+    """Return what a user of the peer should know, one line each: failures, and warnings that
+    call for action. Other warnings are only on the card itself."""
     told = []
     for one in card.rungs:
         if one.verdict is RungVerdict.FAIL:
@@ -231,8 +231,8 @@ class CardStore:
         return sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
 
     def outdated(self, peer: str, version: str | None) -> str | None:
-        """Return the notice for a peer whose version differs from its newest card, or None if it is
-        the same, has no card, or reports no version."""
+        """Return a notice if the version of a peer differs from that on its newest card, or None if
+        they are equal or one of them is unknown."""
         card = self.latest(peer) if os.path.isdir(self.folder / _fit(peer)) else None
         if card is None or version is None or card.version in (None, version):
             return None

@@ -292,8 +292,8 @@ def _usual(peer: Descriptor) -> Launch:
 
 
 def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
-    """Return whether these arguments are those of a launch of the peer, possibly with others in
-    between."""
+    """Return whether a program with these names and arguments is a launch of the peer. Other
+    arguments may come in between."""
     return bool(names & _programs(peer)) and any(
         launch.command and _within(launch.command[1:], args) for launch in peer.launch
     )

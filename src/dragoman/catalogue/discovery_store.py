@@ -21,8 +21,8 @@ from msgspec import Struct, field
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.dialects.discovery import Program
-from dragoman.wire.decoders import decode_typed
 
 FOLDER: Final = "discovery"
 """Name of the directory, below dragoman's cache."""

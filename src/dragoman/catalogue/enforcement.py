@@ -51,13 +51,15 @@ class Enforced(Struct, frozen=True, kw_only=True):
     """Whether the peer is prompted even if the policy is not enforced."""
 
     def check_mode(self, mode: str) -> None:
-        """Raise `PolicyNotEnforced` if the peer does not ask for permission in this mode."""
+        """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
+        permission in this mode, unless that is allowed."""
         if self.restricts and not self.allow_unenforced:
             if why := _silent_mode(_table(self.way.descriptor), mode):
                 raise PolicyNotEnforced(self.way.name, why)
 
     def check_option(self, name: str, value: str | bool) -> None:
-        """Raise `PolicyNotEnforced` if the peer does not ask for permission with this value."""
+        """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
+        permission with this value of an option, unless that is allowed."""
         asking = _table(self.way.descriptor).options.get(name, value)
         if self.restricts and not self.allow_unenforced and asking != value:
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
@@ -173,7 +175,7 @@ def _silent_mode(table: Enforcement, mode: str) -> str:
 
 
 def _silent_option(name: str, value: str | bool, asking: str | bool) -> str:
-    return f"its option {name} is {_word(value)}, and it asks with {_word(asking)}"
+    return f"its option {name} is {_word(value)}; it asks for permission only with {_word(asking)}"
 
 
 def _word(value: str | bool) -> str:

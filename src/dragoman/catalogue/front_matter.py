@@ -51,7 +51,8 @@ class FrontMatterField:
 def read(data: bytes, key: str) -> FrontMatterField | None:
     """Return the value of a top-level field, or None if there is no such field.
 
-    An empty value is an empty text. Raises FrontMatterInvalid if it is ambiguous.
+    An empty value is an empty text. Raises `FrontMatterInvalid` if the front matter is invalid or
+    the field is ambiguous.
     """
     parts = _split(data)
     found = _find(_Yaml(parts), key)
@@ -224,6 +225,8 @@ class _Yaml:
                 depth += 1
             elif isinstance(event, MappingEndEvent | SequenceEndEvent):
                 depth -= 1
+        if not starts:
+            return
         ends = [place for place, _ in starts[2::2]] + [nodes[-1][0]]
         for (place, key), (_, value), end in zip(starts[::2], starts[1::2], ends, strict=True):
             self.pairs.append(_Pair(self, key, value, slice(place, end)))

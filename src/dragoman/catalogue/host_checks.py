@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
+from dragoman.decoders import decode_typed
 from dragoman.paths import Paths
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 CHECKS: Final = "hosts"

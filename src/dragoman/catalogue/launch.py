@@ -76,7 +76,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def has_adapter(self) -> bool:
-        """Whether a Python adapter does the work of the peer."""
+        """Whether the peer has a Python adapter, which handles its prompts."""
         return self.descriptor is not None and self.descriptor.adapter is not None
 
     @property
@@ -97,8 +97,9 @@ def resolve(
     platform: Platform | None = None,
     which: Which = find_on_path,
 ) -> LaunchSpec:
-    """Return the first launch of a peer that is installed on this platform. Raises `NotInstalled`
-    with the programs that were searched for. Examines files and starts nothing."""
+    """Return the first launch of a peer that is installed on this platform; deprecated ones come
+    last. Raises `NotInstalled` with the programs that were searched for. Examines files and starts
+    nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
@@ -157,8 +158,8 @@ def surroundings_of(
     environ: Mapping[str, str] | None = None,
 ) -> str:
     """Return the hash of the credential variables that are set for a peer: those that its
-    descriptor names, and those that the user lets through (`env`). Only names count, never
-    values."""
+    descriptor names, and those that the user lets through (`env`). Only names count, never values.
+    Empty without a descriptor."""
     environ = os.environ if environ is None else environ
     if descriptor is None:
         return ""

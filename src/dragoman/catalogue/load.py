@@ -317,8 +317,8 @@ def _place(origin: str) -> str:
 def _found(
     config: Config, entry_points: Callable[[], Iterable[Any]]
 ) -> Iterator[Callable[[], KnownPeer]]:
-    """Yield a function that loads each peer of the user, the project and installed packages.
-    Packages come last, because they must not shadow the other peers."""
+    """Yield, for each peer of the user, the project and installed packages, a function that loads
+    it. Packages come last, because they must not shadow the other peers."""
     for peer in config.peers:
         yield functools.partial(_written, peer)
     for entry in entry_points():

@@ -41,7 +41,8 @@ class McpLaunch:
 def taken(
     spec: LaunchSpec, servers: Sequence[Any], *, workspace: Path, card: Card | None = None
 ) -> McpLaunch:
-    """Return which of these servers a peer uses, and the launch spec that makes it use them."""
+    """Return which of these servers a peer ignores, and the launch spec that makes it use the
+    others."""
     if not servers:
         return McpLaunch(spec)
     table = McpServers() if spec.descriptor is None else spec.descriptor.mcp
@@ -73,7 +74,7 @@ def _name(server: Any) -> str:
 
 def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
     """Return an entry of the workspace, or of a directory above it, that would take effect if it
-    were trusted.
+    were trusted, or None.
 
     The home directory and those above it are not searched: entries there are the user's own.
     """

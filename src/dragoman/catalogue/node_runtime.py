@@ -34,7 +34,8 @@ _known: dict[tuple[str, int, int], str] = {}
 def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the node that runs a script, or None if the program is not a node script.
 
-    An empty text means that the script needs node and it is not installed.
+    A Windows command file (`.cmd`, `.bat`, `.ps1`) is taken for a node script. An empty text means
+    that the script needs node and it is not installed.
     """
     environ = os.environ if environ is None else environ
     path = environ.get("PATH", os.defpath)
@@ -43,6 +44,9 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
         beside = program.with_name("node.exe")
         return str(beside) if beside.exists() else which("node", path=path) or ""
     try:
+        if not program.is_file():
+            # Opening a named pipe would block forever.
+            return None
         with program.open("rb") as file:
             first = file.readline(FIRST_LINE_SIZE)
     except OSError:
@@ -82,9 +86,10 @@ def _file_key(file: str) -> tuple[str, int, int] | None:
 
 
 async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
-    """Raise `NotInstalled` if the program cannot run here.
+    """Raise `NotInstalled` if the program's node is missing or too old.
 
-    Returns the version of its node, or None if it needs none or the version is unknown.
+    Returns the version of that node, or None if the descriptor requires none, the program does not
+    run in node, or the version is unknown.
     """
     descriptor = spec.descriptor
     if descriptor is None or descriptor.install.node is None or not spec.command:

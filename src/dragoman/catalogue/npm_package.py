@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.config.safe_files import read_file
+from dragoman.errors import ConfigInvalid
+
 MAX_STEPS: Final = 6
 """Maximum number of directories from a program up to its package: ``bin/``, ``dist/cli/`` and
 the like."""
@@ -49,9 +52,8 @@ def package_version(program: Path, name: str) -> str | None:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        if file.stat().st_size > MAX_PACKAGE_SIZE:
-            return None
-        value = msgspec.json.decode(file.read_bytes().removeprefix(BOM_UTF8))
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError):
+        data = read_file(file, max_size=MAX_PACKAGE_SIZE)
+        value = None if data is None else msgspec.json.decode(data.removeprefix(BOM_UTF8))
+    except (ConfigInvalid, ValueError, RecursionError, msgspec.DecodeError):
         return None
     return value if isinstance(value, dict) else None

@@ -42,9 +42,8 @@ async def open_peer(
 ) -> AsyncIterator[Peer]:
     """Start or connect to the agent for the duration of the block.
 
-    The descriptor's settings are added to the environment in the options, and apply unless the
-    options override them. Facts discovered about its program are kept in dragoman's cache, unless
-    the options have their own.
+    The descriptor's environment and settings apply unless the options override them. Facts
+    discovered about its program are kept in dragoman's cache, unless the options have their own.
     """
     # Not at the top: a call through a broker starts nothing and needs none of them.
     from dragoman.catalogue.node_runtime import check_runtime
@@ -94,7 +93,8 @@ def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
 
 
 def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
-    """Return the options of the dialect's client that compensate for the peer's quirks."""
+    """Return the options of the dialect's client: those of the descriptor if it is for this
+    dialect, and those that its quirks and the permissions require."""
     # If the user chose a dialect other than the descriptor's, its options do not apply.
     options: dict[str, Any] = dict(spec.details) if dialect == spec.protocol else {}
     if dialect == CODEX and is_unrestricted(permit):

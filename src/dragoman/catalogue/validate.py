@@ -7,6 +7,7 @@ tables.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +52,8 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
     if NAME.fullmatch(name) is None or len(name) > MAX_NAME_SIZE:
         refuse(
             "name",
-            f"{name!r} is not a valid name: use lower case letters, digits, hyphens",
+            f"{name!r} is not a valid name: use at most {MAX_NAME_SIZE} lower-case letters, digits "
+            "and single hyphens, starting with a letter",
         )
     if name in RESERVED:
         refuse("name", f"{name!r} is reserved and cannot be the name of a peer")
@@ -75,7 +77,8 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
             if ROLE.fullmatch(role) is None:
                 refuse(
                     place,
-                    f"{role!r} is not a valid role: use lower case letters, digits, hyphens",
+                    f"{role!r} is not a valid role: use lower-case letters, digits and single "
+                    "hyphens, starting with a letter",
                 )
     if len(set(descriptor.roles)) != len(descriptor.roles):
         refuse("roles", "a role is listed twice")
@@ -174,7 +177,7 @@ def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:
             return command
         first = command[0]
         if "/" in first or first.startswith("~"):
-            first = str(folder / Path(first).expanduser())
+            first = str(folder / os.path.expanduser(first))
         return (first, *command[1:])
 
     launches = tuple(

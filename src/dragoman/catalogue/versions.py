@@ -42,7 +42,7 @@ def installed_version(spec: LaunchSpec) -> str | None:
 
 
 async def learn_version(spec: LaunchSpec) -> str | None:
-    """Return the version from files or a safe flag, or None if only the handshake can show it."""
+    """Return the version from files or a safe flag, or None if neither shows it."""
     known = installed_version(spec)
     if known is not None or spec.descriptor is None or not spec.command:
         return known

@@ -13,7 +13,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,6 +34,8 @@ limits as well."""
 MAX_RULINGS: Final = 10_000
 """Maximum number of answers kept for the record. No one reads more of them for one session."""
 
+NO_ONE: Final = "there was no one to ask"
+"""Why a question got no answer, if there is neither a caller nor another surface."""
 
 SHELLS: Final = frozenset(
     (f"{folder}{shell}", flag)
@@ -230,11 +232,15 @@ class Approver(Struct):
         if known is not None:
             return known
         each_time = _each_time(act, verdict)
-        answer = await self._ask(_without_always(question) if each_time else question)
+        answer, silence = await self._ask(_without_always(question) if each_time else question)
         if answer is Answer.CANCEL:
             return answer
-        if answer is None:
-            return self._rule(question, act, verdict, allowed=False)
+        if silence:
+            return self._rule(question, act, verdict, allowed=False, silence=silence)
+        if not isinstance(answer, Answer | Chosen):
+            # A mistake in the caller's function: `client.file_guard.decided` reports the value.
+            self._rule(question, act, verdict, allowed=False, by="caller", why="an invalid answer")
+            return answer  # type: ignore[no-any-return]
         meant = answer.answer if isinstance(answer, Chosen) else answer
         if meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
             self._keep(act, verdict, allows=meant.allows)
@@ -275,10 +281,11 @@ class Approver(Struct):
     def _refused_by_preset(self, verdict: Verdict) -> bool:
         return verdict.action == "deny" and verdict.by == "preset"
 
-    async def _ask(self, question: Question) -> Decision | None:
+    async def _ask(self, question: Question) -> tuple[Any, str]:
+        """Return the caller's answer, which is not checked, and if there is none, the reason."""
         caller, inbox = self.caller, self.inbox
         if caller is None and inbox is None:
-            return None
+            return None, NO_ONE
         task = asyncio.current_task()
         assert task is not None
         asked = self._asked[question.tool_call_id] = _Asked(task)
@@ -286,26 +293,28 @@ class Approver(Struct):
         try:
             async with scope:
                 if inbox is not None:
-                    return await inbox(question, caller, asked.settle)
+                    answer = await inbox(question, caller, asked.settle)
+                    return answer, NO_ONE if answer is None and caller is None else ""
                 assert caller is not None
-                answer = caller(question)
-                return await answer if inspect.isawaitable(answer) else answer
+                given = caller(question)
+                return (await given if inspect.isawaitable(given) else given), ""
         except asyncio.CancelledError:
             if asked.answer is None or task.uncancel():
                 raise
-            return asked.answer
+            return asked.answer, ""
         except TimeoutError:
             if not scope.expired():
                 # Not our timeout, but an error of the caller, for example of its connection.
                 raise
             log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
+            return None, f"there was no answer within {self.answer_timeout:g} s"
         except DragomanError as error:
             # The caller is gone, and the agent still needs an answer.
             log.warning("the caller did not answer about %r: %s", question.title, error)
+            return None, f"the caller did not answer: {error}"
         finally:
             if self._asked.get(question.tool_call_id) is asked:
                 del self._asked[question.tool_call_id]
-        return None
 
     def _rule(
         self,
@@ -317,9 +326,10 @@ class Approver(Struct):
         by: str = "policy",
         why: str = "",
         lasting: bool = True,
+        silence: str = NO_ONE,
     ) -> Answer:
-        if not allowed and by == "policy" and verdict.action != "deny":
-            why = f"there was no one to ask; {verdict.why}"
+        if not allowed and by == "policy" and (verdict.action != "deny" or silence != NO_ONE):
+            why = f"{silence}; {verdict.why}"
         why = why or verdict.why
         if len(self.rulings) < MAX_RULINGS:
             self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
@@ -345,12 +355,15 @@ class Allowed:
     def add(self, act: Act) -> None:
         kinds = {act.kind, *act.evident}
         for path in act.paths:
-            places = _places(path, (self._workspace,))
-            real = places.real if places is not None else frozenset()
+            places = _places(path, _folders(act, self._workspace))
+            if places is None or (act.cwd is not None and len(places.spelled) > 1):
+                # A relative path in a directory other than the workspace may name one of two
+                # files, and only one of them was meant.
+                continue
             if "edit" in kinds:
-                self._edited |= real
+                self._edited |= places.real
             if kinds & {"edit", "read"}:
-                self._read |= real
+                self._read |= places.real
         if act.runs and not act.hidden and not act.tainted:
             self._commands |= self._spellings(act)
 
@@ -363,7 +376,7 @@ class Allowed:
         files = {"edit": self._edited, "read": self._read}.get(act.kind)
         if files is None or not act.paths:
             return False
-        found = [_places(path, (self._workspace,)) for path in act.paths]
+        found = [_places(path, _folders(act, self._workspace)) for path in act.paths]
         return all(each is not None and each.real <= files for each in found)
 
     def spend(self, act: Act, verdict: Verdict) -> None:
@@ -372,7 +385,7 @@ class Allowed:
             self._commands -= self._spellings(act)
             return
         for path in act.paths:
-            places = _places(path, (self._workspace,))
+            places = _places(path, _folders(act, self._workspace))
             if places is None:
                 continue
             once = act.kind == "edit" and _is_protected(places, self._workspace)
@@ -424,7 +437,7 @@ def _key(act: Act) -> tuple[object, ...] | None:
     if act.runs:
         return (kinds, act.argv, act.line, act.tainted, act.cwd, act.paths, act.fingerprint)
     if act.paths:
-        found = [_places(path, (act.workspace,)) for path in act.paths]
+        found = [_places(path, _folders(act, act.workspace)) for path in act.paths]
         if any(each is None for each in found):
             return None
         return (kinds, frozenset(path for each in found if each for path in each.real))
@@ -437,6 +450,11 @@ def _is_protected(places: ResolvedPaths, workspace: str) -> bool:
     from dragoman.policy.protected_paths import protected
 
     return protected(places, root_of(workspace)) is not None
+
+
+def _folders(act: Act, workspace: str) -> tuple[str, ...]:
+    """Return the directories that relative paths of an act may be resolved against."""
+    return (workspace,) if act.cwd is None else (workspace, os.path.join(workspace, act.cwd))
 
 
 def _places(path: str, folders: Sequence[str]) -> ResolvedPaths | None:

@@ -32,8 +32,8 @@ OTHER_SHELLS: Final = frozenset(
 
 RUNNERS: Final = frozenset(
     """
-    arch builtin bunx busybox bwrap capsh catchsegv ccache cgexec chpst chronic chroot chrt
-    command cpulimit dbus-run-session doas dotenv dotenvx dumb-init eatmydata entr env exec
+    arch builtin bunx busybox bwrap caffeinate capsh catchsegv ccache cgexec chpst chronic chroot
+    chrt command cpulimit dbus-run-session doas dotenv dotenvx dumb-init eatmydata entr env exec
     fakeroot faketime firejail flock gdb genv gnice gosu gtimeout hyperfine ionice linux32
     linux64 ltrace mosh nice nix-shell nohup npx nsenter numactl parallel pipx pkexec pnpx
     prlimit proot proxychains proxychains4 rlwrap run0 runuser screen script setarch setpriv setsid
@@ -49,7 +49,7 @@ LOADER: Final = re.compile(r"ld[-.].*\.so[\d.]*")
 
 _RUN: Final = frozenset({"run", "exec"})
 SUBRUNNERS: Final = {
-    "bun": frozenset({"x", "exec"}),
+    "bun": frozenset({"x", "exec", "run"}),
     "bundle": _RUN,
     "conda": _RUN,
     "direnv": _RUN,
@@ -59,8 +59,9 @@ SUBRUNNERS: Final = {
     "mamba": _RUN,
     "mise": frozenset({"exec", "x"}),
     "nix": frozenset({"run", "shell", "develop"}),
-    "npm": frozenset({"exec", "x"}),
+    "npm": frozenset({"exec", "x", "explore"}),
     "pdm": _RUN,
+    "perf": frozenset({"stat", "record", "trace"}),
     "pipenv": _RUN,
     "pnpm": frozenset({"exec", "dlx"}),
     "podman": _RUN,
@@ -71,7 +72,30 @@ SUBRUNNERS: Final = {
 }
 """Programs that take another command after one of these words."""
 
-LINE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string")
+OWN_SUBCOMMANDS: Final = {
+    "pnpm": frozenset(
+        """
+        add approve-builds audit bin c cache config create dedupe deploy doctor env fetch get help i
+        import init install install-test it la licenses link list ll ln ls outdated pack patch
+        patch-commit patch-remove prune publish rb rebuild remove rm root run run-script self-update
+        set setup start stop store t test un uninstall unlink up update upgrade version view
+        whoami why
+        """.split()
+    ),
+    "yarn": frozenset(
+        """
+        add audit autoclean bin cache check config constraints create dedupe explain global help
+        import info init install licenses link list login logout npm outdated owner pack patch
+        patch-commit plugin publish rebuild remove search set tag test unlink unplug up upgrade
+        upgrade-interactive version versions why
+        """.split()
+    ),
+}
+"""Programs that run any other word as a command: ``pnpm eslint`` is ``pnpm exec eslint``."""
+
+LINE_OPTIONS: Final = re.compile(
+    r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string|--?i?ex$|--?(init-)?eval-command$"
+)
 """Options of `RUNNERS` that take a whole command line in one word."""
 
 FEEDERS: Final = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})
@@ -146,10 +170,17 @@ def runs_behind(words: Sequence[str]) -> int | None:
     """Return the index of the word after which another command begins, such as ``exec`` in ``npm
     exec``, or None.
 
-    Covers only `SUBRUNNERS`: programs whose main purpose is something else.
+    Covers only `SUBRUNNERS` and `OWN_SUBCOMMANDS`: programs whose main purpose is something else.
     """
-    behind = SUBRUNNERS.get(name_of(words[0]), frozenset())
-    return next((at for at, word in enumerate(words) if at and word in behind), None)
+    name = name_of(words[0])
+    behind = SUBRUNNERS.get(name, frozenset())
+    found = next((at for at, word in enumerate(words) if at and word in behind), None)
+    if found is None and name in OWN_SUBCOMMANDS:
+        places = (at for at, word in enumerate(words) if at and not word.startswith("-"))
+        first = next(places, None)
+        if first is not None and words[first] not in OWN_SUBCOMMANDS[name]:
+            return first - 1
+    return found
 
 
 def _inner(words: Sequence[str]) -> Iterator[ShellCommand]:
@@ -170,13 +201,20 @@ def _inner(words: Sequence[str]) -> Iterator[ShellCommand]:
     elif INTERPRETERS.fullmatch(name):
         if ALWAYS_CODE.fullmatch(name) or not rest or "-" in rest or _has_code(rest):
             yield ANYTHING
+        else:
+            yield from _behind(name, words)
     elif runs_others(name, words):
         yield ANYTHING
-    elif name in SUBRUNNERS:
-        at = runs_behind(words)
-        behind = words[at + 1 :] if at is not None else ()
-        yield from _suffixes(name, behind)
-        yield from _lines([word for word in behind if re.search(r"[\s;&|<>$`]", word)])
+    else:
+        yield from _behind(name, words)
+
+
+def _behind(name: str, words: Sequence[str]) -> Iterator[ShellCommand]:
+    """Yield what one of `SUBRUNNERS` or `OWN_SUBCOMMANDS` runs."""
+    at = runs_behind(words)
+    behind = words[at + 1 :] if at is not None else ()
+    yield from _suffixes(name, behind)
+    yield from _lines([word for word in behind if re.search(r"[\s;&|<>$`]", word)])
 
 
 def _has_code(rest: Sequence[str]) -> bool:

@@ -75,8 +75,11 @@ def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
 def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
     """Return whether these words of a pattern show that the command runs another."""
     behind = runs_behind(command.words)
-    if behind is not None and behind < len(fixed) and fixed[behind] == command.words[behind]:
-        return True
+    if behind is not None:
+        # A rule for `pnpm *` does not say that `pnpm eslint` runs eslint.
+        named = behind or 1
+        if named < len(fixed) and fixed[named] == command.words[named]:
+            return True
     return bool(fixed) and is_runner(fixed[0])
 
 

@@ -2,8 +2,8 @@
 
 A ``*`` in a command pattern, and the test for read-only commands, accept a word that begins with
 ``-`` only if it is listed here: it writes no file, runs no program and does nothing beyond the
-purpose of the command. A missing option costs a permission question. `policy.risky_flags` has the
-options that are known to do more.
+purpose of the command. An option that is missing here only causes an extra permission question.
+`policy.risky_flags` has the options that are known to do more.
 """
 
 from __future__ import annotations

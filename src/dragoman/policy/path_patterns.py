@@ -41,7 +41,10 @@ def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
         return None
     spellings = {text}
     if text.lower().startswith("file:"):
-        parts = urlsplit(text)
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            return None
         if parts.netloc not in ("", "localhost"):
             return None
         spellings = {unquote(parts.path)}

@@ -1,5 +1,5 @@
-"""Protected paths, which need a permission question before they are written: .git, shell start
-files.
+"""Protected paths, which need a permission question before they are written: .git, git settings,
+shell start files.
 
 An agent that can write one of them, or dragoman's own directories, can run commands later, outside
 of the policy: through a git hook, a line in ``.bashrc``, a rule in dragoman's settings. Only a rule
@@ -87,8 +87,9 @@ def _starts() -> list[str]:
 
 
 def names(patterns: Sequence[str], path: str, root: str) -> bool:
-    """Return whether one of the patterns of a rule names a protected path literally, without a
-    star."""
+    """Return whether one of the patterns of a rule literally, without a star, names a protected
+    path or one below it. If the path's last name begins with a dot, it counts anywhere in a
+    pattern."""
     wanted = plain(path).split("/")
     for pattern in patterns:
         for whole in real_patterns(absolute(pattern, root)):

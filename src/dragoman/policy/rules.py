@@ -129,7 +129,7 @@ class Act(Struct, frozen=True, kw_only=True):
 
     @property
     def runs(self) -> bool:
-        """Whether it runs a command."""
+        """Whether the act runs a command."""
         return self.argv is not None or self.line is not None or self.hidden
 
 
@@ -146,8 +146,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def final(self) -> bool:
         """Whether the verdict is final without a question.
 
-        The preset ``approve-reads`` only applies if there is no one to ask. Any other refusal was
-        configured explicitly.
+        A refusal by the preset ``approve-reads`` only counts if there is no one to ask. Any other
+        refusal was configured explicitly.
         """
         if self.action == "allow":
             return True
@@ -202,14 +202,16 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
 
 def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyName:
     """Return the policy for a turn that continues in a broker after its caller has disconnected,
-    when no one can be asked. A plain preset is returned as its name."""
+    when no one can be asked. A plain preset is returned as its name, and ``ask`` as
+    ``approve-reads``."""
     if policy.rules or policy.limits or policy.ceilings:
         return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset
 
 
 def allows_everything(policy: Policy) -> bool:
-    """Return whether a policy never denies or asks."""
+    """Return whether a policy and all that limit it are ``approve-all`` without rules: then only
+    writes to protected files need a question."""
     plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
     return plain and all(map(allows_everything, policy.ceilings))
 

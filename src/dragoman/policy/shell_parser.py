@@ -177,7 +177,7 @@ def find_commands(text: str) -> list[tuple[str, ...]]:
     """Return the words of every command that appears in a line, in order.
 
     Only for recognising a program; decisions use `read_line`. A word that a shell would expand is
-    left unchanged.
+    left unchanged. Nothing is found in a line that is too long or not ASCII.
     """
     parser = _parser()
     if parser is None or len(text) > MAX_LINE_SIZE or not text.isascii():

@@ -36,7 +36,7 @@ def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
         yield "action", "a limit can only restrict: use 'ask', 'escalate' or 'deny'"
     for pattern in rule.paths:
         if not pattern.strip() or len(pattern) > MAX_PATTERN_SIZE or "\0" in pattern:
-            yield "paths", "a glob must have 1 to 500 characters"
+            yield "paths", f"a glob must have 1 to {MAX_PATTERN_SIZE} characters, none of them NUL"
         elif ".." in pattern.split("/"):
             yield "paths", f"{pattern!r} contains `..`: write the path without it"
         elif pattern.startswith("~") and not pattern.startswith("~/"):
@@ -53,7 +53,7 @@ def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
             )
     for pattern in rule.commands:
         if len(pattern) > MAX_PATTERN_SIZE:
-            yield "commands", "a pattern must have at most 500 characters"
+            yield "commands", f"a pattern must have at most {MAX_PATTERN_SIZE} characters"
             continue
         try:
             words = pattern_words(pattern)
@@ -62,7 +62,7 @@ def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
             continue
         if not words or "" in words:
             yield "commands", f"{pattern!r} contains an empty word, or no word at all"
-        elif words[-1] == "**" or "**" in words:
+        elif "**" in words:
             yield "commands", f"{pattern!r}: use `*` at the end to match all further words"
     if rule.commands and rule.kinds and "execute" not in rule.kinds:
         yield "kind", "a rule with `commands` needs the kind 'execute'"

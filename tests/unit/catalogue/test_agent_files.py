@@ -115,7 +115,7 @@ def test_a_role_that_is_not_claimed_lists_what_is_and_suggests_the_nearest() -> 
     assert "it claims research, exploration; did you mean gemini-research?" in str(caught.value)
 
 
-def test_a_role_that_somebody_else_claims_says_who() -> None:
+def test_a_role_that_another_peer_claims_names_that_peer() -> None:
     with pytest.raises(DelegationInvalid) as caught:
         parse_target("gemini-plan", USUAL)
     assert "plan is claimed by codex-acp-plan" in caught.value.remedy

@@ -207,7 +207,7 @@ def test_a_version_of_any_length_has_a_card(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
-def test_what_is_not_an_ordinary_file_is_not_a_card_and_holds_nobody(tmp_path: Path) -> None:
+def test_a_special_file_is_not_a_card_and_blocks_nothing(tmp_path: Path) -> None:
     store = CardStore(tmp_path)
     path = store.path("gemini", "1.0", "linux")
     path.parent.mkdir()

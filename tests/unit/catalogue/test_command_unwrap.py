@@ -106,7 +106,5 @@ def test_a_program_is_called_by_its_file_without_folder_and_suffix(program: str,
         ("my-agent3", False),
     ],
 )
-def test_a_program_that_runs_whatever_it_is_told_is_known_as_one(
-    program: str, anything: bool
-) -> None:
+def test_a_program_that_runs_any_command_is_recognised(program: str, anything: bool) -> None:
     assert runs_anything(program) is anything

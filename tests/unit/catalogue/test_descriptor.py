@@ -49,5 +49,5 @@ def test_a_session_that_began_at_the_very_end_of_a_minute_may_be_of_the_next_for
     assert load_delay(179.8, 180.0) == 60.5
 
 
-def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
+def test_a_clock_that_was_set_back_causes_no_wait() -> None:
     assert load_delay(200.0, 190.0) == 0.0

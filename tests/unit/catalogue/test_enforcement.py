@@ -107,7 +107,7 @@ def test_a_peer_that_does_not_ask_is_refused_unless_that_is_allowed(
 
 
 @pytest.mark.parametrize("facts", [{}, {"asks_permission": True, "respects_refusal": True}])
-def test_what_nobody_measured_and_what_was_measured_as_good_is_not_a_gap(facts: Any) -> None:
+def test_unmeasured_and_passed_checks_are_not_gaps(facts: Any) -> None:
     assert gap(way().descriptor, card=card(**facts), mode="plan") == ""
     assert gap(None) == ""
 

@@ -149,6 +149,8 @@ def test_front_matter_in_braces_can_be_changed_but_not_added_to() -> None:
     assert put(data, KEY, "c-d") == b"---\n{name: x, delegate_to: c-d}\n---\n"
     assert "by hand" in refusal(data, None)
     assert "by hand" in refusal(b"---\n{name: x}\n---\n")
+    assert read(b"---\n{}\n---\n", KEY) is None
+    assert "by hand" in refusal(b"---\n{}\n---\n")
 
 
 def test_a_field_that_is_not_a_single_value_is_left_alone() -> None:

@@ -316,7 +316,7 @@ def test_what_starts_nothing_is_not_a_wrong_form() -> None:
     assert wrong_form(("env", "tool", "acp"), (descriptor,)) is not None
 
 
-def test_a_launch_that_somebody_described_is_refused_where_it_is_known_to_be_wrong(
+def test_a_described_launch_is_refused_if_it_is_known_to_be_wrong(
     ours: Catalogue,
 ) -> None:
     wrong = catalogues.peer("mine", "plan", command=("env", "gemini", "acp"))

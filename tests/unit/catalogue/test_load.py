@@ -218,7 +218,7 @@ def _broken() -> Any:
         (Entry("theirs", lambda: {"name": "theirs"}), "lacks the key"),
     ],
 )
-def test_a_package_that_is_broken_stops_nobody(tmp_path: Path, entry: Entry, words: str) -> None:
+def test_a_broken_package_stops_nothing(tmp_path: Path, entry: Entry, words: str) -> None:
     catalogue = load_catalogue(load(tmp_path, paths_in(tmp_path)), entry_points=lambda: [entry])
     (problem,) = catalogue.problems
     assert words in str(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -58,6 +59,11 @@ def test_a_script_may_name_its_node_by_path(tmp_path: Path) -> None:
 def test_what_is_not_a_script_of_node_needs_none(tmp_path: Path, text: str) -> None:
     assert find_node(script(tmp_path / "tool", text)) is None
     assert find_node(tmp_path / "nonexistent") is None
+
+
+def test_a_named_pipe_in_the_place_of_a_program_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tool", 0o700)
+    assert find_node(tmp_path / "tool") is None
 
 
 @aio

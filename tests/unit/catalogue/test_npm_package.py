@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -62,3 +63,8 @@ def test_what_lies_outside_of_the_modules_is_not_asked(tmp_path: Path) -> None:
     (tmp_path / "node_modules" / "tool" / "package.json").unlink()
     assert package_name(link) is None
     assert package_name(tmp_path / "nonexistent" / "x") in (None, "mine")
+
+
+def test_a_named_pipe_in_the_place_of_the_file_is_passed_by(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "package.json")
+    assert package_name(tmp_path / "bin" / "tool") is None

@@ -224,7 +224,7 @@ RETRY = "Info: Request failed due to a transient API error. Retrying..."
         ("Error: 429 too many", None, ErrorKind.RATE_LIMITED),
     ],
 )
-def test_an_error_that_only_stands_in_the_text_is_no_success(
+def test_an_error_that_is_only_in_the_text_is_not_a_success(
     copilot: Quirks, text: str, outcome: Outcome | None, kind: ErrorKind | None
 ) -> None:
     result = judge(Result(Outcome.OK, text), copilot)

@@ -12,7 +12,7 @@ def test_the_roles_of_the_documents_are_there_and_well_formed() -> None:
     assert all(ROLE.fullmatch(role) for role in ROLES)
 
 
-def test_whoever_claims_every_role_is_a_generalist_and_nobody_else() -> None:
+def test_only_a_peer_that_claims_every_role_is_a_generalist() -> None:
     assert is_generalist([*ROLES, "translate"])
     assert not is_generalist(list(ROLES)[1:])
     assert not is_generalist([])

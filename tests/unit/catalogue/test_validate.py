@@ -65,7 +65,7 @@ def test_a_mistake_is_named_with_its_place(change: dict[str, Any], key: str, wor
     assert str(caught.value).startswith(f"mine.toml: {key}: ")
 
 
-def test_a_role_that_nobody_claimed_before_is_welcome() -> None:
+def test_a_new_role_is_accepted() -> None:
     assert describe({**GOOD, "roles": ["translate"]}, origin="f").roles == ("translate",)
 
 

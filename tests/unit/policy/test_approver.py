@@ -12,7 +12,7 @@ import pytest
 from dragoman.client import file_guard
 from dragoman.client.permissions import Answer, Chosen, Decision, Question, settled
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ConnectionClosed
+from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
 from dragoman.policy.approver import Approver
@@ -70,7 +70,7 @@ ASK = Policy(preset="ask")
 
 
 @aio
-async def test_what_the_policy_allows_is_asked_of_nobody() -> None:
+async def test_what_the_policy_allows_is_not_asked() -> None:
     caller = Caller(Answer.REJECT_ONCE)
     at = desk(Policy(preset="approve-all"), caller)
     assert await at(edit("a")) is Answer.ALLOW_ONCE
@@ -80,7 +80,7 @@ async def test_what_the_policy_allows_is_asked_of_nobody() -> None:
 
 @aio
 @pytest.mark.parametrize("preset", ["deny-all", "approve-all"])
-async def test_what_somebody_denied_is_asked_of_nobody(preset: Any) -> None:
+async def test_what_a_rule_denies_is_not_asked(preset: Any) -> None:
     caller = Caller(Answer.ALLOW_ALWAYS)
     at = desk(Policy(preset=preset, rules=(Rule(action="deny"),)), caller)
     assert await at(edit("a")) is Answer.REJECT_ONCE
@@ -99,7 +99,7 @@ async def test_the_caller_comes_before_the_refusal_of_the_default() -> None:
 
 
 @aio
-async def test_with_nobody_to_ask_it_is_refused_by_an_option_that_rejects() -> None:
+async def test_if_the_user_cannot_be_asked_it_is_refused_by_an_option_that_rejects() -> None:
     for policy in (ASK, Policy(), Policy(rules=(Rule(action="escalate"),))):
         at = desk(policy)
         answer = await at(edit("a"))
@@ -109,7 +109,7 @@ async def test_with_nobody_to_ask_it_is_refused_by_an_option_that_rejects() -> N
 
 
 @aio
-async def test_always_is_kept_here_and_the_agent_is_told_once() -> None:
+async def test_always_is_kept_here_and_the_agent_gets_once() -> None:
     always = Chosen("id-allow_always", Answer.ALLOW_ALWAYS)
     for said in (Answer.ALLOW_ALWAYS, always):
         caller = Caller(said)
@@ -232,7 +232,7 @@ async def test_a_file_that_was_allowed_to_be_edited_may_be_written() -> None:
     assert [ruling.act.paths for ruling in at.denials] == [("/nowhere/a",), ("/nowhere/b",)]
 
 
-def test_a_file_that_nobody_asked_about_is_written_as_the_policy_says() -> None:
+def test_a_file_without_a_permission_request_is_written_as_the_policy_says() -> None:
     policy = Policy(preset="approve-all", rules=(Rule(action="deny", paths=(".env",)),))
     assert desk(policy).guard_alone(writing("src/a")).allows
     assert not desk(policy).guard_alone(writing("src/../.env")).allows
@@ -357,6 +357,53 @@ def test_a_title_is_a_command_where_the_peer_is_known_for_that() -> None:
     asked = question("execute", title="touch x")
     assert desk(policy, titled=True).alone(asked).allows
     assert not desk(policy).alone(asked).allows
+
+
+@aio
+async def test_a_relative_path_in_another_directory_allows_no_file_of_the_workspace() -> None:
+    there = question("edit", rawInput={"path": "a", "cwd": "/elsewhere", "content": "x"})
+    here = question("edit", rawInput={"path": "a", "content": "x"})
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(ASK, caller)
+    await at(there)
+    assert not at.guard_alone(writing("/nowhere/a")).allows
+    await at(there)
+    assert len(caller.asked) == 1
+    await at(here)
+    assert len(caller.asked) == 2
+    assert at.guard_alone(writing("/nowhere/a")).allows
+
+
+@aio
+async def test_a_refusal_says_why_the_caller_gave_no_answer() -> None:
+    async def never(question: Question) -> Decision:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def gone(question: Question) -> Decision:
+        raise ConnectionClosed()
+
+    for policy in (ASK, Policy()):
+        slow = desk(policy, never, answer_timeout=0.01)
+        assert await slow(edit("a")) is Answer.REJECT_ONCE
+        assert slow.denials[0].why.startswith("there was no answer within 0.01 s; ")
+        left = desk(policy, gone)
+        assert await left(edit("a")) is Answer.REJECT_ONCE
+        assert left.denials[0].why.startswith("the caller did not answer: ")
+
+
+@aio
+@pytest.mark.parametrize("value", [True, None, "allow"])
+async def test_an_answer_that_is_none_is_reported_and_refused(value: Any) -> None:
+    async def inbox(question: Question, caller: Any, settle: object) -> Any:
+        return caller(question)
+
+    for more in ({}, {"inbox": inbox}):
+        at = desk(ASK, lambda question: value, **more)
+        failures: list[UsageError] = []
+        assert await file_guard.decided(at, edit("a"), failures.append) is Answer.REJECT_ONCE
+        assert f"returned {value!r}: it must return an Answer" in str(failures[0])
+        assert [ruling.allowed for ruling in at.rulings] == [False]
 
 
 @aio

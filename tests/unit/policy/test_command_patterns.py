@@ -56,6 +56,13 @@ from dragoman.policy.shell_parser import ShellCommand
         ("uv *", ("uv", "run", "pytest"), False),
         ("uv run sort *", ("uv", "run", "sort", "-o", "x"), False),
         ("npm exec prettier *", ("npm", "exec", "prettier", "-c", "rm x"), False),
+        ("pnpm install *", ("pnpm", "install", "x"), True),
+        ("pnpm lint *", ("pnpm", "lint", "x"), True),
+        ("pnpm sort *", ("pnpm", "sort", "-o", "x"), False),
+        ("pnpm *", ("pnpm", "install", "x"), True),
+        ("pnpm *", ("pnpm", "lint", "x"), False),
+        ("perf *", ("perf", "stat", "make"), False),
+        ("perf stat *", ("perf", "stat", "make"), True),
         ("kubectl --kubeconfig=x *", ("kubectl", "--kubeconfig=x", "exec", "a", "rm"), False),
         ("eval *", ("eval", "x"), False),
         # A star covers an option only if it is known to be harmless.
@@ -83,7 +90,7 @@ def test_an_allowance_fits_exactly(pattern: str, argv: tuple[str, ...], fits: bo
     assert surely((pattern,), ShellCommand(argv)) is fits
 
 
-def test_the_word_that_a_pattern_does_not_name_can_be_told() -> None:
+def test_the_word_that_a_pattern_does_not_name_is_reported() -> None:
     assert unnamed(("git *", "sort *"), ShellCommand(("sort", "-o", "x"))) == "-o"
     assert unnamed(("sort -o *",), ShellCommand(("sort", "-o", "x"))) is None
     assert unnamed(("git *",), ShellCommand(("sort", "-o", "x"))) is None

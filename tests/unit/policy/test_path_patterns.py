@@ -21,7 +21,8 @@ def test_a_path_is_where_it_leads_by_every_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "a\0b", "x" * 5000, "file://host/a", "/proc/self/cwd/a", "/dev/fd/3"]
+    "text",
+    ["", " ", "a\0b", "x" * 5000, "file://host/a", "file://[x/a", "/proc/self/cwd/a", "/dev/fd/3"],
 )
 def test_a_path_that_cannot_be_followed_is_nowhere(text: str) -> None:
     assert places_of(text, ("/",)) is None

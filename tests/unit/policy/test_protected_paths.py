@@ -142,7 +142,7 @@ def test_only_a_rule_that_names_one_allows_it(home: Path, pattern: str, path: st
         assert verdict(home, path, Policy(preset=preset, rules=(rule,))) == by
 
 
-def test_a_rule_that_denies_still_counts_and_so_does_whoever_delegated(home: Path) -> None:
+def test_a_rule_that_denies_still_counts_and_so_does_the_delegators_policy(home: Path) -> None:
     deny = Policy(preset="approve-all", rules=(Rule(action="deny", kind="edit"),))
     assert verdict(home, ".git/config", deny) == "rule"
     named = Rule(action="allow", paths=(".git/config",))

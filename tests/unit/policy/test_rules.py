@@ -87,7 +87,7 @@ def test_a_policy_travels_as_json() -> None:
         (Verdict(action="escalate", rule="x", why="", by="limit"), False),
     ],
 )
-def test_only_somebodys_word_is_final(verdict: Verdict, final: bool) -> None:
+def test_only_an_explicit_decision_is_final(verdict: Verdict, final: bool) -> None:
     assert verdict.final is final
 
 
@@ -96,7 +96,7 @@ def test_settings_become_a_policy_over_the_preset() -> None:
     assert rules.of_settings(settings, "ask") == Policy(preset="ask", limits=settings.limits)
 
 
-def test_a_policy_for_somebody_leaves_out_what_is_for_others() -> None:
+def test_a_policy_for_one_peer_leaves_out_rules_for_others() -> None:
     mine = Rule(action="deny", kind="fetch", peer=("codex", "qwen"), role="review")
     others = Rule(action="allow", peer="gemini")
     policy = Policy(
