@@ -52,11 +52,12 @@ class Paths(Struct, frozen=True, kw_only=True):
     config: Path
     """Files that a user writes: ``config.toml`` and ``peers/``."""
     data: Path
-    """Files worth a backup: peer cards, and the record of trusted projects."""
+    """Files worth a backup: peer cards, the record of trusted projects, and a fleet server's
+    data."""
     cache: Path
     """Files that can be recreated."""
     state: Path
-    """Logs and stored sessions."""
+    """Stored sessions and jobs, the ledger, and logs."""
     runtime: Path
     """Sockets and locks, which disappear when the machine restarts."""
 
@@ -82,7 +83,10 @@ def _expanded(value: str) -> str:
 
 
 def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
-    """Return the directories: the platform's defaults, unless a variable overrides them."""
+    """Return the directories: the platform's defaults, unless a variable overrides them.
+
+    Raises `ConfigInvalid` if the home directory is needed but unknown.
+    """
     environ = os.environ if environ is None else environ
     given = {name: environ.get(variable) for name, variable in VARIABLES.items()}
     found: dict[str, Path] = {

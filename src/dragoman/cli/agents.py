@@ -188,8 +188,8 @@ def validate_command(
 
 
 def _is_file(first: str, last: str, place: RunContext) -> bool:
-    """Return whether the first word names a file: only the last one is a target, or neither is one
-    and the first is an agent."""
+    """Return whether the first word names a file: it looks like a path, or it is not a target, and
+    either the last word is a target or an agent file has the name of the first word."""
     from dragoman.catalogue.agent_files import parse_target
 
     if "/" in first or first.endswith(".md"):
@@ -215,7 +215,7 @@ def _agreed(
 ) -> bool:
     """Return whether to write the changes.
 
-    With --dry-run they are not written, and several files need a confirmation.
+    With --dry-run they are only shown. A change of several files is confirmed first, unless `yes`.
     """
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff

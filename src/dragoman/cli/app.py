@@ -17,6 +17,7 @@ import typer
 from dragoman.cli.command_module import HELP_NAMES, LazyGroup, fold_help
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.typer_without_pydantic import quicken
+from dragoman.errors import UsageError
 
 GROUPS: Final = {
     "Work with agents": {
@@ -194,7 +195,7 @@ def new_command() -> Any:
 def call(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit with its exit code."""
     command = new_command()
-    words = None if argv is None else list(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
         code = command.main(args=words, prog_name="dragoman", standalone_mode=False)
     except _REFUSED as error:
@@ -202,10 +203,12 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
         refused: Any = error
         _suggest_option(refused)
         _suggest_choice(refused)
+        from dragoman.cli.error_messages import in_json, short
+
+        if in_json(words):
+            raise UsageError(refused.format_message()) from error
         told = io.StringIO()
         refused.show(file=told)
-        from dragoman.cli.error_messages import short
-
         put_err("\n".join(map(short, told.getvalue().split("\n"))))
         sys.exit(refused.exit_code)
     except typer.Abort:

@@ -25,6 +25,7 @@ from dragoman.cli.prompt_options import ENV, PEER, TTL
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from dragoman.broker.records import BrokerRecord
@@ -66,8 +67,9 @@ BrokerArgument = Annotated[
 def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
     """List the running brokers, oldest first, and why a peer has more than one.
 
-    Commands share a broker if they start the same program in the same project with the same
-    environment variables. The order of PATH, the language and the terminal do not matter.
+    Commands share a broker if they start the same program in the same project, with the same
+    environment variables and start options. The order of PATH, the language and the terminal do not
+    matter.
 
     \b
     Examples:
@@ -146,16 +148,26 @@ def logs_command(
     from dragoman.broker.endpoint import logs_folder
     from dragoman.broker.spec import is_meant
     from dragoman.cli.output.escape import neutral
+    from dragoman.errors import FileFailed, UsageError
     from dragoman.paths import find_paths
 
-    files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
-    if broker is not None:
-        files = [file for file in files if is_meant(broker, file.stem.removeprefix("broker-"))]
+    if lines < 1:
+        raise UsageError(f"--lines must be at least 1, not {lines}")
+    every = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
+    names = [file.stem.removeprefix("broker-") for file in every]
+    pairs = zip(every, names, strict=True)
+    files = [file for file, name in pairs if broker is None or is_meant(broker, name)]
     if not files:
-        put_err("This broker has no log.\n")
+        of = "" if broker is None else f" named {neutral(broker)}"
+        near = "" if broker is None else _near(broker, names)
+        meant = f" Did you mean {near}?" if near else ""
+        put_err(f"There is no log of a broker{of}.{meant}\n")
         raise typer.Exit(1)
     for file in files:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise FileFailed(str(file), error.strerror or str(error), error.errno) from error
         put_out(f"==> {file}\n")
         put_data(sys.stdout, *(f"{neutral(line)}\n" for line in text.splitlines()[-lines:]))
 
@@ -302,7 +314,8 @@ def stdio_command() -> None:
 
 
 def _found(word: str | None) -> list[BrokerRecord]:
-    """Return the brokers that `word` matches, or all of them if there is no word."""
+    """Return the brokers that `word` matches, or all of them if there is no word. Raises
+    `UsageError` if none matches."""
     from dragoman.broker.client.brokers import list_brokers
     from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError
@@ -313,8 +326,19 @@ def _found(word: str | None) -> list[BrokerRecord]:
         return brokers
     found = [record for record in brokers if is_meant(word, record.name, record.peer)]
     if not found:
-        raise UsageError(f"no broker {word!r} is running; see `dragoman broker list`")
+        near = _near(word, (name for record in brokers for name in (record.name, record.peer)))
+        meant = f"did you mean {near}? " if near else ""
+        raise UsageError(f"no broker {word!r} is running; {meant}`dragoman broker list` lists them")
     return found
+
+
+def _near(word: str, names: Iterable[str]) -> str:
+    """Return the broker or peer that an unknown word may mean, or an empty string."""
+    from dragoman.errors.usage import nearest
+    from dragoman.runs.context import load_context
+
+    known = [*names, *load_context(None).catalogue.names]
+    return "" if word in known else next(iter(nearest(word, known)), "")
 
 
 def _age(file: Path) -> float:

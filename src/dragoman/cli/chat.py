@@ -92,7 +92,7 @@ def chat(
 
 
 async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: RunOptions) -> int:
-    """Run prompts and commands until the user leaves."""
+    """Open a chat and read its lines (`read_lines`). Returns the exit code."""
     from dragoman.cli.chat_session import Chat
     from dragoman.cli.output.terminal import is_interactive
 
@@ -101,7 +101,8 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
 
 
 async def read_lines(chat: Chat | HostChat) -> int:
-    """Read lines and carry them out until the user leaves. Returns the exit code."""
+    """Read lines and carry them out until the user leaves, the process is terminated, or the output
+    or the connection is lost. Returns the exit code."""
     live, interactive = chat.live, chat.interactive
     code = 0
     async with _lines(chat) as read:

@@ -67,7 +67,7 @@ class OwnCommand(NamedTuple):
 def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
     """Parse a line into one of our commands or a prompt. `offered` are the agent's commands.
 
-    Raises `UsageError` for an unknown command.
+    Raises `UsageError` for an unknown command or an unexpected argument.
     """
     text = line.strip()
     if text.startswith("//"):

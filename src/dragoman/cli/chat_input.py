@@ -241,8 +241,8 @@ class ChatCompleter(Completer):
 
 
 class ChatHistory(History):
-    """The prompts of earlier chats and of this one. Secrets are redacted in the file, and a
-    prompt that starts with a space is not kept."""
+    """The prompts of earlier chats and of this one. Secrets are redacted in the file, and a prompt
+    that starts with a space or is too long is not kept."""
 
     def __init__(
         self, path: Path, redact: Callable[[str], str], on_trouble: Callable[[str], None]

@@ -28,6 +28,7 @@ from dragoman.cli.read_input import blocks, tell_missing
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of, show_of
 from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
 from dragoman.events.parts import Block, Usage
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs import model_choice
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 
 LISTED_SESSIONS: Final = 20
 """Maximum number of sessions listed by /sessions, last used first."""
+
+
+def _stored_summary(key: str) -> ConversationSummary | None:
+    with open_store(read_only=True) as store:
+        record = store.session(key)
+    return None if record is None else summary_of(record)
 
 
 class Chat:
@@ -77,10 +84,9 @@ class Chat:
         opened = self.session.run.opened
         if self.interactive and opened.context == RESTORED:
             # Another peer may take over and needs the conversation before this chat.
-            with open_store(read_only=True) as store:
-                record = store.session(opened.key)
-            if record is not None:
-                self._memory = summary_of(record)
+            memory = await in_thread(opened.key, lambda _: _stored_summary(opened.key))
+            if memory is not None:
+                self._memory = memory
                 self._remember()
         return self
 
@@ -109,7 +115,8 @@ class Chat:
         return made
 
     async def turn(self, text: str, content: Sequence[Block]) -> TurnReport:
-        """Run a turn with the content of a prompt."""
+        """Run a turn with the content of a prompt, after a summary of what the agent has not
+        seen."""
         brief = brief_for(self.plan.name, self._memory)
         if brief is not None:
             self.show.notice(f"{self.plan.name} gets a summary of the conversation: {brief}")
@@ -278,7 +285,9 @@ class Chat:
         session = name or None
         plan = self._planned(session=session)
         if session is not None:
-            record = recall(session, peer=plan.name, folder=plan.workspace)
+            record = await in_thread(
+                session, lambda _: recall(session, peer=plan.name, folder=plan.workspace)
+            )
             if record is not None:
                 raise UsageError(
                     f"session {session!r} already exists; `/sessions {session}` continues it"
@@ -291,10 +300,9 @@ class Chat:
 
     async def _sessions(self, word: str) -> None:
         if not word:
-            self._list_sessions()
+            await self._list_sessions()
             return
-        with open_store(read_only=True) as store:
-            record = find_session(store, word, root=root_of(self.plan.workspace))
+        record = await in_thread(word, lambda _: self._found(word))
         if record.key == self.session.run.opened.key:
             self.show.notice("you are already in this session")
             return
@@ -303,24 +311,32 @@ class Chat:
             changes |= {"peer": record.peer, "command": None, "model": None, "mode": None}
             changes |= {"dialect": None, "any_version": False}
         await self._switch(self._planned(**changes), changes)
-        self._memory = summary_of(record)
+        self._memory = await in_thread(record.key, lambda _: summary_of(record))
         self._remember()
         self.show.notice(f"in the session {record.name or record.key} with {self.title}")
 
-    def _list_sessions(self) -> None:
-        listed = merge(self._stored())
-        if not listed:
+    def _found(self, word: str) -> SessionRecord:
+        with open_store(read_only=True) as store:
+            return find_session(store, word, root=root_of(self.plan.workspace))
+
+    async def _list_sessions(self) -> None:
+        stored, prompts = await in_thread("sessions.db", lambda _: self._listed())
+        if not stored:
             self.show.notice("this project has no stored sessions yet")
             return
-        now = time.time()
-        with open_store(read_only=True) as store:
-            prompts = store.first_prompts(each.record.key for each in listed if each.record)
+        listed, now = merge(stored), time.time()
         write_table(
             session_pages.HEAD,
             [session_pages.as_cells(each, now, prompts) for each in listed],
             drop=session_pages.DROP,
             stream=sys.stderr,
         )
+
+    def _listed(self) -> tuple[list[SessionRecord], dict[str, str]]:
+        """Return the sessions of this project, and their first prompts."""
+        stored = self._stored()
+        with open_store(read_only=True) as store:
+            return stored, store.first_prompts(each.key for each in stored)
 
     def _stored(self) -> list[SessionRecord]:
         """Return the sessions of this project, last used first."""

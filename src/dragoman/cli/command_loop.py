@@ -63,7 +63,7 @@ class CommandLoop:
         self.interrupts = 0
         """Number of interrupts since the last `calm`."""
         self.terminated = False
-        """Whether a signal other than Ctrl-C ended us."""
+        """Whether a signal other than Ctrl-C asked this process to end."""
         self.hung_up = False
         """Whether the terminal was closed: then running turns should continue."""
         self.suspend_prompt: Callable[[], AbstractAsyncContextManager[None]] | None = None
@@ -112,7 +112,8 @@ class CommandLoop:
                 self._drop(wanted)
 
     def listen(self, on_interrupt: Callable[[int], None]) -> None:
-        """Call `on_interrupt`, in the loop, for the first and the second interrupt from now on."""
+        """Call `on_interrupt`, in the loop, for the first and the second interrupt from now on, and
+        at once if there was one before."""
         self._on_interrupt = on_interrupt
         if self.interrupts:
             # Interrupted before a callback was set.
@@ -305,7 +306,7 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 class _signals:
-    """Context manager that installs two signal handlers."""
+    """Context manager that installs the signal handlers of a command."""
 
     def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
         # Signals that the parent process ignores (nohup) stay ignored, except the interrupt, which
@@ -319,7 +320,7 @@ class _signals:
 
     def __enter__(self) -> int:
         """Return a descriptor that receives signal numbers at once, whatever the main thread
-        does."""
+        is doing."""
         self._told, self._tell = os.pipe()
         for end in (self._told, self._tell):
             os.set_blocking(end, False)

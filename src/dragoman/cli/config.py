@@ -26,7 +26,8 @@ Show, set and trust configuration.
 
 Settings come from five places, each of which overrides those before it: defaults, your config.toml,
 the dragoman.toml of a project, environment variables such as DRAGOMAN_FORMAT, and command options.
-Commands, addresses, variables and permissions in a project's file are ignored until you trust it.
+Until you trust a project's file, its commands, addresses, variables, models, modes and wider
+permissions are ignored.
 
 \b
 Examples:
@@ -230,14 +231,21 @@ def edit_command() -> None:
     """
     import os
     import shlex
+    import shutil
 
     from dragoman.config import find_paths
     from dragoman.config.edit import check_config, init_config
 
     paths = find_paths()
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(editor)
+    except ValueError as error:
+        raise UsageError(f"the editor {editor!r} is not a valid command: {error}") from None
     if not words:
         raise UsageError(f"no editor is set: set EDITOR, or open {paths.config_file} in any editor")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"the editor {words[0]!r} was not found: check EDITOR and VISUAL")
     init_config(paths)
     try:
         code = os.spawnvp(os.P_WAIT, words[0], [*words, str(paths.config_file)])

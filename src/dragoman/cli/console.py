@@ -96,10 +96,11 @@ def serve_command(
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key must be used together")
     from dragoman.cli.command_loop import CommandLoop
-    from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
+    from dragoman.console.server import ConsoleOptions, check_names, parse_listen, require_safe
     from dragoman.transports.tls import TlsFiles
 
     host, port = parse_listen(listen)
+    check_names(name or ())
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = TlsFiles(certificate=tls_cert, key=tls_key)

@@ -67,7 +67,7 @@ def doctor(
 
 
 def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
-    """Return all findings. In text format they are also printed as they arrive."""
+    """Return all findings. In text and JSON format they are also printed as they arrive."""
     import asyncio
 
     from dragoman.cli.output.jsonl import write_json

@@ -2,8 +2,8 @@
 
 `cli.prompt_options` parses plain `dragoman run` lines without typer, `cli.app` everything else. The
 message texts are in `cli.error_messages`. `prepare` makes stdin, stdout and stderr usable at
-startup, and `leave` ends the process without the interpreter's teardown. Writing is in
-`cli.output`.
+startup, and `leave` ends the process without the interpreter's teardown. `cli.output`
+writes the output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.errors.usage import shown
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
-"""Error codes for a full disk or quota."""
+"""Error codes for output that cannot be written, for example to a full disk."""
+
+TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
+"""Error codes if this process, or the machine, has as many open files as it may have."""
 
 
 def run(argv: Sequence[str] | None = None) -> NoReturn:
@@ -59,6 +62,10 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
             _unwritten()
             _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
             code = 1
+        elif error.errno in TOO_MANY:
+            # Even a module cannot be loaded now, so this does not use `error_messages`.
+            _tell(f"dragoman: no file can be opened: {error.strerror}; see `ulimit -n`\n")
+            code = 1
         elif isinstance(error, FileNotFoundError) and _homeless():
             gone = "the current directory no longer exists: it was deleted or moved"
             code = _refuse(UsageError(gone))
@@ -72,6 +79,21 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _call(argv: Sequence[str] | None) -> NoReturn:
+    """Run one command line. With `--json-strict`, an invalid one is an `Error` line."""
+    try:
+        _dispatch(argv)
+    except UsageError as error:
+        from dragoman.cli import error_messages
+
+        if not error_messages.in_json(sys.argv[1:] if argv is None else argv):
+            raise
+        from dragoman.cli.output.jsonl import JsonLines
+
+        JsonLines(strict=True).failed(error)
+        sys.exit(int(error_messages.exit_code(error)))
+
+
+def _dispatch(argv: Sequence[str] | None) -> NoReturn:
     from dragoman.cli.prompt_options import parse_run
 
     words = sys.argv[1:] if argv is None else argv
@@ -114,9 +136,10 @@ def _homeless() -> bool:
 
 
 def _unwritten() -> OSError | None:
-    """Flush buffered output and return the error if that fails.
+    """Flush buffered output. Returns the error if that fails, or None if only the reader has closed
+    the pipe.
 
-    Otherwise the interpreter would flush at exit and change the exit code.
+    Without this, the interpreter would flush at exit and change the exit code.
     """
     try:
         sys.stdout.flush()

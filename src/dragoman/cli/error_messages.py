@@ -7,10 +7,11 @@ precedence. `cli.entry` catches the errors.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from dragoman.errors import (
     BudgetExceeded,
     CallTimeout,
     ConnectError,
+    ConnectionClosed,
     DragomanError,
     HandshakeFailed,
     InputTimeout,
@@ -32,6 +34,7 @@ from dragoman.errors import (
     SessionLost,
     SessionUnusable,
     UnknownJob,
+    UnknownPeer,
     UnknownSession,
     UsageError,
 )
@@ -44,8 +47,11 @@ if TYPE_CHECKING:
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
 
 YOURS: Final = ""
-"""The empty blame: usage errors, missing logins, limits and refusals need only the next step, so
-the line is omitted."""
+"""The empty blame: usage errors, limits and refusals need only the next step, so the line is
+omitted."""
+
+ITS_LOGIN: Final = "the agent's login"
+"""The blame for a login that is missing or no longer accepted, however the agent reports it."""
 
 LOGIN: Final = "log in with the agent's own program, then try again"
 """The next step for a missing login, unless the peer's descriptor says how to log in."""
@@ -91,6 +97,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "fleet_conflict": "`dragoman fleet jobs` shows the current state; repeat the command if it is "
     "still needed",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
+    "file_failed": "check the file's path, its permissions and the free space on its disk",
     "spawn_failed": "start the program by hand to see its output",
     "not_installed": "install it; `dragoman doctor` shows what is missing",
     "program_not_found": "install it, add its directory to the PATH, or give its full path",
@@ -100,6 +107,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "process_exited": START_BY_HAND,
     "ended": START_BY_HAND,
     "broken": "try again",
+    "closed": "the next command starts a new broker; this one was stopped on request, with "
+    "`dragoman broker stop` or a signal",
     "line_too_long": "report it to the agent's developers: no message should be that long",
     "timeout": "try again, or give it more time with --timeout",
     "auth_required": LOGIN,
@@ -407,7 +416,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "auth_required": (
         "the agent needs a login",
-        YOURS,
+        ITS_LOGIN,
         LOGIN,
     ),
     "quota": (
@@ -436,8 +445,7 @@ def whose(error: DragomanError) -> str:
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return YOURS
     if isinstance(error, AuthRequired):
-        # However the agent reports it, the user has to log in.
-        return ENDS["auth_required"][1]
+        return ITS_LOGIN
     if isinstance(error, BudgetExceeded):
         # The message says whether a limit was too short or the agent was silent.
         return ENDS["timed_out"][1]
@@ -450,7 +458,7 @@ def whose(error: DragomanError) -> str:
 
 def _blamed(kind: type[DragomanError]) -> str:
     called = issubclass(kind, UsageError) and not issubclass(kind, SessionLost)
-    return YOURS if called else _WHOSE[kind.blame]
+    return YOURS if called or issubclass(kind, ConnectionClosed) else _WHOSE[kind.blame]
 
 
 def advice(
@@ -479,7 +487,7 @@ def advice(
         # A user of a known peer cannot fix this.
         first = "fix the agent" if not login else "see what the agent reports above"
         return f"{first}; add --agent-stderr to `dragoman run` to see its whole stderr"
-    if type(error) is UsageError and "`" in str(error):
+    if type(error) in (UsageError, UnknownPeer) and "`" in str(error):
         # The error names a command that helps.
         return ""
     if isinstance(error, NoPeer):
@@ -505,6 +513,11 @@ def _known_advice(kind: type[DragomanError]) -> str:
     none."""
     names = (getattr(each, "error_class", "") for each in kind.__mro__)
     return next((ADVICE[name] for name in names if name in ADVICE), "")
+
+
+def in_json(words: Sequence[str]) -> bool:
+    """Return whether a command line wants its errors as JSON lines, even if it is invalid."""
+    return "--json-strict" in itertools.takewhile(lambda word: word != "--", words)
 
 
 def exit_code(error: DragomanError) -> ExitCode:
@@ -547,7 +560,8 @@ def _kind_of(error: RemoteError) -> str:
 
 
 def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
-    """Return the message for a login or quota error that an agent reported only as text."""
+    """Return the message for an agent's error about a login or a quota, other than `AuthRequired`;
+    None for other errors."""
     if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
         return None
     by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}

@@ -34,11 +34,17 @@ class ExitCode(enum.IntEnum):
 MEANINGS: Final = {
     ExitCode.OK: "The command succeeded. If it ran a turn, the outcome of the turn is `ok`.",
     ExitCode.FAILED: (
-        "The agent, the protocol or the machine failed, or the turn ended without success in "
-        "another way, such as a refusal."
+        "The agent, the protocol or the machine failed, the turn ended without success in another "
+        "way, such as a refusal, or a command such as `doctor` found a problem."
     ),
-    ExitCode.USAGE: ("The command line is invalid, or names a peer that does not exist."),
-    ExitCode.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
+    ExitCode.USAGE: (
+        "The command line or a setting is invalid, or the command cannot be carried out as "
+        "requested, for example because no peer has that name or the peer does not support it."
+    ),
+    ExitCode.TIMEOUT: (
+        "A time budget ran out: the handshake, the session, the turn or reading stdin. Or the job "
+        "of `jobs result` has not ended."
+    ),
     ExitCode.NO_SESSION: "The session or job does not exist, or the session can no longer be used.",
     ExitCode.DENIED: (
         "A permission was denied and none approved, or the turn ended right after a denial."

@@ -258,6 +258,11 @@ def worker_command(
     from dragoman.fleet.job_run import WorkerLimits
     from dragoman.fleet.worker import FleetWorker, WorkerOptions
     from dragoman.paths import find_paths
+    from dragoman.runs.context import load_context
+
+    catalogue = load_context(None).catalogue
+    for peer in words_of(peers):
+        catalogue.get(peer.partition("@")[0])
 
     credential = find_credential(find_paths(), "worker", name=name, on_notice=show_notice)
     options = WorkerOptions(

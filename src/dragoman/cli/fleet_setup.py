@@ -139,7 +139,8 @@ def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> N
 
 
 def stop_event(live: CommandLoop) -> asyncio.Event:
-    """Return an event that the first interrupt sets. The second one cancels the current task."""
+    """Return an event that the first interrupt sets. The second one cancels the task that called
+    this."""
     import asyncio
 
     stop = asyncio.Event()

@@ -188,7 +188,8 @@ def prompt_of(
 
 
 def folder_for_host(host: Host, cwd: Path | None) -> str | None:
-    """Return the directory to work in: a path on the host, as it was typed."""
+    """Return the directory to work in, a path on the host: the typed one, or else that in the
+    host's settings. None if there is neither."""
     return host.settings.workspace if cwd is None else str(cwd)
 
 
@@ -330,7 +331,8 @@ class HostTurns:
     # -- stopping
 
     def interrupted(self, count: int) -> None:
-        """The first interrupt cancels the turn on the host; the second ends this command."""
+        """Cancel the turn on the host at the first interrupt. At the second, without a job, or
+        after the terminal was closed, end this command."""
         if self.job is None or count > 1 or self._live.hung_up:
             self._leave()
             return

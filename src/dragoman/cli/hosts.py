@@ -14,7 +14,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
-from dragoman.errors import UsageError
+from dragoman.errors import ConfigInvalid, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,7 +162,11 @@ def add_command(
     given = {key: value for key, value in values.items() if value is not None}
     if name not in hosts:
         given.setdefault("destination", name)
-    changed = set_host(paths, name, given)
+    try:
+        changed = set_host(paths, name, given)
+    except ConfigInvalid as error:
+        error.hint = "nothing was changed; `dragoman hosts add --help` shows examples"
+        raise
     word = "unchanged" if not changed else "changed" if name in hosts else "added"
     put_out(f"{name}: {word} in {paths.config_file}\n")
     if name not in hosts:

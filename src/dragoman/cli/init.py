@@ -37,8 +37,8 @@ missing login only when prompted: you are asked whether to send a prompt, --try-
 without asking, and with --yes alone it is not sent.
 
 Each step is saved when it is done: after Ctrl-C, `dragoman init` continues from there. The exit
-code is 0 if one of the enabled peers answered, or scout if nothing is installed, and 10 if agents
-are installed but none works.
+code is 0 if one of the enabled peers answered, if you declined the task, or if nothing is installed
+and scout answered. It is 10 if agents are installed but none works.
 
 \b
 Examples:

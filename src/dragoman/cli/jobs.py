@@ -32,8 +32,8 @@ HELP: Final = """
 List, watch and cancel the jobs of agents.
 
 Every `dragoman run` is a job. With --no-wait it continues after the command has ended, and so does
-a run whose shell is closed. The output so far is available at any time, even after a timeout or a
-crash.
+a run in a broker whose shell is closed. The output so far is available at any time, even after a
+timeout or a crash.
 
 \b
 Examples:
@@ -100,7 +100,7 @@ def fetch_command(job: str = typer.Argument("last")) -> None:
     from dragoman.errors import UsageError
 
     raise UsageError(
-        f"the files of {job} are here; to fetch those of another machine, add --host NAME"
+        f"`jobs fetch {job}` copies the files of a job from another machine: add --host NAME"
     )
 
 

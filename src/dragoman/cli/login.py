@@ -83,6 +83,7 @@ def _login(
     from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.prompt_session import started
     from dragoman.cli.run_plan import RunOptions, prepare
+    from dragoman.errors import DragomanError
 
     plan, show = prepare(RunOptions(peer=name, command=None, cold=cold, cwd=cwd), None)
     live = CommandLoop()
@@ -96,15 +97,18 @@ def _login(
                 put(sys.stdout, f"{chosen.command}\n")
                 put_err(f"dragoman: {chosen.id} is a command; run it yourself\n")
                 return 0
+            password = token = None
             match chosen.kind:
                 case "password":
-                    secret = await _secret("Password", variable, live)
-                    await peer.authenticate(chosen.id, password=secret)
+                    password = await _secret("Password", variable, live)
                 case "oauth":
-                    secret = await _secret("Token", variable, live)
-                    await peer.authenticate(chosen.id, token=secret)
-                case _:
-                    await peer.authenticate(chosen.id)
+                    token = await _secret("Token", variable, live)
+            try:
+                await peer.authenticate(chosen.id, password=password, token=token)
+            except DragomanError as error:
+                # A login does no work, so it can be repeated.
+                error.may_have_run = False
+                raise
             put_err(f"dragoman: logged in to {name} with {chosen.id}\n")
             return 0
 

@@ -23,7 +23,7 @@ _KEYS: Final = {
 
 
 def read_servers(path: Path) -> list[acp.McpServer]:
-    """Read the servers from a file."""
+    """Read the servers from a file. Raises `UsageError` if it is invalid."""
     try:
         told: Any = json.loads(read_named(path, max_size=MAX_CONFIG_SIZE).decode("utf-8-sig"))
     except ValueError as error:

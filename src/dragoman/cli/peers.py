@@ -261,7 +261,9 @@ def verify_command(
 @app.command("add", cls=WithCommandLine, context_settings=CONTEXT)
 def add_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters and hyphens.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and hyphens.")
+    ],
     *,
     roles: Annotated[
         str,
@@ -375,8 +377,8 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
 def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     """Let delegation use parked peers again, and reset their failure counts.
 
-    A peer is parked while it needs a login or has no quota, and for a while after three failures. A
-    successful turn unparks it automatically.
+    A peer is parked while it needs a login or has no quota; a successful turn unparks it. After
+    three failures in a row, a peer is not used for a while either: this command ends that too.
 
     \b
     Examples:

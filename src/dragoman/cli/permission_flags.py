@@ -102,9 +102,10 @@ def permit_of(
 def whole_policy(
     policy: ApprovalMode, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
 ) -> RulesPolicy:
-    """Combine the flag, the rules from the settings and the policies of the delegating agents.
+    """Return the policy of a command: the rules from the settings, and the flag for what no rule
+    matches.
 
-    The strictest applies.
+    If the policy of a delegating agent is stricter for a request, it applies instead.
     """
     from dragoman.policy import PolicySettings, narrowed, of_settings
 
@@ -134,7 +135,8 @@ LABEL_WIDTH: Final = 60
 """Maximum length of the agent's own name for an option, in characters."""
 
 MAX_CHOICES: Final = 9
-"""Maximum number of options shown: more would push the question off the screen."""
+"""Maximum number of options shown, except for the first one of each kind: more would push the
+question off the screen."""
 
 
 class TerminalApprover:

@@ -12,7 +12,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, check_peer
 from dragoman.events.words import ToolKind
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _place(cwd: CwdOption) -> RunContext:
 def _policy(place: RunContext, peer: str, wished: Permissions | None) -> Policy:
     from dragoman.policy import of_settings
 
+    if peer:
+        check_peer(peer, place.cwd)
     settings = place.config.settings
     preset = settings.permissions_for(peer) if wished is None else wished.value
     return of_settings(settings.policy, preset)

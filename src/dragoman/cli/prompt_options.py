@@ -63,7 +63,7 @@ class CommandOption(NamedTuple):
 
     @property
     def initial(self) -> Any:
-        """Return the default value."""
+        """The default value."""
         if self.repeat:
             return []
         return False if self.kind is bool else self.default
@@ -138,12 +138,16 @@ FORMAT: Final = CommandOption(
 )
 JSON_STRICT: Final = CommandOption("json_strict", "JSON lines on stdout, and nothing on stderr.")
 APPROVALS: Final = (
-    CommandOption("approve_all", "Allow everything the agent asks for."),
+    CommandOption(
+        "approve_all",
+        "Allow everything that no rule decides, except changes to protected files.",
+    ),
     CommandOption(
         "approve_reads",
-        "Allow reads, deny everything else. The default without a terminal.",
+        "Allow reads, deny everything else that no rule decides. The default if you cannot be "
+        "asked.",
     ),
-    CommandOption("deny_all", "Deny every permission request."),
+    CommandOption("deny_all", "Deny everything that no rule decides."),
 )
 ALLOW_UNENFORCED: Final = CommandOption(
     "allow_unenforced",
@@ -415,7 +419,10 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         CommandOption(
             "prompt", "The task; only its size matters.", kind=str, metavar="TEXT", default=""
         ),
-        FLEET,
+        CommandOption(
+            "fleet",
+            "List the workers of the fleet that this machine has joined; see `dragoman fleet`.",
+        ),
         NEEDS,
         FLEET_AS,
         CommandOption(

@@ -88,7 +88,7 @@ class PromptSession(RunListener):
         result = seen.result
         assert result is not None
         if result.ok:
-            note_success(plan.name, plan.way.descriptor, env=plan.env)
+            await note_success(plan.name, plan.way.descriptor, env=plan.env)
         interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
         if isinstance(result.error, PolicyNotEnforced):
@@ -288,7 +288,7 @@ async def started(
 async def talking(
     plan: RunPlan, live: CommandLoop, show: Renderer, *, adapter: AdapterWork | None = None
 ) -> AsyncIterator[PromptSession]:
-    """Open a session with the agent of a plan, with the requested model."""
+    """Open a session with a plan's agent and the requested model."""
     async with started(plan, live, show, adapter=adapter) as session, session.run:
         if not show.tells_jobs:
             # In a conversation there is nothing to wait for until there is a prompt.

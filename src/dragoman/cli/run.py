@@ -40,8 +40,9 @@ broker: it gets the prompt and the role, and decides what to send to the agent. 
 -s and --no-wait. For other peers, --role adds the text that their descriptor has for that role
 before the prompt.
 
-Permissions: on a terminal you are asked about everything except reads. Elsewhere reads are allowed,
-everything else is denied, and each denial is reported.
+Permissions: the rules in your settings decide first. By default, reads are then allowed, and on a
+terminal or with an open console you are asked about everything else. Otherwise it is denied, and
+each denial is reported.
 
 \b
 Examples:

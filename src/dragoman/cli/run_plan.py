@@ -140,7 +140,8 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     """The stored session to continue or start: a name, a key, or the agent's own id."""
     fresh: bool = False
     brief: bool = False
-    """Whether a new session may replace one that the agent has lost."""
+    """Whether a new session may replace one that the agent has lost, and whether it gets a summary
+    of the lost one."""
     no_wait: bool = False
     """Whether to submit the prompt to the broker without waiting."""
     keep_open: bool = False
@@ -158,6 +159,8 @@ def workspace_of(cwd: Path | None) -> Path:
     # Unlike `Path.is_dir`, it does not raise for names that are too long.
     if not os.path.isdir(path):
         raise UsageError(f"--cwd: not a directory: {_short(path)}")
+    if not os.access(path, os.X_OK):
+        raise UsageError(f"--cwd: permission denied: {_short(path)}")
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -300,7 +303,7 @@ def _text_or_file(word: str) -> str:
         from dragoman.cli.read_input import MAX_PROMPT_SIZE, read_named
 
         try:
-            text = read_named(Path(word[1:]).expanduser(), max_size=MAX_PROMPT_SIZE).decode()
+            text = read_named(Path(os.path.expanduser(word[1:])), max_size=MAX_PROMPT_SIZE).decode()
         except UnicodeDecodeError:
             raise UsageError(f"--system-prompt: {shown(word[1:])} is not UTF-8 text") from None
     else:
@@ -407,7 +410,8 @@ def _with_peer(
     """Return the options with the chosen peer, whether the first word names it and, if not, a
     notice that names the peer.
 
-    Raises `UnknownPeer` for a first word that was meant as a peer.
+    A first word that was meant as a peer is kept even if there is no such peer. Raises `UsageError`
+    if there are both a peer and a command after ``--``, or if no peer can be chosen.
     """
     word = options.peer
     if options.command is not None:
@@ -526,11 +530,14 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
     """Build the run plan and its renderer from the options, and set up log and trace."""
     asked: Format = _format(options)
     log_for(strict=options.json_strict, verbose=options.verbose)
-    if trace is not None:
-        # Not passed to agents: a child process only gets allowed variables.
-        os.environ[TRACE_VARIABLE] = str(trace.absolute())
     try:
         plan = plan_of(options)
+        if trace is not None:
+            from dragoman.rpc.trace import check_file
+
+            check_file(trace)
+            # Not passed to agents: a child process only gets allowed variables.
+            os.environ[TRACE_VARIABLE] = str(trace.absolute())
     except DragomanError as error:
         from dragoman.cli import error_messages
 

@@ -86,8 +86,8 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 
 def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
-    """Return the adapter of a plan's peer, and the plan with the adapter's role. Raises
-    `ConfigInvalid` if the adapter cannot be used."""
+    """Return the plan with the role of its peer's adapter, and the adapter. Raises `ConfigInvalid`
+    if the adapter cannot be used, and `UsageError` with --no-wait."""
     from msgspec.structs import replace
 
     from dragoman.delegation.permission_ceiling import environment

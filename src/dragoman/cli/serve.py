@@ -9,7 +9,7 @@ from typing import Final
 
 from dragoman.cli.command_module import LazyGroup, new_app
 
-DOORS: Final = {
+COMMANDS: Final = {
     "acp": "Serve all of your peers to an editor as one agent.",
     "mcp": "Let MCP hosts and agents delegate to your peers.",
 }
@@ -29,7 +29,7 @@ Examples:
 class ServerGroup(LazyGroup):
     """The subcommands of `dragoman serve`."""
 
-    lines = DOORS
+    lines = COMMANDS
     prefix = "dragoman.cli.serve_"
 
 

@@ -57,7 +57,7 @@ def acp(
         typer.Option(
             "--socket",
             metavar="PATH",
-            help="Serve any number of clients on a Unix socket instead of stdin and stdout.",
+            help="Serve up to 64 clients on a Unix socket instead of stdin and stdout.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def acp(
         typer.Option(
             "--websocket",
             metavar="[HOST:]PORT",
-            help="Serve clients that have the token on a local WebSocket.",
+            help="Serve up to 64 clients that have the token on a local WebSocket.",
             show_default=False,
         ),
     ] = None,
@@ -127,10 +127,16 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = ServerContext(peer=peer, role=role, dialect=dialect, flags=flags)
     front.check(Path.cwd())
+    address: tuple[str, int] | None = None
+    token, told = "", None
+    if websocket is not None:
+        address = address_of(websocket)
+        # Outside of the event loop, so that waiting for a named pipe can be interrupted.
+        token, told = token_of(token_file)
     live = CommandLoop()
 
     async def serve() -> int:
-        return await _serve(front, live, socket=socket, websocket=websocket, token_file=token_file)
+        return await _serve(front, live, socket=socket, address=address, token=token, told=told)
 
     raise typer.Exit(live.run(serve))
 
@@ -140,10 +146,11 @@ async def _serve(
     live: CommandLoop,
     *,
     socket: Path | None,
-    websocket: str | None,
-    token_file: Path | None,
+    address: tuple[str, int] | None,
+    token: str,
+    told: str | None,
 ) -> int:
-    """Serve until the clients or a signal end it."""
+    """Serve until the client on stdio has disconnected or a signal arrives."""
     import asyncio
 
     from dragoman.acp_server import listener as acp_server_listener
@@ -152,7 +159,7 @@ async def _serve(
     # No peer may be left running after a signal or the end of the input.
     asked = asyncio.Event()
     live.listen(lambda count: asked.set())
-    if socket is None and websocket is None:
+    if socket is None and address is None:
         await _until(asked, acp_server_listener.serve_stdio(front))
         if not asked.is_set():
             return ExitCode.OK
@@ -160,10 +167,8 @@ async def _serve(
     if socket is not None:
         listener = await acp_server_listener.serve_unix(front, socket)
     else:
-        assert websocket is not None
-        host, port = address_of(websocket)
-        token, told = token_of(token_file)
-        listener = await acp_server_listener.serve_websocket(front, host, port, token=token)
+        assert address is not None
+        listener = await acp_server_listener.serve_websocket(front, *address, token=token)
         if told is not None:
             _say(told)
     try:
@@ -199,34 +204,19 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def token_of(file: Path | None) -> tuple[str, str | None]:
-    """Return the token, and the notice that says where it came from."""
+    """Return the token and, unless it is from the environment, a notice with the token or its
+    file."""
     import os
 
-    from dragoman.acp_server.listener import new_token
-    from dragoman.errors import UsageError
+    from dragoman.config.token_file import new_token, token_in
 
-    if file is None:
-        token = os.environ.get(TOKEN_VARIABLE, "")
-        if token:
-            return token, None
-        token = new_token()
-        return token, f"the token is {token}"
-    try:
-        # Created with private permissions: it is never readable by other users.
-        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        try:
-            if os.name == "posix" and file.stat().st_mode & 0o077:
-                raise UsageError(f"other users can read {file}: run `chmod 600 {file}`") from None
-            return file.read_text("utf-8").strip(), None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read the token from {file}: {error}") from error
-    except OSError as error:
-        raise UsageError(f"cannot write a token to {file}: {error.strerror}") from error
+    if file is not None:
+        return token_in(file), f"the token is in {file}"
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if token:
+        return token, None
     token = new_token()
-    with os.fdopen(made, "w") as opened:
-        opened.write(f"{token}\n")
-    return token, f"the token is in {file}"
+    return token, f"the token is {token}"
 
 
 def _say(text: str) -> None:

@@ -30,9 +30,9 @@ An MCP host starts this command and talks to it on stdin and stdout. With --http
 machine instead, for clients that send the token as `Authorization: Bearer TOKEN`. The token is
 generated once and stored in a file that only you can read.
 
-Permission questions cannot be asked here. Peers may do what your settings and policy allow; where
-those say `ask`, only reads. A workspace must be inside the roots that the client names and inside
-those of --root.
+Peers may do what your settings and policy allow. Where those say `ask`, you are asked in the
+console if it is open (`dragoman console`); otherwise only reads are allowed. A workspace must be
+inside the roots that the client names and inside those of --root.
 
 \b
 Examples:
@@ -73,6 +73,8 @@ def mcp(
             "--root",
             metavar="DIR",
             help="Allow only workspaces inside this directory, for every client. May be repeated.",
+            exists=True,
+            file_okay=False,
         ),
     ] = None,
     cwd: CwdOption = None,
@@ -99,12 +101,25 @@ def mcp(
             raise UsageError(f"the MCP SDK cannot be used: {error}", remedy=INSTALL) from error
         return ToolHandlers(cwd=here, roots=roots, permissions=permissions)
 
+    token = ""
+    if http is not None:
+        from dragoman.config.token_file import token_in
+        from dragoman.mcp_server.http_guard import default_path
+        from dragoman.paths import find_paths
+
+        token_file = token_file or default_path(find_paths())
+        # Outside of the event loop, so that waiting for a named pipe can be interrupted.
+        token = token_in(token_file)
     live = CommandLoop()
-    raise typer.Exit(live.run(lambda: _serve(make, live, http, token_file)))
+    raise typer.Exit(live.run(lambda: _serve(make, live, http, token_file, token)))
 
 
 async def _serve(
-    make: Callable[[], ToolHandlers], live: CommandLoop, http: int | None, token_file: Path | None
+    make: Callable[[], ToolHandlers],
+    live: CommandLoop,
+    http: int | None,
+    token_file: Path | None,
+    token: str,
 ) -> int:
     import asyncio
 
@@ -118,14 +133,9 @@ async def _serve(
         await serve_stdio(make, stop=stop)
     else:
         from dragoman.mcp_server.http import serve_http
-        from dragoman.mcp_server.http_guard import default_path, token_in
-        from dragoman.paths import find_paths
-
-        path = token_file or default_path(find_paths())
-        token = token_in(path)
 
         def listening(url: str) -> None:
-            put_err(f"dragoman: listening on {url}; the token is in {path}\n")
+            put_err(f"dragoman: listening on {url}; the token is in {token_file}\n")
             sys.stderr.flush()
 
         await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)

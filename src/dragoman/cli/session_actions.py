@@ -26,7 +26,7 @@ from dragoman.cli.prompt_session import PromptSession, started
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.cli.shared_options import ListFormat
 from dragoman.client.conversation import SessionSummary
-from dragoman.errors import UnknownSession
+from dragoman.errors import SessionLost, UnknownSession
 from dragoman.events.parts import Choice
 from dragoman.paths import find_paths
 from dragoman.runs.model_choice import offered_models
@@ -79,7 +79,8 @@ def ask_for_sessions(
 def ask_for_models(
     peer: str, *, cwd: Path | None, cold: bool
 ) -> tuple[Sequence[Choice], str | None]:
-    """Return the models that a peer offers, and its default."""
+    """Return the models that a peer offers, and the one that a new session uses; None if not
+    reported."""
     plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
 
     async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
@@ -93,8 +94,8 @@ def ask_for_models(
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
-    """Start a session and print its key. With a name, use the existing session of that name unless
-    `anew` is set."""
+    """Start a session and print its key. With a name, use the existing session of that name, or
+    close it first if `anew` is set."""
     plan = action.plan(name)
     if name is not None:
         record = recall(name, peer=plan.name, folder=plan.workspace)
@@ -126,7 +127,7 @@ def resume(action: SessionAction, word: str, name: str | None, format: ListForma
 
 
 def close(store: Store, record: SessionRecord) -> None:
-    """Close a session, at its peer if a broker has it open."""
+    """Close a session, also at its peer if a broker has it open."""
     trouble = asyncio.run(close_at_peer(record, find_paths()))
     store.update_session(record.key, closed_at=time.time())
     if trouble is not None:
@@ -137,7 +138,7 @@ def close(store: Store, record: SessionRecord) -> None:
 
 
 def tell(key: str, format: ListFormat) -> None:
-    """Print the key of a session."""
+    """Print the key of a session; as JSON, its whole record."""
     if format is ListFormat.JSON:
         with open_store(read_only=True) as store:
             record = store.session(key)
@@ -151,9 +152,17 @@ def _begun(plan: RunPlan, record: SessionRecord | None = None) -> str:
     """Start the session of a plan, or open a stored one. Returns its key."""
 
     async def keep(session: PromptSession) -> str:
-        async with session.run as run:
-            await run.keep()
-            return run.opened.key
+        try:
+            async with session.run as run:
+                await run.keep()
+                return run.opened.key
+        except SessionLost as error:
+            # Its text names options for a prompt.
+            id = record.peer_session_id if record is not None else None
+            raise UnknownSession(
+                f"{plan.name} cannot continue the session {id}: {error.__cause__}",
+                remedy=f"`dragoman sessions list {plan.name}` lists the sessions that it remembers",
+            ) from error
 
     return _perform(plan, keep, record)
 

@@ -23,8 +23,9 @@ from dragoman.cli.shared_options import (
     ListFormat,
     YesOption,
     check_limit,
+    check_peer,
 )
-from dragoman.errors import UsageError
+from dragoman.errors import UnknownSession, UsageError
 
 if TYPE_CHECKING:
     from dragoman.store import SessionRecord, Store
@@ -158,6 +159,8 @@ def list_command(
         for each in merge(records, told, peer=peer or "")
         if closed or each.record is None or each.record.closed_at is None
     ]
+    if peer is not None and not listed:
+        check_peer(peer, cwd)
     now = time.time()
     where = "stored" if root is None else f"of {root}"
     empty = f"There are no sessions {where}. `dragoman run PEER PROMPT -s NAME` starts one."
@@ -446,7 +449,7 @@ def prune_command(
     yes: YesOption = False,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
-    """Delete old stored sessions and jobs, of all projects.
+    """Delete old stored sessions and jobs, of all projects. Open sessions are deleted too.
 
     \b
     Examples:
@@ -474,7 +477,12 @@ def _find(
     from dragoman.store import root_of
 
     root = root_of(cwd or Path.cwd())
-    return find_session(store, word, root=root, peer=peer, last_open=last_open)
+    try:
+        return find_session(store, word, root=root, peer=peer, last_open=last_open)
+    except UnknownSession:
+        if peer is not None:
+            check_peer(peer, cwd)
+        raise
 
 
 def _told(record: SessionRecord, format: ListFormat) -> None:

@@ -1,4 +1,5 @@
 """Typer options shared by several commands: `--format`, `--limit`, `--after`, `--cwd`, `--yes`.
+Checks of options: `check_limit`, `check_peer`.
 
 Imports nothing that prints or runs.
 """
@@ -67,3 +68,19 @@ def check_limit(limit: int) -> None:
     """Raise `UsageError` for a `LimitOption` below 1."""
     if limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}")
+
+
+def check_peer(peer: str, cwd: Path | None) -> None:
+    """Raise `UnknownPeer` for a name that is neither a peer nor the peer of a stored session."""
+    from dragoman.errors import UnknownPeer
+    from dragoman.errors.usage import nearest
+    from dragoman.runs.context import load_context
+    from dragoman.store.open import open_store
+
+    catalogue = load_context(cwd).catalogue
+    name = peer.partition("@")[0]
+    if name in catalogue or catalogue.problem_of(name):
+        return
+    with open_store(read_only=True) as store:
+        if not store.sessions(peer=peer, limit=1):
+            raise UnknownPeer(peer, nearest(name, catalogue.names))

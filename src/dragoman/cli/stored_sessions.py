@@ -86,7 +86,7 @@ def _is_stdout(output: Path) -> bool:
 
 
 def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFormat) -> None:
-    """Delete old sessions, after a confirmation that shows how many."""
+    """Delete old sessions, and print how many. With `yes`, this is not confirmed first."""
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.times import seconds_of

@@ -50,7 +50,7 @@ def uninstall_command(
     found = take_inventory(find_paths(), HostEnvironment.here(), keep_config=keep_config)
     put_out(_page(found))
     if found.is_empty:
-        put_out("There is nothing to remove.\n")
+        put_out(f"There is nothing {'else ' if found.unread else ''}to remove.\n")
     elif not yes and not confirm("Remove all of this?", instead="--yes"):
         put_err("Nothing was changed.\n")
         return
@@ -61,6 +61,9 @@ def uninstall_command(
         if problems:
             raise typer.Exit(ExitCode.FAILED)
         put_out("Removed.\n")
+    if found.unread:
+        put_err("dragoman: fix the files that cannot be read, then run this again\n")
+        raise typer.Exit(ExitCode.FAILED)
     put_out(f"To remove the package: {neutral(package_command())}\n")
 
 
@@ -68,15 +71,16 @@ def _page(found: Inventory) -> str:
     from dragoman.cli.output.escape import neutral
 
     lines = [
-        f"broker   {one.name} (process {one.broker.pid}) will be stopped" for one in found.brokers
+        f"broker     {one.name} (process {one.broker.pid}) will be stopped" for one in found.brokers
     ]
     for entry in found.entries:
-        lines.append(f"entry    {entry.name} of {entry.client.title} in {entry.path}")
-    lines += [f"skill    {path}" for path in found.skills]
+        lines.append(f"entry      {entry.name} of {entry.client.title} in {entry.path}")
+    lines += [f"skill      {path}" for path in found.skills]
     for folder in found.folders:
         what = f"{folder.path} ({folder.holds}, {_amount(folder.size)})"
-        lines.append(f"kept     {what}: {folder.kept}" if folder.kept else f"folder   {what}")
-    lines += [f"kept     {path}: remove it by hand if you like" for path in found.left]
+        lines.append(f"kept       {what}: {folder.kept}" if folder.kept else f"directory  {what}")
+    lines += [f"kept       {path}: remove it by hand if you like" for path in found.left]
+    lines += [f"unread   {error.path}: {error.problem}" for error in found.unread]
     return "".join(f"{neutral(line)}\n" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Edit the user's ``config.toml``: create it, enable peers, add hosts.
+"""Edit the user's ``config.toml``: create it, set values, enable peers, add and remove hosts.
 
 Comments, order and layout are kept (tomlkit). An edit holds the file lock and is validated before
 it is written. A project's ``dragoman.toml`` is never changed.
@@ -182,7 +182,8 @@ def _text(file: Path) -> str:
     if data is None:
         return ""
     try:
-        return data.decode()
+        # Without a byte order mark, which tomlkit does not accept.
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigInvalid(
             str(file), f"it is not UTF-8 text: invalid byte at offset {error.start}"

@@ -53,7 +53,8 @@ class FileTransaction:
     def write(self, path: Path, data: bytes, *, expected: bytes | None = None) -> None:
         """Replace or create a file.
 
-        `expected` is what the caller read; if the file has changed since then, nothing is written.
+        `expected` is what the caller read. If the file has changed since then, raises `UsageError`
+        and writes nothing.
         """
         current = self.watch(path)
         if expected is not None and current != expected:
@@ -64,7 +65,12 @@ class FileTransaction:
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
         self.watch(path)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileFailed(
+                str(path), f"it cannot be deleted: {error.strerror}", error.errno
+            ) from error
 
     def watch(self, path: Path) -> bytes | None:
         """Remember a file that other code is about to change. Returns its current content."""

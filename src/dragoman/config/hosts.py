@@ -1,6 +1,6 @@
 """Validate ``[hosts.NAME]``: names, SSH destinations and paths that are safe on a command line.
 
-`config.schema` has the keys, `config.load` rejects the table in a project's file, and
+`config.schema` has the keys, `config.load` ignores the table in a project's file, and
 `dragoman.broker.client` connects.
 """
 
@@ -18,8 +18,8 @@ HOST_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 turn the name into an option."""
 
 UNSAFE: Final = re.compile(r"[\x00-\x20\x7f]")
-"""Characters that are not allowed in a destination: a space or a line break is a mistake or an
-attack."""
+"""Characters that are not allowed in a destination: a space or a control character is a mistake or
+an attack."""
 
 
 SHELL: Final = re.compile(r"""[`'"$\\;&<>|(){}]""")

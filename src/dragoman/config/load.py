@@ -40,10 +40,10 @@ from dragoman.config.schema import (
     flatten,
     nest,
 )
+from dragoman.decoders import convert_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
 from dragoman.paths import VARIABLES, Paths
-from dragoman.wire.decoders import convert_typed
 
 ENABLED: Final = "enabled_peers"
 
@@ -261,17 +261,15 @@ def _project_layer(
 # -- variables and flags
 
 
-def _scalar_keys() -> dict[str, tuple[str, type]]:
-    """Return the environment variables that are settings, each with its dotted key and the type
-    that contains the key."""
-    found: dict[str, tuple[str, type]] = {}
-    for name in Settings.__struct_fields__:
-        if name not in TABLES:
-            found[PREFIX + name.upper()] = (name, Settings)
+def _scalar_keys() -> dict[str, str]:
+    """Return the names of the environment variables for settings, each with its dotted key."""
+    found = {
+        PREFIX + name.upper(): name for name in Settings.__struct_fields__ if name not in TABLES
+    }
     tables = {"timeouts": Timeouts, "limits": DelegationLimits, "local_model": LocalModelSettings}
     for table, kind in tables.items():
         for name in kind.__struct_fields__:
-            found[f"{PREFIX}{table.upper()}_{name.upper()}"] = (f"{table}.{name}", Settings)
+            found[f"{PREFIX}{table.upper()}_{name.upper()}"] = f"{table}.{name}"
     return found
 
 
@@ -284,11 +282,12 @@ NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     "max_store_size": int,
     "keep_days": float,
     "ttl": float,
+    "question_timeout": float,
     **{f"limits.{name}": float for name in DelegationLimits.__struct_fields__},
     **{f"limits.{name}": int for name in ("turn_tokens", "day_tokens", "day_turns")},
     "local_model.max_tokens": int,
 }
-"""Numeric settings, and how to parse them."""
+"""Numeric settings other than timeouts, and how to parse them in a variable."""
 
 SWITCHES: Final = frozenset({"warm", "require_card", "local_model.competes"})
 
@@ -306,7 +305,7 @@ def _variable(name: str, text: str) -> Layer:
         if close and _only_misspelt(name, close[0]):
             raise ConfigInvalid(name, f"there is no such variable; did you mean {close[0]}?")
         return {}, {}
-    key, _ = KEYS[name]
+    key = KEYS[name]
     value: Any = text
     if key in ("enabled_peers", "agent_files"):
         value = [word.strip() for word in text.split(",") if word.strip()]

@@ -6,6 +6,7 @@ all settings files. `config.schema` and `config.load` give the settings their me
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -70,13 +71,14 @@ def find_project_file(cwd: Path) -> Path | None:
     passed: list[Path] = []
     for folder in (cwd, *cwd.parents):
         passed.append(folder)
-        if (folder / ".git").exists():
+        # Not `Path.exists`, which raises an error in a directory that must not be read.
+        if os.path.exists(folder / ".git"):
             break
     else:
         passed = [cwd]
     for folder in passed:
         file = folder / PROJECT_FILE
-        if file.is_symlink() or file.exists():
+        if os.path.lexists(file):
             return file
     return None
 
@@ -107,7 +109,8 @@ def read_project(cwd: Path, paths: Paths) -> Project | None:
 def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Project:
     """Trust the current state of a directory's project.
 
-    `shown` are the bytes that the user saw; if the file has changed since, nothing is trusted.
+    `shown` are the bytes that the user saw. Raises `UsageError` if the file has changed since, or
+    if there is none.
     """
     project = read_project(cwd, paths)
     if project is None:
@@ -144,7 +147,7 @@ def adapter_file(value: str, folder: Path) -> Path | None:
     names a module, as ``module:attribute``."""
     name = value.rpartition(":")[0] if value.count(":") and not value.endswith(".py") else value
     if name.endswith(".py"):
-        return folder / Path(name).expanduser()
+        return folder / os.path.expanduser(name)
     return None
 
 

@@ -92,7 +92,8 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
     A link is followed, so that its target is replaced and not the link. The file keeps its owner,
     and its mode unless one is given; a new one is private to its owner. If replacing would change
-    its owner or break a second hard link, the file is written in place.
+    its owner or break a second hard link, the file is written in place, which a crash can leave
+    half done.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -117,8 +118,8 @@ def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -
 
     Devices and pipes are opened and written, links are followed, directories are refused. A new
     file is created exclusively and private to its owner. An existing one is replaced only with
-    `replace`, and keeps its owner and mode. Raises `UsageError` for a wrong name, `FileFailed` if
-    the disk fails.
+    `replace`, and keeps its owner and mode. Raises `UsageError` if the path cannot be used,
+    `FileFailed` if the disk fails.
     """
     try:
         info = _found(path)
@@ -147,7 +148,7 @@ def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """Return the stat of a path, following links, or None if a file can be created there."""
+    """Return the stat of a path, following links, or None if nothing exists there."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -169,7 +170,8 @@ def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def create_file(path: Path, chunks: Iterable[bytes], *, mode: int | None = None) -> None:
-    """Create a file completely or not at all. Raises `FileExistsError` if it exists."""
+    """Create a file with its whole content or not at all; on a file system without hard links, a
+    crash can leave it empty. Raises `FileExistsError` if it exists."""
     with _fresh(path, chunks, mode=mode) as fresh:
         try:
             # Unlike a rename, this fails if the file was created in between.
@@ -268,8 +270,8 @@ def _put_in_place(fresh: _Fresh, target: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold the exclusive lock for changing a file. Raises `FileFailed` if the lock is not free
-    within `timeout` seconds.
+    """Hold the exclusive lock for changing a file. Raises `FileFailed` if the lock cannot be
+    opened or is not free within `timeout` seconds.
 
     The lock is a separate file next to the other one and is not removed. It belongs to the open
     file descriptor, so it is released if its holder dies.

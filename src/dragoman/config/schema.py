@@ -36,7 +36,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Timeouts in seconds. The defaults are those of `dragoman.client.budgets`."""
 
     initialize: float | None = None
-    """The first response of the agent."""
+    """The first response from the agent."""
     session: float | None = None
     """Opening a session."""
     request: float | None = None
@@ -45,6 +45,9 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From the prompt to the first event; ``"never"`` means no limit."""
     silence: Seconds | None = None
     """Between two events; ``"never"`` means no limit."""
+    tool_silence: Seconds | None = None
+    """Between two events while a tool call runs, such as a silent test suite; ``"never"`` means no
+    limit. If `silence` is longer, that applies."""
     total: Seconds | None = None
     """The whole turn; ``"never"`` means no limit."""
     cancel_grace: float | None = None
@@ -62,7 +65,7 @@ class DelegationLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     turn_seconds: float | None = None
     """Maximum duration of one turn in seconds."""
     silence: float | None = None
-    """Maximum number of seconds without an event in a turn."""
+    """Maximum number of seconds without an event in a turn, even while a tool call runs."""
     day_cost: float | None = None
     """Maximum cost in US dollars over the last 24 hours. Turns of unknown cost are not counted."""
     day_tokens: int | None = None
@@ -134,16 +137,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, merged."""
 
     enabled_peers: tuple[str, ...] = ()
-    """The peers that delegation may use. `run` and `chat` also run a peer that is not enabled, if
-    you name it. ``codex@box`` is codex on the host box; only your own settings can enable it."""
+    """The peers that delegation may use, besides scout and the local model. `run` and `chat` also
+    run a peer that is not enabled, if you name it. ``codex@box`` is codex on the host box; only
+    your own settings can enable it."""
     default_peer: str | None = None
     """The peer that `run` and `chat` use by default."""
     permissions: Permissions = "ask"
-    """The permission preset. Without a terminal, ``ask`` means ``approve-reads``."""
+    """The permission preset. ``ask`` means ``approve-reads`` if you cannot be asked: without a
+    terminal, an editor or an open console."""
     format: Format = "text"
     """The output format."""
     max_line_size: int | None = None
-    """Maximum size of a message from an agent, in bytes."""
+    """Maximum size of a message from an agent, in bytes; at least 4096."""
     warm: bool = True
     """Whether a broker keeps peers running between calls. Otherwise each call starts its own."""
     ttl: float = 1800.0

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from dragoman.config.schema import DelegationLimits, Settings, flatten
+from dragoman.config.schema import NEVER, DelegationLimits, Settings, Timeouts, flatten
 from dragoman.config.validate import (
     ROLE,
     VARIABLE,
@@ -21,7 +22,20 @@ from dragoman.config.validate import (
     short,
     with_all_mistakes,
 )
-from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.errors import ConfigInvalid
+
+AT_LEAST_0: Final = (
+    *("ttl", "max_idle_brokers", "max_depth", "keep_days", "max_store_size", "question_timeout"),
+)
+"""Numeric settings that must not be negative."""
+
+ENDLESS: Final = (
+    *("timeouts.first_event", "timeouts.silence", "timeouts.tool_silence", "timeouts.total"),
+)
+"""Timeouts that can be switched off."""
+
+MIN_LINE_SIZE: Final = 4096
+"""Smallest valid `max_line_size`, in bytes: a handshake has to fit."""
 
 
 def check_table(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
@@ -36,20 +50,17 @@ def check_table(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
 def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     refuse_secrets(table, origin=origin)
     settings = convert(dict(table), Settings, origin=origin)
-    try:
-        settings.budgets()
-    except UsageError as error:
-        raise ConfigInvalid(origin, str(error), key="timeouts") from error
-    if settings.max_line_size is not None and settings.max_line_size <= 0:
+    _check_finite(table, origin)
+    _check_timeouts(settings.timeouts, origin)
+    if settings.max_line_size is not None and settings.max_line_size < MIN_LINE_SIZE:
         raise ConfigInvalid(
-            origin, "it must be a number of bytes greater than 0", key="max_line_size"
+            origin, f"it must be {MIN_LINE_SIZE} bytes or greater", key="max_line_size"
         )
-    if settings.ttl < 0 or settings.max_idle_brokers < 0:
-        key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
-        raise ConfigInvalid(origin, "it must be 0 or greater", key=key)
-    for key in ("max_depth", "keep_days", "max_store_size"):
+    for key in AT_LEAST_0:
         if getattr(settings, key) < 0:
             raise ConfigInvalid(origin, "it must be 0 or greater", key=key)
+    if settings.local_model.max_tokens is not None and settings.local_model.max_tokens <= 0:
+        raise ConfigInvalid(origin, "it must be greater than 0", key="local_model.max_tokens")
     _check_limits(settings.limits, "limits", origin)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -78,9 +89,30 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return flatten(table)
 
 
+def _check_finite(table: Mapping[str, Any], origin: str) -> None:
+    """Reject ``inf`` and ``nan``: TOML has them, but the messages to a broker cannot contain
+    them."""
+    for key, value in flatten(table).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            advice = f'; use "{NEVER}" for no limit' if key in ENDLESS else ""
+            raise ConfigInvalid(origin, f"it must be a finite number{advice}", key=key)
+
+
+def _check_timeouts(timeouts: Timeouts, origin: str) -> None:
+    for name, value in msgspec.structs.asdict(timeouts).items():
+        if value is None or value == NEVER:
+            continue
+        key = f"timeouts.{name}"
+        if key in ENDLESS and value <= 0:
+            problem = f'it must be greater than 0; use "{NEVER}" for no limit'
+            raise ConfigInvalid(origin, problem, key=key)
+        if value < 0:
+            raise ConfigInvalid(origin, "it must be 0 or greater", key=key)
+
+
 def _check_limits(limits: DelegationLimits, key: str, origin: str) -> None:
     for name, value in msgspec.structs.asdict(limits).items():
-        if value is not None and not value >= 0:
+        if value is not None and value < 0:
             raise ConfigInvalid(origin, "it must be 0 or greater", key=f"{key}.{name}")
 
 
@@ -92,6 +124,6 @@ def _check_roles(roles: Sequence[str], key: str, origin: str) -> None:
             raise ConfigInvalid(
                 origin,
                 f"{short(role)!r} is not a valid role: use lower-case letters, digits and single "
-                "hyphens",
+                "hyphens, starting with a letter",
                 key=key,
             )

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.decoders import decode_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 TRUST_FORMAT: Final = 1
@@ -59,8 +59,8 @@ class Trust:
     def record(self) -> TrustRecord:
         """Return the recorded trust.
 
-        Raises `ConfigInvalid` if the record is damaged. `trusts` and `trusts_adapter` then return
-        False.
+        Raises `ConfigInvalid` if the record is damaged or has an unknown format. `trusts` and
+        `trusts_adapter` then return False.
         """
         data = read_file(self._file)
         if data is None:

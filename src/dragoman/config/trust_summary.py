@@ -32,13 +32,23 @@ def _of_settings(table: Mapping[str, Any]) -> Iterator[str]:
                     about = [f"{word} {_listed(each)}" for word, each in rule.items()]
                     yield f"add a permission {what}: {', '.join(about)}"
         elif key not in ("peers", "hosts"):
-            yield f"set {key} to {_listed(value)}"
+            yield from _of_value(key, value)
+
+
+def _of_value(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _of_value(f"{key}.{name}", each)
+    else:
+        yield f"set {key} to {_listed(value)}"
 
 
 def _of_one(peer: str, settings: Any) -> Iterator[str]:
     for key, value in settings.items() if isinstance(settings, Mapping) else ():
         if key == "env":
             yield f"let {peer} see the variables {_listed(value)}"
+        elif isinstance(value, Mapping):
+            yield from _of_value(f"peer.{peer}.{key}", value)
         else:
             yield f"set the {key} of {peer} to {_listed(value)}"
 

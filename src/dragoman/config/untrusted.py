@@ -1,7 +1,7 @@
 """Decide what the settings of an untrusted project may do: only restrict what the user has set.
 
-Everything else is ignored and listed with the reason. `config.load` asks here for each project
-that the user has not trusted (`config.trust`).
+The exceptions are `format` and `agent_files`. Everything else is ignored and listed with the
+reason. `config.load` asks here for each project that the user has not trusted (`config.trust`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FALLBACKS: Final = ("none", "peers", "all")
 def restricting(
     values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a project that only restrict what the user has set. The others are
-    added to `ignored`."""
+    """Yield the settings of a project that apply without trust: `format`, `agent_files` and those
+    that only restrict what the user has set. The others are added to `ignored`."""
     limits = _limits(values, file, ignored)
     if limits:
         yield LIMITS, limits
@@ -85,8 +85,9 @@ def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 def drop_wider(
     merge: MergedValues, before: MergedValues, file: Path, ignored: list[IgnoredSetting]
 ) -> None:
-    """Drop a project's permissions for one peer if they are wider than those that a variable or a
-    flag sets for all peers. Variables and flags are merged after the project."""
+    """Drop a project's permissions for one peer if they are wider than the user's own for that peer
+    or, without those, than the permissions for all peers. A variable or a flag, which are merged
+    after the project, may have changed the latter."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
         if not (key.startswith("peer.") and key.endswith(".permissions")):
             continue

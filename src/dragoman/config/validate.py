@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from dragoman.decoders import convert_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.errors.usage import nearest
-from dragoman.wire.decoders import convert_typed
 
 if TYPE_CHECKING:
     from msgspec import inspect
@@ -84,7 +84,8 @@ def with_all_mistakes(
     check: Callable[[Mapping[str, Any]], T], table: Mapping[str, Any], *, origin: str
 ) -> T:
     """Return the result of `check` for a table. If it raises `ConfigInvalid`, the rest of the table
-    is checked without the invalid part, and one error reports all mistakes."""
+    is checked without the invalid part, and one error reports all mistakes, up to
+    `MAX_MISTAKES`."""
     found: list[ConfigInvalid] = []
     left: Mapping[str, Any] | None = table
     while left is not None and len(found) < MAX_MISTAKES:
@@ -155,7 +156,8 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
 
 
 def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
-    """Reject a word that is not one of the allowed words, and list them."""
+    """Reject a word that is not one of the allowed words, and suggest the nearest one, or list them
+    all if none is near."""
     from msgspec import inspect
 
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
@@ -224,8 +226,8 @@ def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
 
 
 def _named_secret(name: str, value: str) -> bool:
-    """Return whether a value is a secret because of its name. The name of a file or a variable, or
-    the next option on a command line, is not one."""
+    """Return whether a value counts as a secret because of the name it is stored under. Paths,
+    references to variables and command-line options do not."""
     if value.startswith(ELSEWHERE) and not value.startswith("-----"):
         return False
     from dragoman.redaction.names import SECRET_NAME

@@ -60,7 +60,7 @@ def test_the_list_for_programs_has_one_object_a_line(shell: Shell) -> None:
     assert shell("agents", "list", "--format", "quiet").out == "agents/a.md\n"
 
 
-def test_a_folder_without_agents_is_no_error(shell: Shell) -> None:
+def test_a_directory_without_agents_is_not_an_error(shell: Shell) -> None:
     said = shell("agents", "list")
     assert (said.code, said.out) == (0, "")
     assert "no agent files (agents/*.md" in said.err
@@ -179,7 +179,7 @@ def test_validation_names_the_line_and_the_cure_and_fails(shell: Shell) -> None:
     assert shell("agents", "validate").code == 0
 
 
-def test_old_trouble_in_another_file_is_told_and_stops_nothing(shell: Shell) -> None:
+def test_an_old_error_in_another_file_is_reported_and_stops_nothing(shell: Shell) -> None:
     agent(shell, "a")
     agent(shell, "b", "nobody-plan")
     said = shell("agents", "set", "none", "a")

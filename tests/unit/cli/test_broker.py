@@ -24,7 +24,12 @@ def test_without_brokers_there_is_nothing_to_list_and_nothing_to_stop(shell: She
     assert shell("broker", "reap").out == ""
     assert shell("broker", "stop").code == 2
     assert shell("broker", "stop", "gemini", "--all").code == 2
-    assert "no broker 'gemini' is running" in shell("broker", "stop", "gemini").err
+    assert "no broker 'gemini' is running; `dragoman" in shell("broker", "stop", "gemini").err
+
+
+def test_a_broker_of_no_peer_is_refused_with_the_nearest_name(shell: Shell) -> None:
+    assert "is running; did you mean gemini?" in shell("broker", "stop", "gemni").err
+    assert "named gemni. Did you mean gemini?" in shell("broker", "logs", "gemni").err
 
 
 def test_a_broker_that_cannot_be_stopped_does_not_keep_the_others_running(
@@ -61,6 +66,14 @@ def test_logs_are_there_after_the_broker(shell: Shell, tmp_path: Path) -> None:
     assert head.endswith("broker-gemini-01.log")
     assert line == "second ␛[2J"
     assert "other" in shell("broker", "logs").out
+    unknown = shell("broker", "logs", "nosuch")
+    assert (unknown.code, unknown.err) == (1, "There is no log of a broker named nosuch.\n")
+    for lines in ("0", "-5"):
+        refused = shell("broker", "logs", "--lines", lines)
+        assert (refused.code, "--lines must be at least 1" in refused.err) == (2, True)
+    (folder / "broker-odd-01.log").mkdir()
+    failed = shell("broker", "logs", "odd")
+    assert (failed.code, "broker-odd-01.log': Is a directory" in failed.err) == (1, True)
 
 
 def test_logs_of_a_peer_are_not_those_of_one_with_a_longer_name(shell: Shell) -> None:

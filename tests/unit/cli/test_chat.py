@@ -94,7 +94,7 @@ async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_twice_it_leaves(
 
 
 @aio
-async def test_a_command_that_nobody_has_is_no_prompt_for_a_person_and_one_in_a_pipe(
+async def test_an_unknown_command_is_not_a_prompt_at_a_terminal_but_is_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     person = Chat(monkeypatch, "/hlep", "//hlep me", None, person=True)

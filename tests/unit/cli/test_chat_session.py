@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dragoman.cli import prompt_session
+from dragoman.cli import chat_session, prompt_session
 from dragoman.cli.chat_session import Chat
 from dragoman.cli.run_plan import RunOptions
 from dragoman.client.results import Result
-from dragoman.errors import PolicyNotEnforced, Unsupported, UsageError
+from dragoman.errors import PolicyNotEnforced, UnknownSession, Unsupported, UsageError
 from dragoman.events.parts import Cost, Usage
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import THREAD_NAME
 from dragoman.runs import run
+from dragoman.store import Store
+from dragoman.store.open import open_store
 from tests.aio import aio
 from tests.unit.cli.acting import ActedAgent, ActedStage, Remembering, option, plan
 
@@ -43,6 +47,22 @@ async def test_the_model_is_chosen_in_the_open_session(
             await chat.carry_out("/model smal")
         assert [each.text for each in chat.suggestions("/model s")] == ["small"]
     assert len(agent.opened_with) == 1
+
+
+@aio
+async def test_a_chat_reads_stored_sessions_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def opened(**options: Any) -> Store:
+        threads.append(threading.current_thread().name)
+        return open_store(**options)
+
+    async with chatting(monkeypatch, ActedAgent()) as chat:
+        monkeypatch.setattr(chat_session, "open_store", opened)
+        await chat.carry_out("/sessions")
+        with pytest.raises(UnknownSession):
+            await chat.carry_out("/sessions nothing")
+    assert threads == [THREAD_NAME] * 3
 
 
 @aio

@@ -65,7 +65,7 @@ def test_lines_are_read_in_the_main_thread_and_end_with_none(
     assert readers == {threading.main_thread()}
 
 
-def test_a_line_that_nobody_wants_any_more_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_no_longer_wanted_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, "one\n")
     stage = CommandLoop()
 
@@ -120,7 +120,7 @@ def test_a_signal_from_outside_is_an_interrupt_that_is_known_as_such() -> None:
     assert stage.terminated
 
 
-def test_an_interrupt_that_came_before_anybody_listened_is_told_then() -> None:
+def test_an_interrupt_before_the_first_listener_is_delivered_to_it() -> None:
     stage = CommandLoop()
     heard: list[int] = []
 
@@ -175,7 +175,7 @@ def test_an_interrupt_at_a_prompt_is_raised_there_even_a_moment_before_it_waits(
     assert stage.interrupts == 0
 
 
-def test_a_prompt_that_is_open_when_the_work_ends_holds_nobody_up(
+def test_a_prompt_that_is_open_when_the_work_ends_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read, write = os.pipe()
@@ -263,7 +263,7 @@ def test_a_line_that_cannot_be_read_is_an_error_of_its_reader(
     assert stage.run(work) == 3
 
 
-def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> None:
+def test_a_signal_that_does_not_wake_the_main_thread_is_still_handled() -> None:
     stage = CommandLoop()
     main = threading.main_thread().ident
     assert main is not None
@@ -379,7 +379,7 @@ def test_work_that_an_interrupt_cancelled_ends_with_its_code(terminated: bool, c
     assert perform(stage, work) == code
 
 
-def test_a_cancellation_that_nobody_asked_for_is_not_hidden() -> None:
+def test_an_unexpected_cancellation_is_not_hidden() -> None:
     async def work() -> int:
         raise asyncio.CancelledError
 

@@ -17,6 +17,8 @@ from tests.unit.cli.calling import Shell
     [
         (["--listen", "8730"], "--listen takes ADDRESS:PORT"),
         (["--listen", "0.0.0.0:8730"], "requires TLS"),
+        (["--name", "https://my-machine.example.net"], "--name takes HOST[:PORT]"),
+        (["--name", "my machine"], "--name takes HOST[:PORT]"),
         (["--tls-cert", "x.pem"], "must be used together"),
         (["--tls-cert", "x.pem", "--tls-key", "y.pem", "--listen", "127.0.0.1:0"], "x.pem"),
         (["tokens", "other"], "list or revoke"),
@@ -55,3 +57,8 @@ def test_tokens_are_listed_and_revoked(shell: Shell) -> None:
     assert shell("console", "tokens", "revoke", found[1].id).code == 0
     assert access.find(found[0]) is None
     assert "revoked 0 tokens" in shell("console", "tokens", "revoke", "all").err
+
+
+def test_a_missing_certificate_is_named_without_the_number_of_the_error(shell: Shell) -> None:
+    said = shell("console", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--listen", "127.0.0.1:0")
+    assert said.code == 2 and "c.pem" in said.err and "Errno" not in said.err

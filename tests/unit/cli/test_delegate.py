@@ -41,6 +41,12 @@ def test_what_cannot_be_done_is_refused(shell: Shell, words: tuple[str, ...], to
     assert not events.exists() or "peer_call" not in events.read_text()
 
 
+def test_an_agent_file_for_a_role_that_is_not_claimed_is_refused_once(shell: Shell) -> None:
+    (shell.cwd / "a.md").write_text("---\ndelegate_to: scout-review\n---\n")
+    said = shell("delegate", "--agent", "a.md", "x")
+    assert (said.code, said.err.count("cannot delegate to 'scout-review'")) == (2, 1)
+
+
 def test_broken_settings_stop_it_because_a_rule_may_be_missing(shell: Shell) -> None:
     shell.config.mkdir()
     (shell.config / "config.toml").write_text("enabled_peer = []\n")
@@ -48,7 +54,7 @@ def test_broken_settings_stop_it_because_a_rule_may_be_missing(shell: Shell) -> 
     assert said.code == 2 and json.loads(said.out)["error"] == "config_invalid"
 
 
-def test_nobody_to_ask_has_an_exit_code_of_its_own(shell: Shell) -> None:
+def test_no_eligible_peer_has_its_own_exit_code(shell: Shell) -> None:
     said = shell("delegate", "review", "x", "--strict", "--json-strict")
     assert said.code == 7 and said.err == ""
     told = json.loads(said.out)
@@ -59,7 +65,7 @@ def test_nobody_to_ask_has_an_exit_code_of_its_own(shell: Shell) -> None:
     assert shell("delegate", "exploration", "x").code == 9
 
 
-def test_scout_answers_where_nobody_else_is_enabled(shell: Shell) -> None:
+def test_scout_answers_if_no_other_peer_is_enabled(shell: Shell) -> None:
     (shell.cwd / "notes.py").write_text("# TODO: more\n")
     said = shell("delegate", "exploration", "list the TODOs", "--cold", "--format", "quiet")
     assert said.code == 0 and "notes.py" in said.out and said.err == ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -78,9 +81,7 @@ def test_an_interrupt_is_130(command: str, shell: Shell, raising: Raising) -> No
     assert shell(command).code == 130
 
 
-def test_a_reader_that_went_away_is_no_reason_for_words(
-    command: str, shell: Shell, raising: Raising
-) -> None:
+def test_a_closed_output_prints_no_error(command: str, shell: Shell, raising: Raising) -> None:
     raising(BrokenPipeError(32, "Broken pipe"))
     said = shell(command)
     assert (said.code, said.err) == (1, "")
@@ -95,7 +96,17 @@ def test_a_fault_of_ours_says_so_and_keeps_its_traceback(
     assert "a bug in dragoman" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_gone_is_no_fault_of_ours(
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_one_line(
+    command: str, shell: Shell, raising: Raising, number: int
+) -> None:
+    raising(OSError(number, os.strerror(number), "/somewhere/a_module.py"))
+    said = shell(command)
+    told = f"dragoman: no file can be opened: {os.strerror(number)}; see `ulimit -n`\n"
+    assert (said.code, said.err) == (1, told)
+
+
+def test_a_directory_that_is_gone_is_not_our_fault(
     command: str, shell: Shell, raising: Raising, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raising(FileNotFoundError(2, "No such file or directory"))
@@ -186,7 +197,7 @@ hold.set()
 @pytest.mark.parametrize(
     ("threads", "code", "out"), [(False, 7, "held back"), (True, 0, "held back and went on\n")]
 )
-def test_leaving_writes_what_is_held_back_and_waits_for_nobody_else(
+def test_leaving_writes_held_output_and_waits_for_nothing_else(
     threads: bool, code: int, out: str
 ) -> None:
     done = subprocess.run(
@@ -226,3 +237,22 @@ def test_all_of_it_is_neutral(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().err
     assert shown.count("ValueError: a␛") == 2 and "UserWarning: w␛" in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "scout", "hi", "--jsn"), "--jsn"),
+        (("delegate", "review", "x", "--jsn"), "--jsn"),
+        (("run", "scout", "hi", "--format", "text"), "cannot be combined"),
+    ],
+)
+def test_an_invalid_command_line_with_json_strict_is_an_error_line(
+    shell: Shell, words: tuple[str, ...], told: str
+) -> None:
+    said = shell(*words, "--json-strict")
+    assert (said.code, said.err) == (2, "")
+    line = json.loads(said.out)
+    assert (line["type"], line["error"]) == ("Error", "usage") and told in line["message"]
+    said = shell(*words[:-1], "--jsn", "--", "--json-strict")
+    assert (said.code, said.out) == (2, "") and "--jsn" in said.err

@@ -41,6 +41,17 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
     ]
 
 
+def test_a_broker_that_was_stopped_in_the_middle_of_a_turn_is_not_a_fault() -> None:
+    stopped = errors.ConnectionClosed("the broker was stopped")
+    stopped.may_have_run = True
+    assert error_messages.message(stopped).splitlines() == [
+        "dragoman: the broker was stopped",
+        "  what next:   the next command starts a new broker; this one was stopped on request, "
+        "with `dragoman broker stop` or a signal",
+        "  try again:   it may help, but check first: part of the work may already be done",
+    ]
+
+
 @pytest.mark.parametrize(
     ("error", "may_have_run", "said"),
     [
@@ -88,6 +99,7 @@ def test_an_error_that_knows_what_to_do_is_believed() -> None:
 
 
 HELP = {
+    errors.FileFailed("x", "Permission denied", 13): "permissions",
     errors.HostUnavailable("box", "gone"): "dragoman hosts check",
     errors.FleetError("failed"): "dragoman fleet up",
     errors.FleetUnreachable("no answer"): "dragoman fleet up",
@@ -98,7 +110,9 @@ HELP = {
 
 
 @pytest.mark.parametrize("error", HELP, ids=lambda error: error.error_class)
-def test_errors_of_other_machines_and_fleets_name_a_command_of_theirs(error: DragomanError) -> None:
+def test_errors_of_files_machines_and_fleets_have_an_advice_of_their_own(
+    error: DragomanError,
+) -> None:
     assert HELP[error] in error_messages.advice(error)
 
 
@@ -111,7 +125,8 @@ def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanEr
     error = kind.__new__(kind)
     error.args = ("something",)
     assert error_messages.advice(error)
-    if not issubclass(kind, errors.UsageError | errors.AuthRequired | errors.BudgetExceeded):
+    deliberate = errors.UsageError | errors.BudgetExceeded | errors.ConnectionClosed
+    if not issubclass(kind, deliberate):
         assert error_messages.whose(error)
     if not issubclass(kind, errors.RemoteError):
         assert error_messages.exit_code(error) is not ExitCode.OK
@@ -214,11 +229,12 @@ def test_the_words_of_the_agent_come_before_ours() -> None:
     assert told == error_messages.message(error)
 
 
-def test_what_to_log_in_with_is_told_once() -> None:
+def test_how_to_log_in_is_shown_once() -> None:
     told = error_messages.message(errors.AuthRequired(hint="run `codex login`"))
     assert told.splitlines() == [
         "dragoman: Authentication required (-32000)",
         "  what next:   run `codex login`",
+        "  whose fault: the agent's login",
     ]
 
 
@@ -239,6 +255,7 @@ def test_how_to_log_in_is_what_the_descriptor_of_the_peer_says() -> None:
     assert told.splitlines() == [
         "dragoman: Authentication required (-32000)",
         "  what next:   run `kimi`, or correct KIMI_KEY, then try again",
+        "  whose fault: the agent's login",
     ]
 
 
@@ -280,7 +297,7 @@ def test_a_denial_on_a_terminal_names_the_prompt(monkeypatch: pytest.MonkeyPatch
     assert told is not None and "allow it at the prompt" in told
 
 
-def test_who_interrupts_is_told_so_in_one_line() -> None:
+def test_an_interrupt_is_reported_in_one_line() -> None:
     result = Result(Outcome.CANCELLED, "")
     told = error_messages.of_report(report_of(result, ExitCode.INTERRUPTED, interrupted=True))
     assert told == "dragoman: the turn was cancelled by you\n"

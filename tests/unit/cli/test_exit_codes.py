@@ -44,6 +44,6 @@ def test_a_denial_explains_neither_a_success_nor_a_crash_nor_a_timeout() -> None
     assert of_result(Result(Outcome.TIMED_OUT, "", denials=DENIED)) is ExitCode.TIMEOUT
 
 
-def test_a_session_that_is_not_there_is_no_session() -> None:
+def test_a_missing_session_has_the_exit_code_for_no_session() -> None:
     failure = Failure("session not found", ErrorKind.NOT_FOUND)
     assert of_result(Result(Outcome.FAILED, "", failure=failure)) is ExitCode.NO_SESSION

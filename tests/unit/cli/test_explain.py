@@ -45,7 +45,9 @@ def test_without_a_role_or_with_a_wrong_one_it_is_refused(shell: Shell) -> None:
     assert shell("explain", "review").code == 2
 
 
-def test_nobody_has_an_exit_code_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_eligible_peer_has_its_own_exit_code(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
     said = shell("explain", "review")
     assert said.code == 7 and "delegated work already" in said.out
@@ -54,3 +56,8 @@ def test_nobody_has_an_exit_code_of_its_own(shell: Shell, monkeypatch: pytest.Mo
 def test_a_workspace_that_is_not_a_folder_is_refused(shell: Shell) -> None:
     said = shell("explain", "review", "--cwd", "none")
     assert said.code == 2 and "--cwd" in said.err
+
+
+def test_an_unknown_peer_is_refused_and_the_next_step_is_said_once(shell: Shell) -> None:
+    said = shell("explain", "review", "--peer", "zzzz")
+    assert (said.code, said.err.count("`dragoman peers`")) == (2, 1)

@@ -65,3 +65,8 @@ def test_a_member_is_revoked_also_while_the_server_does_not_run_or_answer(
     # It cannot be revoked again, so there is nothing to try again.
     assert "restart the server" in said.err and "may help" not in said.err
     assert public in folder.read().team(None).revoked
+
+
+def test_a_worker_for_an_unknown_peer_is_refused_with_the_nearest(shell: Shell) -> None:
+    said = shell("fleet", "worker", "--peers", "codx")
+    assert (said.code, "there is no peer 'codx'; did you mean codex?" in said.err) == (2, True)

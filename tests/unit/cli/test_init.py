@@ -16,7 +16,7 @@ def no_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(shell.home / "bin"))
 
 
-def test_without_a_terminal_it_wants_to_be_told_that_it_may_go_on(shell: Shell) -> None:
+def test_without_a_terminal_it_requires_yes(shell: Shell) -> None:
     said = shell("init")
     assert (said.code, said.out) == (2, "")
     assert "add --yes" in said.err

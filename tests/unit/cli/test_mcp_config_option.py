@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         read_servers(tmp_path / "bad.json")
 
 
-def test_a_mark_at_the_start_is_no_trouble_and_lists_without_end_are_refused(
+def test_a_byte_order_mark_is_accepted_and_endless_lists_are_refused(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "servers.json"

@@ -231,7 +231,7 @@ async def test_what_no_rule_fits_is_asked_where_asking_was_chosen(
 
 
 @aio
-async def test_whoever_delegated_is_never_exceeded() -> None:
+async def test_the_delegators_permissions_are_never_exceeded() -> None:
     stage, above = cast(CommandLoop, Typed()), (RulesPolicy(),)
     permit = permit_of(ApprovalMode.APPROVE_ALL, stage, ceilings=above, workspace="/nowhere")
     assert await answered(permit, "read") and not await answered(permit, "edit")

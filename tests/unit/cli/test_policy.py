@@ -8,7 +8,9 @@ import pytest
 
 from dragoman.cli.policy import Permissions
 from dragoman.config.schema import STRICTER
+from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
+from tests.unit.runs.stored import session
 
 RULES = """\
 permissions = "approve-reads"
@@ -59,7 +61,7 @@ def test_without_rules_the_preset_is_shown(shell: Shell) -> None:
     assert said.out == "There are no rules.\nEverything else: ask (from default)\n"
 
 
-def test_rules_that_nobody_trusts_are_told(shell: Shell) -> None:
+def test_untrusted_rules_are_reported(shell: Shell) -> None:
     (shell.cwd / "dragoman.toml").write_text('[[policy.rules]]\naction = "allow"\n')
     said = shell("policy", "show")
     assert "There are no rules" in said.out and "policy.rules[0] is ignored" in said.err
@@ -83,11 +85,44 @@ def test_a_line_is_tried_out_as_well(rules: Shell) -> None:
     assert told["kinds"] == ["execute"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("perf", "stat", "git", "push"),
+        ("caffeinate", "-i", "git", "push"),
+        ("npm", "explore", "pkg", "--", "git", "push"),
+        ("pnpm", "exec", "git", "push"),
+        ("pnpm", "git", "push"),
+        ("yarn", "exec", "git", "push"),
+        ("yarn", "git", "push"),
+    ],
+)
+def test_a_denied_command_is_denied_in_another_program(
+    rules: Shell, words: tuple[str, ...]
+) -> None:
+    said = rules("policy", "test", "execute", "--permissions", "approve-all", "--", *words)
+    assert said.code == 5, said.out
+
+
 def test_peers_and_presets_can_be_supposed(rules: Shell) -> None:
     asked = ("policy", "test", "edit", "--path", "src/a", "--format", "quiet")
     assert rules(*asked, "--peer", "qwen").out == "escalate\n"
     assert rules("policy", "test", "fetch", "--permissions", "approve-all").code == 0
     assert rules("policy", "test", "fetch").code == 5
+
+
+@pytest.mark.parametrize("words", [("show",), ("test", "read", "--path", "a")])
+def test_an_unknown_peer_is_refused_with_the_nearest(rules: Shell, words: tuple[str, ...]) -> None:
+    said = rules("policy", *words, "--peer", "codx")
+    assert (said.code, said.out) == (2, "")
+    assert "there is no peer 'codx'; did you mean codex?" in said.err
+    assert rules("policy", *words, "--peer", "codex@box").code == 0
+
+
+def test_the_peer_of_a_stored_session_is_known(rules: Shell) -> None:
+    with open_store() as store:
+        store.create_session(session(peer="my-agent"))
+    assert rules("policy", "show", "--peer", "my-agent").code == 0
 
 
 def test_a_command_that_is_not_given_is_hidden(rules: Shell) -> None:

@@ -136,7 +136,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_before_the_prompt(
 
 
 @aio
-async def test_other_dialects_are_told_the_model_when_the_session_opens(
+async def test_other_dialects_get_the_model_when_the_session_opens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play(monkeypatch, agent := ActedAgent(dialect="codex", model="large"))
@@ -169,7 +169,7 @@ async def test_a_turn_is_reported_with_its_code_and_denials(
 
 
 @aio
-async def test_an_error_that_a_peer_tells_as_text_is_no_success(
+async def test_an_error_that_a_peer_sends_as_text_is_not_a_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play(monkeypatch, agent := ActedAgent())
@@ -245,7 +245,7 @@ async def test_an_interrupt_outside_of_a_turn_ends_everything(
 
 
 @aio
-async def test_a_turn_that_succeeded_all_the_same_was_not_interrupted(
+async def test_a_turn_that_still_succeeded_was_not_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play(monkeypatch, agent := ActedAgent())
@@ -261,7 +261,7 @@ async def test_a_turn_that_succeeded_all_the_same_was_not_interrupted(
 
 
 @aio
-async def test_when_nobody_reads_the_turn_is_cancelled_and_nothing_is_said(
+async def test_when_the_output_is_closed_the_turn_is_cancelled_silently(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play(monkeypatch, agent := ActedAgent())

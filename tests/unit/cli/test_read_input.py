@@ -98,7 +98,7 @@ def test_a_file_is_added_to_the_argument(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_prompt("first", tmp_path / "p.txt") == "first\n\nthe rest"
 
 
-def test_nobody_is_waited_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, b"too late\n", terminal=True)
     with pytest.raises(UsageError, match="there is no prompt"):
         read_prompt(None, None)

@@ -183,7 +183,7 @@ def test_the_rules_of_the_settings_are_part_of_the_plan(place: Shell) -> None:
     assert plan.whole_policy.rules == plan.rules.rules
 
 
-def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
+def test_delegated_work_may_do_no_more_than_its_delegator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = planned(approve_all=True)
@@ -199,7 +199,7 @@ def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
     assert told == plan.whole_policy
 
 
-def test_a_workspace_is_a_folder_with_a_name_that_can_be_told(
+def test_a_workspace_is_a_directory_with_a_printable_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = os.fsdecode(b"h\xff")
@@ -215,6 +215,15 @@ def test_a_workspace_is_a_folder_with_a_name_that_can_be_told(
         pytest.skip("this file system takes only names of UTF-8 text")
     with pytest.raises(UsageError, match="not UTF-8 text"):
         workspace_of(Path(bad))
+
+
+def test_a_directory_that_may_not_be_entered_is_refused_before_an_agent_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As root every directory may be entered.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.X_OK)
+    with pytest.raises(UsageError, match="--cwd: permission denied: "):
+        workspace_of(tmp_path)
 
 
 # -- setting a command up by it

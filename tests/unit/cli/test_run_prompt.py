@@ -71,6 +71,8 @@ def test_a_role_is_one_of_the_peers(shell: Shell, asked: Asked) -> None:
         ("run", "codex", "hello", "--", "agent"),
         ("run", "scout", ""),
         ("run", "scout", "hello", "--image", "missing.png"),
+        ("run", "scout", "hello", "--trace", "missing/t"),
+        ("run", "scout", "hello", "--trace", "."),
     ],
 )
 def test_what_cannot_be_meant_starts_nothing(
@@ -80,6 +82,12 @@ def test_what_cannot_be_meant_starts_nothing(
     assert (said.code, said.out) == (2, "")
     assert "what next:" in said.err or "`dragoman " in said.err, "it says what to do"
     assert asked == []
+
+
+def test_a_trace_that_cannot_be_written_is_named(shell: Shell, asked: Asked) -> None:
+    said = shell("run", "scout", "hello", "--trace", "missing/t")
+    assert "cannot write the trace missing/t: No such file or directory" in said.err
+    assert "Errno" not in said.err
 
 
 def test_an_error_on_the_way_is_reported_in_the_format_that_was_asked_for(

@@ -14,7 +14,14 @@ def test_a_token_without_http_is_wrong_usage(shell: Shell) -> None:
     assert (said.code, "--token-file needs --http" in said.err) == (2, True)
 
 
-def test_without_the_sdk_the_way_to_get_it_is_told(
+@pytest.mark.parametrize("root", ["missing", "file"])
+def test_a_root_that_is_not_a_directory_is_wrong_usage(shell: Shell, root: str) -> None:
+    (shell.home / "file").touch()
+    said = shell("serve", "mcp", "--root", str(shell.home / root))
+    assert (said.code, "--root" in said.err, root in said.err) == (2, True, True)
+
+
+def test_without_the_sdk_the_error_says_how_to_install_it(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)

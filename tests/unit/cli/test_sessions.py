@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -57,10 +58,20 @@ def test_what_was_said_is_shown_in_three_ways(stored: Shell) -> None:
     assert kinds == ["Session", "SessionOpened", "TurnStarted", "MessageDelta", "TurnEnded"]
 
 
-def test_a_session_that_nobody_knows_is_code_4(stored: Shell) -> None:
+def test_an_unknown_session_is_code_4(stored: Shell) -> None:
     for command in ("show", "close", "delete", "export", "watch"):
         said_ = stored("sessions", command, "nobody")
         assert (said_.code, "there is no session 'nobody'" in said_.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("list", "--offline", "scuot"), ("show", "parser", "--peer", "scuot")]
+)
+def test_an_unknown_peer_is_an_error_with_the_nearest(
+    stored: Shell, words: tuple[str, ...]
+) -> None:
+    said = stored("sessions", *words)
+    assert (said.code, "there is no peer 'scuot'; did you mean scout?" in said.err) == (2, True)
 
 
 def test_closing_frees_the_name_and_keeps_the_words(stored: Shell) -> None:
@@ -84,6 +95,16 @@ def test_an_exported_session_is_imported_again(stored: Shell) -> None:
     assert imported.out.startswith("s-") and imported.out.strip() != "s-0000000001"
     missing = stored("sessions", "import", "nowhere.jsonl")
     assert (missing.code, "cannot be read" in missing.err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', '{"a":', ""])
+def test_what_is_not_an_exported_session_is_refused_with_the_next_step(
+    stored: Shell, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    said = stored("sessions", "import", str(tmp_path / "a.jsonl"))
+    assert (said.code, "is not a line of an exported session" in said.err) == (2, True)
+    assert "what next:   import a file that `dragoman sessions export` wrote" in said.err
 
 
 def test_a_name_is_needed_to_ensure_a_session(shell: Shell) -> None:

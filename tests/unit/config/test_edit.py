@@ -48,6 +48,13 @@ def test_enabling_makes_the_file_if_there_is_none(paths: Paths, tmp_path: Path) 
     assert load(tmp_path, paths).settings.enabled_peers == ("codex",)
 
 
+def test_a_file_with_a_byte_order_mark_can_be_edited(paths: Paths, tmp_path: Path) -> None:
+    write(paths.config_file, '\ufeffformat = "json"\n')
+    enable_peers(paths, ["codex"])
+    settings = load(tmp_path, paths).settings
+    assert (settings.format, settings.enabled_peers) == ("json", ("codex",))
+
+
 def test_comments_and_layout_stay(paths: Paths) -> None:
     before = 'enabled_peers = [ # mine\n  "a", # first\n]\n\n# later\nformat   =   "json" # yes\n'
     write(paths.config_file, before)
@@ -72,7 +79,7 @@ def test_a_list_that_is_missing_is_put_before_the_tables(paths: Paths, tmp_path:
         ("peer.codex.evn", ["A"], "did you mean `env`?"),
         ("permissions", "yes", "permissions"),
         ("peer.codex.model", "sk-0123456789abcdefghijk", "secret"),
-        ("timeouts.total", 0, "cannot be 0"),
+        ("timeouts.total", 0, "greater than 0"),
     ],
 )
 def test_what_would_not_load_is_not_written(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_an_exception_puts_every_file_back_and_goes_on(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [old, other]
 
 
-def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_was_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"theirs")
     with (
@@ -46,6 +47,19 @@ def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path
     ):
         changes.write(file, b"ours", expected=b"as we read it")
     assert file.read_bytes() == b"theirs"
+
+
+def test_a_file_that_cannot_be_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    file = tmp_path / "file"
+    file.write_bytes(b"1")
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(FileFailed, match=f"{file}.*cannot be deleted: Operation not permitted"):
+        FileTransaction().remove(file)
 
 
 def test_a_write_of_the_same_bytes_is_not_a_change(tmp_path: Path) -> None:

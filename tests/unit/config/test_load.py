@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import inspect
 
-from dragoman.config import trust_project
+from dragoman.config import Settings, trust_project
 from dragoman.config.load import KEYS
 from dragoman.errors import ConfigInvalid
 from tests.unit.config.folders import load, paths_in, repository, write
@@ -38,7 +40,7 @@ def test_every_setting_is_listed_with_its_value_and_origin(tmp_path: Path) -> No
     rows = {key: (value, origin) for key, value, origin in load(tmp_path, paths).values()}
     assert rows["peer.codex.env"] == (["A_KEY"], str(paths.config_file))
     assert rows["format"] == ("text", "default")
-    assert {key for key, _ in KEYS.values()} <= set(rows)
+    assert set(KEYS.values()) <= set(rows)
 
 
 def test_without_any_file_all_is_default(tmp_path: Path) -> None:
@@ -104,6 +106,22 @@ def test_limits_and_the_local_model_are_settings_like_others(tmp_path: Path) -> 
     assert settings.local_model.api == "openai" and settings.local_model.competes
     assert settings.for_peer("codex").limits.day_turns == 3
     assert config.origin("peer.codex.limits.day_turns") == str(paths.config_file)
+
+
+def test_every_number_can_be_set_with_a_variable(tmp_path: Path) -> None:
+    numbers = {
+        field.name
+        for field in inspect.type_info(Settings).fields  # type: ignore[attr-defined]
+        if {"FloatType", "IntType"} & {type(kind).__name__ for kind in _kinds(field.type)}
+    }
+    assert {"ttl", "question_timeout", "max_line_size"} <= numbers
+    environ = {f"DRAGOMAN_{name.upper()}": "7000" for name in numbers}
+    settings = load(tmp_path, paths_in(tmp_path), environ=environ).settings
+    assert {getattr(settings, name) for name in numbers} == {7000}
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
 
 
 def test_lists_of_variables_for_a_peer_add_up(tmp_path: Path) -> None:

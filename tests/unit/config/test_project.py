@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_not_a_crash(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
-def test_a_project_file_that_is_a_pipe_or_a_dead_link_holds_nobody(tmp_path: Path) -> None:
+def test_a_project_file_that_is_a_pipe_or_a_dead_link_blocks_nothing(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     os.mkfifo(root / "dragoman.toml")
     project = read_project(root, paths_in(tmp_path))
@@ -115,6 +115,7 @@ def test_an_adapter_is_a_file_or_a_module() -> None:
     assert adapter_file("/abs/x.py:Make", here) == Path("/abs/x.py")
     assert adapter_file("package.module:attr", here) is None
     assert adapter_file("nonsense", here) is None
+    assert adapter_file("~no-such-user/x.py", here) == here / "~no-such-user" / "x.py"
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,10 @@ def test_a_file_that_is_made_to_hold_us_up_is_refused_at_once(data: bytes) -> No
         parse(data, origin="dragoman.toml")
 
 
-def test_ordinary_keys_and_texts_with_many_dots_are_no_trouble() -> None:
+def test_ordinary_keys_and_texts_with_many_dots_are_accepted() -> None:
     text = "x = '" + "... " * 500 + "'\ny = '" + "a" * 100_000 + '\'\n[a.b."c.d"]\ne.f = 1\n'
     assert parse(text.encode(), origin="")["a"]["b"]["c.d"]["e"]["f"] == 1
+
+
+def test_a_directory_that_cannot_be_examined_has_no_project() -> None:
+    assert find_project_file(Path("/", "n" * 300, "inner")) is None

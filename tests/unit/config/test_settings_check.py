@@ -19,9 +19,18 @@ from tests.unit.config.folders import load, paths_in, repository, write
         ('permissions = "yes"', "use 'approve-all' or 'approve-reads' or"),
         ('permissions = "approve_all"', "did you mean 'approve-all'?"),
         ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
-        ("[timeouts]\ntotal = 0", "total cannot be 0"),
-        ("[timeouts]\ninitialize = -1", "initialize must not be negative"),
-        ("max_line_size = 0", "greater than 0"),
+        ("[timeouts]\ntotal = 0", 'timeouts.total: it must be greater than 0; use "never" for no'),
+        ("[timeouts]\ntool_silence = 0", "timeouts.tool_silence: it must be greater than 0; use"),
+        ("[timeouts]\ntotal = inf", 'timeouts.total: it must be a finite number; use "never" for'),
+        ("[timeouts]\ninitialize = -1", "timeouts.initialize: it must be 0 or greater"),
+        ("[timeouts]\ninitialize = nan", "timeouts.initialize: it must be a finite number"),
+        ("ttl = inf", "ttl: it must be a finite number"),
+        ("keep_days = nan", "keep_days: it must be a finite number"),
+        ("question_timeout = -1", "question_timeout: it must be 0 or greater"),
+        ("[limits]\nday_cost = nan", "limits.day_cost: it must be a finite number"),
+        ("[local_model]\nmax_tokens = 0", "local_model.max_tokens: it must be greater than 0"),
+        ("max_line_size = 0", "max_line_size: it must be 4096 bytes or greater"),
+        ("max_line_size = 4095", "max_line_size: it must be 4096 bytes or greater"),
         ("ttl = -1", "ttl: it must be 0 or greater"),
         ("max_idle_brokers = -1", "max_idle_brokers: it must be 0 or greater"),
         ("max_depth = -1", "max_depth: it must be 0 or greater"),
@@ -56,7 +65,7 @@ def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
     assert [str(problem) for problem in config.problems] == [str(caught.value)]
 
 
-def test_a_timeout_of_an_earlier_version_has_no_effect_and_is_no_mistake(tmp_path: Path) -> None:
+def test_a_timeout_of_an_earlier_version_has_no_effect_and_is_not_an_error(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     write(paths.config_file, "[timeouts]\nspawn = 30\ntotal = 5")
     config = load(tmp_path, paths)

@@ -63,7 +63,7 @@ def test_an_adapter_is_trusted_with_its_project_by_its_own_bytes(tmp_path: Path)
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"files": {"x": 3}}', b'{"format": 9}', b"\xff"])
-def test_a_damaged_record_trusts_nothing_and_says_so_to_whoever_asks(
+def test_a_damaged_record_trusts_nothing_and_is_reported_on_request(
     tmp_path: Path, damage: bytes
 ) -> None:
     paths = paths_in(tmp_path)

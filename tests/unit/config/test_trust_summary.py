@@ -70,5 +70,17 @@ def test_rules_about_permissions_are_named() -> None:
     assert told == ["add a permission rule: action allow, kind edit, delete"]
 
 
+def test_the_keys_of_a_table_are_named_one_by_one() -> None:
+    told = wants(
+        '[local_model]\nbase_url = "http://evil.example"\n[limits]\nday_cost = 9\n'
+        "[peer.codex.limits]\nday_turns = 3"
+    )
+    assert told == [
+        "set local_model.base_url to http://evil.example",
+        "set limits.day_cost to 9",
+        "set peer.codex.limits.day_turns to 3",
+    ]
+
+
 def test_hosts_are_not_announced_because_trust_does_not_cover_them() -> None:
     assert wants("[hosts.box]\n") == ["do nothing that needs trust"]

@@ -13,7 +13,7 @@ from tests.unit.config.folders import load, paths_in, repository, write
 USER = """\
 enabled_peers = ["codex", "gemini"]
 permissions = "approve-all"
-max_line_size = 1000
+max_line_size = 10000
 fallback = "peers"
 [limits]
 day_turns = 10
@@ -48,7 +48,7 @@ commands = ["git push"]
         ('enabled_peers = ["gemini"]', "enabled_peers", ["gemini"]),
         ('permissions = "deny-all"', "permissions", "deny-all"),
         ('permissions = "ask"', "permissions", "ask"),
-        ("max_line_size = 10", "max_line_size", 10),
+        ("max_line_size = 5000", "max_line_size", 5000),
         ("warm = false", "warm", False),
         ("ttl = 5", "ttl", 5),
         ("max_idle_brokers = 0", "max_idle_brokers", 0),

@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 def differing(records: Sequence[BrokerRecord]) -> dict[str, Difference]:
     """Explain why a peer has more than one broker.
 
-    For each broker except the oldest, by name: how it differs from the oldest.
+    For each broker except the oldest of its peer, by name: how it differs from that one.
     """
     from dragoman.broker.client.brokers import differences
 

@@ -55,7 +55,8 @@ _JOINED: Final = re.compile(
 class Neutral(str):
     """Text that is safe to write to a terminal: made by `neutral`, or our own literal.
 
-    Concatenating two of them gives another `Neutral`. Every other operation returns a plain `str`.
+    Appending a text escapes it and gives another `Neutral`. Every other operation returns a plain
+    `str`.
     """
 
     __slots__ = ()

@@ -83,7 +83,8 @@ def write_placement(
     peer: str | None,
     format: str,
 ) -> bool:
-    """Print which workers could take a job, and why the others cannot. False if none could."""
+    """Print which workers could take a job, and why the others cannot. Returns False if none
+    could."""
     from dragoman.fleet.schedule import lacking
 
     why = {

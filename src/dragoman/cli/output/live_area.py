@@ -98,7 +98,7 @@ class LiveArea:
 
     @property
     def open_height(self) -> int:
-        """Return how many rows may be open."""
+        """Number of rows that may be open."""
         return max(self.size[1] - SPARE_ROWS, 1)
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
@@ -122,7 +122,8 @@ class LiveArea:
         self.changed(now=self._pending_size > PENDING_SIZE)
 
     def changed(self, *, now: bool = False) -> None:
-        """Schedule a draw: all changes of one loop iteration are drawn together."""
+        """Schedule a draw: all changes of one loop iteration are drawn together. Without a running
+        loop, finished lines are drawn at once."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -42,13 +42,14 @@ SCREEN_ROWS: Final = 18
 """Maximum number of rows for a question, so that it fits on a small terminal with its answers."""
 
 SHOWN_FILES: Final = 4
-"""Maximum files whose changes are shown line by line."""
+"""Maximum number of files whose changes are shown line by line."""
 
 
 def confirm(question: str, *, instead: str, default: bool = False) -> bool:
     """Ask a yes/no question; `instead` is the option that answers it in advance, such as ``--yes``.
 
-    End of input means no; Ctrl-C raises `KeyboardInterrupt`.
+    End of input means no; Ctrl-C raises `KeyboardInterrupt`. Raises `UsageError` if there is no
+    terminal.
     """
     if not is_interactive():
         raise UsageError(f"{question} There is no terminal to ask on: add {instead}")

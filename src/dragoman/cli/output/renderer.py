@@ -1,4 +1,4 @@
-"""`Renderer`, the base class of the output formats, and `TurnReport`, with its summary in one line.
+"""`Renderer`, the base class of the output formats, and `TurnReport` with its one-line summary.
 
 The formats are in `turn_text` (people), `jsonl` (programs) and `quiet` (answer only); `show_as`
 chooses one. Writing stops when the output is closed.
@@ -159,7 +159,7 @@ class Renderer(abc.ABC):
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.on_broken: Callable[[], None] | None = None
-        """Called once when the output has been closed by its reader."""
+        """Called once when the output was closed by its reader or can no longer be written."""
         self._stderr = StderrLines()
         self.broken = False
         self.lost = False
@@ -206,7 +206,8 @@ class Renderer(abc.ABC):
 
     @abc.abstractmethod
     def failed(self, error: DragomanError) -> None:
-        """Show an error: no turn was run, or no further one."""
+        """Show an error that is not the result of a turn, such as one that kept a turn from
+        starting."""
 
     def submitted(self, job: str, session_key: str) -> None:
         """Show that a turn was submitted to a broker as this job. No further output follows."""
@@ -214,11 +215,11 @@ class Renderer(abc.ABC):
         self.flush()
 
     def notice(self, text: str) -> None:
-        """Show a notice for people; JSON output omits it."""
+        """Show a notice for people on stderr. Strict JSON output omits it."""
         put_lines(self.err, f"dragoman: {text}\n")
 
     def agent_stderr(self, data: bytes) -> None:
-        """Show lines of the agent's stderr, if requested."""
+        """Show the lines of the agent's stderr that these bytes complete."""
         for line in self._stderr.feed(data):
             self.stderr_line(line.rstrip())
 

@@ -112,7 +112,7 @@ def page(record: SessionRecord, now: float) -> Neutral:
         "peer": record.peer,
         "peer's id": record.peer_session_id,
         "project": record.root,
-        "folder": record.cwd if record.cwd != record.root else None,
+        "directory": record.cwd if record.cwd != record.root else None,
         "title": record.title,
         "model": record.model,
         "mode": record.mode,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.store.ledger.records import AttemptRecord, StatRow
 
 UNNAMED: Final = "(not reported)"
-"""Label for attempts without a model."""
+"""Label for a name that was not reported, such as that of the model."""
 
 THIS_MACHINE: Final = "(this machine)"
 
@@ -99,7 +99,8 @@ def cost_of(row: StatRow) -> str:
 
 
 def summary(rows: Sequence[StatRow]) -> list[str]:
-    """Return the totals as lines: how many attempts succeeded, and how many are unknown."""
+    """Return the totals as lines: how many attempts are done, unfinished or rejected, and how many
+    have an unknown cost."""
     attempts = sum(row.attempts for row in rows)
     told = [f"{sum(row.done for row in rows):,} of {attempts:,} attempts done"]
     if unfinished := sum(row.unfinished for row in rows):

@@ -26,5 +26,5 @@ class TerminalLog(logging.Handler):
 
 
 def install() -> None:
-    """Make this the handler of last resort of the process."""
+    """Make `TerminalLog` the handler of last resort of the process."""
     logging.lastResort = TerminalLog(logging.WARNING)

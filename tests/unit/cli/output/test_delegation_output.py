@@ -93,7 +93,7 @@ def test_where_only_scout_is_left_a_refusal_leads_to_the_set_up_of_agents() -> N
     assert "whose fault" not in err and "try again" not in err
 
 
-def test_nothing_is_written_where_nobody_reads() -> None:
+def test_nothing_is_written_to_a_closed_output() -> None:
     show = JsonLines(io.StringIO(), io.StringIO())
     show.broken = True
     assert DelegationOutput(show, CATALOGUE).over(DONE) == 0

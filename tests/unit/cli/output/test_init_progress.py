@@ -83,7 +83,7 @@ def test_what_a_peer_says_is_not_a_command_for_a_terminal(
     assert telling.done.failed == ["x"]
 
 
-def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
+def test_one_line_shows_the_progress_of_all_peers(
     terminals: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     telling = telling_in(ListFormat.TEXT)
@@ -100,7 +100,7 @@ def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
     assert captured.out.startswith("   ok  a: ")
 
 
-def test_where_there_is_nothing_somebody_is_told_what_to_install(
+def test_without_agents_the_output_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     telling_in(ListFormat.TEXT).found(look(place_in(tmp_path)))

@@ -41,7 +41,7 @@ def type_in(stdin: io.StringIO, text: str) -> None:
         ("", True, False),
     ],
 )
-def test_an_answer_is_yes_no_or_the_default_and_the_end_of_input_is_no(
+def test_an_answer_is_yes_no_or_the_default_and_the_end_of_input_means_no(
     typed: io.StringIO, text: str, default: bool, answer: bool
 ) -> None:
     type_in(typed, text)

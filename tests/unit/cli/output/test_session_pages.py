@@ -52,4 +52,4 @@ def test_a_page_leaves_out_what_is_not_known_and_obeys_nothing() -> None:
     assert "\x1b" not in page
     assert "model" not in page
     assert f"project    {ROOT}\n" in page
-    assert "folder" not in page, "it is the project's"
+    assert "directory" not in page, "it is the project's"

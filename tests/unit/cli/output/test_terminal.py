@@ -223,7 +223,7 @@ def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "5 characters were lost" in out.getvalue()
 
 
-def test_a_stream_that_fails_is_told_to_the_next_who_writes() -> None:
+def test_a_failing_stream_is_reported_to_the_next_writer() -> None:
     class Broken(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -243,7 +243,7 @@ def test_there_is_one_question_at_a_time() -> None:
         pass
 
 
-def test_who_holds_output_back_is_told_once_that_there_is_some(
+def test_a_holder_of_output_is_notified_once_that_there_is_some(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     told: list[str] = []
