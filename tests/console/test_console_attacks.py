@@ -221,7 +221,7 @@ def closed(connection: socket.socket) -> None:
         found += part
 
 
-def test_without_a_readable_file_of_tokens_nobody_is_let_in_and_the_console_recovers(
+def test_without_a_readable_token_file_every_browser_is_refused_and_the_console_recovers(
     console: Served, web: Web
 ) -> None:
     (file,) = console.cli.home.rglob("console.json")

@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.decoders import decode_typed
 from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -86,15 +86,16 @@ class ConsoleAccess:
     @property
     def record(self) -> AccessRecord:
         """The current contents of the file. Creates the file if it does not exist."""
-        mark = self._mark()
-        if self._record is None or mark is None or mark != self._seen:
-            self._record = self._read()
-            if self._record is None:
+        # A thread that changes the file may reset `_record` at any time.
+        mark, record = self._mark(), self._record
+        if record is None or mark is None or mark != self._seen:
+            record = self._read()
+            if record is None:
                 with self._changing():
                     pass
                 return self.record
-            self._seen = mark
-        return self._record
+            self._record, self._seen = record, mark
+        return record
 
     @property
     def cookie(self) -> str:
@@ -126,8 +127,11 @@ class ConsoleAccess:
     ) -> tuple[str, ConsoleToken] | None:
         """Exchange a link for a token. Returns the secret and the token, or None if the link is
         unknown, used or expired. With a `key`, the token is only valid together with it."""
+        wanted = _digest(secret)
+        if all(each.digest != wanted for each in self.record.links):
+            # Without a link, a client must not make the console write a file.
+            return None
         with self._changing() as change:
-            wanted = _digest(secret)
             link = next((each for each in change.record.links if each.digest == wanted), None)
             if link is None:
                 return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,7 +58,7 @@ async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str,
     new session's key and the job id."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(peer, folder, None))
-    brief = await in_thread(record.cwd, lambda _: brief_of(record))
+    brief = await brief_of(record)
     return await _submit(request, prompt, brief=brief)
 
 
@@ -72,13 +73,13 @@ class RunningDelegations:
 
     async def start(self, role: str, prompt: str, workspace: Path, *, isolate: bool = False) -> str:
         """Start a delegation and return its job id. Raises the error if it could not start."""
+        request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
+        place = await in_thread(str(workspace), lambda _: _context(workspace))
         if len(self._tasks) >= MAX_DELEGATIONS:
             raise UsageError(
                 f"this console already runs {MAX_DELEGATIONS} delegations; wait for one to end, "
                 "or cancel one"
             )
-        request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
-        place = await in_thread(str(workspace), lambda _: _context(workspace))
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks.start(self._run(request, place, begun), f"delegate {role}")
         return await begun
@@ -137,7 +138,8 @@ async def _submit(
 def _context(workspace: Path) -> RunContext:
     if not workspace.is_absolute():
         raise UsageError(f"not an absolute path: {workspace}")
-    if not workspace.is_dir():
+    # Not `Path.is_dir`, which raises an error for a path that is too long or must not be read.
+    if not os.path.isdir(workspace):
         raise UsageError(f"not a directory: {workspace}")
     return load_context(workspace)
 

@@ -46,7 +46,7 @@ from dragoman.console.peer_routes import PeerRoutes
 from dragoman.console.questions import OpenPermission
 from dragoman.console.review_routes import ReviewRoutes
 from dragoman.errors import DragomanError
-from dragoman.rpc.tasks import all_ended
+from dragoman.rpc.tasks import all_ended, in_thread
 from dragoman.runs.context import load_context
 from dragoman.runs.jobs import cancel_job
 
@@ -205,7 +205,7 @@ class ConsoleApp:
             socket.close(1001)
 
     async def aclose(self) -> None:
-        """Stop the delegations, reviews and checks that run in this process."""
+        """Stop the delegations, verifications and checks that run in this process."""
         await all_ended(
             self.delegations.aclose(),
             self.reviews.aclose(),
@@ -252,9 +252,15 @@ class ConsoleApp:
     async def _login(self, request: Request) -> Any:
         asked = await body_of(request, _Login)
         label = request.headers.get("user-agent", "")
-        expired = self._access.has_expired(asked.token)
+        access = self._access
+        expired = access.has_expired(asked.token)
         key = new_key() if asked.bind else ""
-        found = self._access.exchange(asked.token, label, key=key)
+        # In a thread: another process may hold the lock of the file.
+        found = await in_thread(
+            str(access.path),
+            lambda _: access.exchange(asked.token, label, key=key),
+            changes_disk=True,
+        )
         if found is None:
             client = request.client.host if request.client else "?"
             why = "has expired" if expired else "is unknown or was used"
@@ -280,7 +286,8 @@ class ConsoleApp:
         return response
 
     async def _logout(self, request: Request) -> Any:
-        self._access.revoke(_token(request).id)
+        access, id = self._access, _token(request).id
+        await in_thread(str(access.path), lambda _: access.revoke(id), changes_disk=True)
         response = answer(200, {})
         response.delete_cookie(self._access.cookie, httponly=True, samesite="strict", path="/")
         return response
@@ -304,7 +311,7 @@ class ConsoleApp:
         return found or failure(404, "unknown_session", f"there is no session {key[:100]!r}")
 
     async def _peers(self, request: Request) -> Any:
-        place = load_context(Path.home())
+        place = await in_thread(str(Path.home()), lambda _: load_context(Path.home()))
         names = [name for name in place.catalogue.names if place.is_enabled(name)]
         workspaces = dict.fromkeys(item["root"] for item in self._state.work if item["root"])
         return {
@@ -359,7 +366,7 @@ class ConsoleApp:
         return {"cancelled": await cancel_job(request.path_params["id"], paths=self._state.paths)}
 
     async def _saw(self, request: Request) -> Any:
-        self._state.mark_seen(request.path_params["id"][:MAX_ID])
+        await self._state.mark_seen(request.path_params["id"][:MAX_ID])
         return {}
 
     # -- the WebSocket

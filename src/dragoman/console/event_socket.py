@@ -1,7 +1,7 @@
 """The WebSocket of the console: the state of all work, and the events of the followed sessions.
 
-A browser that stops reading is disconnected; its messages are not buffered. When it reconnects, it
-gets the current state and continues after its last event.
+A browser that stops reading is disconnected when too many messages wait for it. When it reconnects,
+it gets the current state and continues after its last event.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from starlette.websockets import WebSocketDisconnect
 
 from dragoman.console.retry import delay_after
 from dragoman.console.session_feed import Send, SessionFeed
+from dragoman.decoders import decode_typed
 from dragoman.errors import DragomanError, FileFailed, StoreError, UsageError
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.job_events import EventCursor
 from dragoman.version import __version__
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

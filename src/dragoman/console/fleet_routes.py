@@ -17,10 +17,10 @@ from starlette.routing import Route
 from dragoman.console.json_routes import MAX_ID, json_route
 from dragoman.console.retry import delay_after
 from dragoman.console.session_feed import as_json
+from dragoman.decoders import convert_typed
 from dragoman.errors import FleetUnreachable, UnknownJob
 from dragoman.events import model
 from dragoman.rpc.tasks import together
-from dragoman.wire.decoders import convert_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

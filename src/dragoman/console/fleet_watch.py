@@ -2,7 +2,7 @@
 
 A fleet server publishes every job change, and a message when the list of workers has changed. Facts
 that only the coordinator knows, such as why a job waits, are requested after a change.
-`fleet_routes` handles the requests of the page. Without a submitter credential, no fleet module is
+`fleet_routes` handles the requests of the page. Without a fleet credential, no fleet module is
 imported.
 """
 
@@ -57,7 +57,7 @@ class FleetWatch:
         self._failed = 0
         """Number of failed reads of the credentials in a row."""
         self.problem = ""
-        """Why the credentials cannot be read."""
+        """Why credentials cannot be read; empty if all can."""
         self._teams: dict[str, TeamWatch] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -186,7 +186,7 @@ class TeamWatch:
         return self.connection
 
     async def job(self, id: str) -> FleetJob:
-        """Return the record of a job. Raises `UnknownJob`."""
+        """Return the record of a job. Raises `UnknownJob`, and what `open_connection` does."""
         from dragoman.fleet.submitter import read_job
 
         found = await read_job(self.open_connection(), id)
@@ -231,7 +231,7 @@ class TeamWatch:
                     failed = 0 if await self._ask(connection) else failed + 1
                     await changed_or_due(self._stale, failed)
                     await asyncio.sleep(ASK_INTERVAL)
-                raise FleetRefused(connection.refused or "the server closed the connection")
+                raise connection.refusal()
             finally:
                 self.connection, self._connected = None, False
                 await tasks.aclose()

@@ -1,8 +1,8 @@
 """ASGI middleware of the console: authorizes requests with the token in the cookie.
 
 `transports.http_guard` checks Host and Origin. The page and its static files contain no data and
-need no token. Everything else needs a token. A request that changes something also needs the right
-to act, and an Origin header. Every refused request is logged.
+need no token. Everything else but the login needs a token. A request that changes something also
+needs the right to act, and an Origin header. Every refused request is logged.
 """
 
 from __future__ import annotations

@@ -54,15 +54,18 @@ class HostRoutes:
 
     async def _all(self, request: Request) -> Any:
         hosts = await self._hosts()
-        return {"hosts": [self._shown(name, settings) for name, settings in hosts.items()]}
+        checks = await in_thread(
+            str(self._state.paths.state),
+            lambda _: {name: last_check(self._state.paths, name) for name in hosts},
+        )
+        return {"hosts": [self._shown(name, each, checks[name]) for name, each in hosts.items()]}
 
     async def _hosts(self) -> Mapping[str, HostSettings]:
         """Return the hosts in the user's own settings. A project cannot add hosts."""
         path = self._state.paths.config_file
         return (await in_thread(str(path), lambda _: load_own(path))).hosts
 
-    def _shown(self, name: str, settings: HostSettings) -> dict[str, Any]:
-        found = last_check(self._state.paths, name)
+    def _shown(self, name: str, settings: HostSettings, found: HostCheck | None) -> dict[str, Any]:
         return {
             "name": name,
             "destination": destination_of(name, settings),

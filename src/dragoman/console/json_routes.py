@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.decoders import convert_typed, decode_typed
 from dragoman.errors import (
     Blame,
     DragomanError,
@@ -22,7 +23,6 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
-from dragoman.wire.decoders import convert_typed, decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -54,7 +54,10 @@ its log, which we notice, and then makes it visible, which we do not notice. On 
 store may be read between the two."""
 
 RETRY_INTERVAL: Final = 0.5
-"""Seconds before reconnecting to a running broker that could not be reached."""
+"""Seconds before the store is read again after an error, and before reconnecting to a broker."""
+
+REFUSED_INTERVAL: Final = 5.0
+"""Additional seconds before reconnecting to a broker that refuses to be watched."""
 
 MAX_REFUSED: Final = 3
 """Number of consecutive failed connections after which the socket of a run is removed."""
@@ -95,10 +98,10 @@ class LiveState:
         self._sessions: dict[str, SessionRecord] = {}
         self._jobs: list[JobRecord] = []
         self._shown: list[JobRecord] = []
-        """The same jobs, as shown by the work screen: see `with_delegations`."""
+        """The listed jobs as the work screen shows them: see `with_delegations`."""
         self._work: dict[str, dict[str, Any]] = {}
         self.parked: dict[str, Park] = {}
-        """Peers that delegation currently skips."""
+        """The parked peers, which delegation skips."""
         self._further: dict[str, Callable[[], Any]] = {}
         self._feeds: dict[str, Callable[[str, Send], Awaitable[None]]] = {}
         self._changed = asyncio.Event()
@@ -221,14 +224,14 @@ class LiveState:
         return self._brokers.get(last.endpoint)
 
     async def answer(self, id: str, digest: str, result: Any) -> bool:
-        """Send the answer to the broker that asked. Returns False if the question is no longer
+        """Send the answer to the process that asked. Returns False if the question is no longer
         open. Raises `RemoteError` if the answer is invalid."""
         found = self._questions.get(id)
         return found is not None and await answer_question(found[0], id, digest, result)
 
-    def mark_seen(self, job: str) -> None:
+    async def mark_seen(self, job: str) -> None:
         """Record that the user has seen that a job ended."""
-        self._seen.add(job)
+        await in_thread(str(self.paths.state), lambda _: self._seen.add(job), changes_disk=True)
         self._tell_work()
 
     # -- changes
@@ -393,7 +396,9 @@ class LiveState:
         except (ConnectError, ConnectionLost) as error:
             log.debug("cannot watch broker %s: %s", record.name, error)
         except DragomanError as error:
+            # The broker is alive, for example one of an older version, and would answer the same.
             log.info("cannot follow the questions of broker %s: %s", record.name, error)
+            await asyncio.sleep(REFUSED_INTERVAL)
         await asyncio.sleep(RETRY_INTERVAL)
         del self._brokers[record.name]
         # This starts watching it again if it is still running.

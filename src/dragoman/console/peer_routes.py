@@ -67,7 +67,7 @@ class PeerRoutes:
 
     async def _verify(self, request: Request) -> Any:
         asked = await body_of(request, _Verify)
-        self.verifications.start(request.path_params["name"], turns=asked.turns)
+        await self.verifications.start(request.path_params["name"], turns=asked.turns)
         return {"started": True}
 
     async def _stop(self, request: Request) -> Any:

@@ -184,7 +184,7 @@ def _form(asked: Any, about: dict[str, Any]) -> OpenForm | None:
     return OpenForm(
         **about,
         message=_cut(str(asked.get("message") or ""), 20_000),
-        mode=str(asked.get("mode") or "form"),
+        mode=_cut(str(asked.get("mode") or "form"), 100),
         schema=_small(asked.get("requestedSchema")),
         url=_cut(url, 4_000) if isinstance(url, str) else None,
     )

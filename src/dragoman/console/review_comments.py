@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -15,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.decoders import decode_typed
 from dragoman.delegation.review.comments import MAX_COMMENT, MAX_QUOTE, ReviewComment
 from dragoman.errors import PatchChanged, UsageError
-from dragoman.wire.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -50,12 +51,13 @@ class DraftComment(Struct, frozen=True, kw_only=True):
 
 
 class ReviewComments:
-    """The comments of all sessions of one state directory."""
+    """The comments of all sessions of one state directory. Several threads may use it."""
 
     FILE_NAME = "console-comments.json"
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.state / self.FILE_NAME
+        self._changes = threading.RLock()
         self._unstored: dict[str, list[DraftComment]] = {}
         """Restored comments that are not in the file yet because it could not be written."""
 
@@ -110,9 +112,10 @@ class ReviewComments:
         If the file cannot be written, this raises the reason, and the comments are kept in memory
         until the next write.
         """
-        self._unstored[session] = [*comments, *self._unstored.get(session, [])]
-        with self._changing():
-            pass
+        with self._changes:
+            self._unstored[session] = [*comments, *self._unstored.get(session, [])]
+            with self._changing():
+                pass
 
     def _read(self) -> dict[str, list[DraftComment]]:
         """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
@@ -127,7 +130,7 @@ class ReviewComments:
 
     @contextmanager
     def _changing(self, *, max_size: int = READ_SIZE) -> Iterator[dict[str, list[DraftComment]]]:
-        with locked(self._path):
+        with self._changes, locked(self._path):
             try:
                 drafts = self._read()
             except UNDECODABLE as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -31,14 +31,16 @@ from dragoman.delegation.review.session_review import (
     run_session_check,
 )
 from dragoman.errors import BrokerError, DragomanError, FileFailed, UsageError
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
 
     from dragoman.console.live_state import LiveState
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.console")
 
@@ -104,10 +106,8 @@ class ReviewRoutes:
         review = await review_of(
             record.key, paths=self._state.paths, source=asked.source, job=asked.job
         )
-        drafts = [
-            {"id": each.id, **msgspec.to_builtins(each.comment)}
-            for each in self._comments.of(record.key)
-        ]
+        comments = await self._on_disk(lambda: self._comments.of(record.key))
+        drafts = [{"id": each.id, **msgspec.to_builtins(each.comment)} for each in comments]
         return {
             **msgspec.to_builtins(review),
             "comments": drafts,
@@ -121,11 +121,12 @@ class ReviewRoutes:
         comment = ReviewComment(
             text=asked.text, path=asked.path, line=asked.line, side=asked.side, quote=asked.quote
         )
-        return {"id": self._comments.add(record.key, comment)}
+        return {"id": await self._on_disk(lambda: self._comments.add(record.key, comment))}
 
     async def _delete(self, request: Request) -> Any:
         record = await session_of(request, self._state)
-        self._comments.delete(record.key, request.path_params["id"])
+        id = request.path_params["id"]
+        await self._on_disk(lambda: self._comments.delete(record.key, id))
         return {}
 
     async def _send(self, request: Request) -> Any:
@@ -135,10 +136,15 @@ class ReviewRoutes:
             raise UsageError("no comments to send")
         review = await review_of(record.key, paths=self._state.paths)
         unapplied = review.files if review.source == "patch" else ()
-        taken = self._comments.take(record.key, asked.comments)
         own = asked.to == "session"
-        prompt = review_prompt([each.comment for each in taken], own=own, unapplied=unapplied)
+        taken: list[DraftComment] = []
         try:
+            # Into a list from outside, so that they are restored even if this is cancelled now.
+            await self._on_disk(
+                lambda: taken.extend(self._comments.take(record.key, asked.comments))
+            )
+            comments = [each.comment for each in taken]
+            prompt = review_prompt(comments, own=own, unapplied=unapplied)
             if own:
                 session, job = await continue_session(record, prompt)
             else:
@@ -147,16 +153,23 @@ class ReviewRoutes:
         except BaseException as error:
             # A prompt that the broker did not confirm may still run; the error names its job. If
             # the comments were restored then, they could be sent twice.
-            if not (isinstance(error, BrokerError) and error.may_have_run):
-                self._put_back(record.key, taken, error)
+            if taken and not (isinstance(error, BrokerError) and error.may_have_run):
+                await finish(self._put_back(record.key, taken, error))
             raise
         return {"session": session, "job": job}
 
-    def _put_back(self, key: str, comments: Sequence[DraftComment], unsent: BaseException) -> None:
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        """Run work with the comments in a thread: another program may hold the lock of the file."""
+        file = ReviewComments.FILE_NAME
+        return await in_thread(file, lambda _: work(), changes_disk=True)
+
+    async def _put_back(
+        self, key: str, comments: Sequence[DraftComment], unsent: BaseException
+    ) -> None:
         """Restore comments that could not be sent. Raises `FileFailed` if they are only in memory
         now."""
         try:
-            self._comments.put_back(key, comments)
+            await self._on_disk(lambda: self._comments.put_back(key, comments))
         except (DragomanError, OSError) as error:
             log.error("cannot store the unsent comments of session %s: %s", key, error)
             # Without a change of the file, browsers would not show them again.

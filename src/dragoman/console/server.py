@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.console")
 
 DEFAULT_PORT: Final = 8730
+
+HOST_NAME: Final = re.compile(r"([A-Za-z0-9_][\w.-]*|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
+"""A host as browsers send it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,15 @@ def parse_listen(text: str) -> tuple[str, int]:
             ) from None
         host = LOOPBACK
     return host, port
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise `UsageError` for a value of ``--name`` that no browser sends as its host."""
+    for name in names:
+        if not HOST_NAME.fullmatch(name):
+            raise UsageError(
+                f"--name takes HOST[:PORT], such as my-machine.example.net, not {name!r}"
+            )
 
 
 def require_safe(options: ConsoleOptions) -> None:

@@ -57,8 +57,8 @@ Send = Callable[[list[dict[str, Any]], bool], Awaitable[None]]
 
 
 class SessionFeed:
-    """Sends the events of one session. `send` gets a list of events and whether the browser is then
-    up to date; it returns when the browser has read them."""
+    """Sends the events of one session. `send` gets a list of events and whether they bring the
+    browser up to date; it waits while the browser reads slowly."""
 
     def __init__(
         self, record: SessionRecord, state: LiveState, send: Send, after: EventCursor | None = None
@@ -76,7 +76,8 @@ class SessionFeed:
         self._lines_size = 0
         self._room = asyncio.Event()
         self._earlier: dict[str, JobRecord] = {}
-        """The stored jobs at the start of the feed: the state lists only the newest ones."""
+        """The jobs of the session, by id: those stored at the start of the feed, because the state
+        lists only the newest ones, and those listed since."""
         self._jobs_changed = True
         self._wake = asyncio.Event()
         self._stored = asyncio.Event()

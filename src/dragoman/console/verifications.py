@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.errors import DragomanError, UsageError
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, cancel_soon, in_thread
 from dragoman.runs.context import load_context
 from dragoman.setup.add_peer import verify_known
 from dragoman.verify.report import proved, summary
@@ -30,7 +30,7 @@ log: Final = logging.getLogger("dragoman.console")
 
 
 class Verifications:
-    """The last verification of each peer since the console started. Always call `aclose`."""
+    """Runs verifications, and keeps the last one of each peer. Always call `aclose`."""
 
     def __init__(self, on_change: Callable[[dict[str, Any]], None]) -> None:
         self._on_change = on_change
@@ -45,10 +45,10 @@ class Verifications:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
-    def start(self, name: str, *, turns: bool) -> None:
+    async def start(self, name: str, *, turns: bool) -> None:
         """Start verifying a peer. Raises `UnknownPeer`, or `UsageError` if it is already being
         verified."""
-        place = load_context(Path.home())
+        place = await in_thread(str(Path.home()), lambda _: load_context(Path.home()))
         place.catalogue.get(name)
         if name in self._running:
             raise UsageError(f"{name} is already being verified")
@@ -69,7 +69,10 @@ class Verifications:
     def stop(self, name: str) -> bool:
         """Stop verifying a peer. Returns False if it is not being verified."""
         task = self._running.get(name)
-        return task is not None and task.cancel()
+        if task is not None:
+            # Its last step removes it from the running ones, so it has to begin.
+            cancel_soon(task)
+        return task is not None
 
     async def _run(self, name: str, place: RunContext, *, turns: bool) -> None:
         shown = self._shown[name]

@@ -56,7 +56,10 @@ def test_a_link_can_be_used_once(paths: Paths) -> None:
     link = access.new_link("act")
     assert access.exchange(link, "") is not None
     assert access.exchange(link, "") is None
+    before = access.path.stat()
     assert access.exchange("unknown", "") is None
+    after = access.path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_links_and_tokens_expire(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

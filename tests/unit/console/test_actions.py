@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from dragoman.console import actions
 from dragoman.console.actions import _request, continue_session, start_run
+from dragoman.delegation import DelegationListener
 from dragoman.delegation.permission_ceiling import VARIABLE, environment
 from dragoman.errors import UnknownPeer, UsageError
 from dragoman.paths import VARIABLES, Paths
@@ -33,6 +35,8 @@ async def test_invalid_requests_are_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(UsageError, match="not a directory"):
         await start_run("scout", "x", tmp_path / "missing")
+    with pytest.raises(UsageError, match="not a directory"):
+        await start_run("scout", "x", tmp_path / ("long" * 100))
     with pytest.raises(UsageError, match="not an absolute path"):
         await start_run("scout", "x", Path("."))
     with pytest.raises(UsageError, match="enable codex"):
@@ -78,11 +82,20 @@ def test_a_console_started_by_a_delegation_keeps_its_ceiling_and_depth(
 
 @aio
 async def test_a_console_runs_a_limited_number_of_delegations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "MAX_DELEGATIONS", 0)
-    with pytest.raises(UsageError, match="wait for one to end"):
-        await actions.RunningDelegations().start("review", "x", tmp_path)
+    async def endless(*_: object, listener: DelegationListener, **__: object) -> None:
+        listener.job("j-1")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(actions, "delegate_request", endless)
+    monkeypatch.setattr(actions, "MAX_DELEGATIONS", 2)
+    running = actions.RunningDelegations()
+    starts = [running.start("review", "x", tmp_path) for _ in range(5)]
+    ends = await asyncio.gather(*starts, return_exceptions=True)
+    assert ends.count("j-1") == 2
+    assert sum("wait for one to end" in str(end) for end in ends) == 3
+    await running.aclose()
 
 
 @aio

@@ -12,9 +12,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 import dragoman.console
+from dragoman.config.safe_files import locked
 from dragoman.console import app
 from dragoman.console.app import content_policy, static_files
 from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.console.place import console, short_paths, told
 
@@ -93,6 +95,21 @@ async def test_a_link_is_exchanged_once_for_a_cookie_that_scripts_cannot_read(
         assert (await client.post("/api/v1/logout", json={})).status_code == 200
         assert (await client.get("/api/v1/me")).status_code == 401
     assert "refused a login" in caplog.text
+
+
+@aio
+async def test_a_login_and_a_logout_that_wait_for_a_lock_do_not_stop_the_loop(
+    paths: Paths,
+) -> None:
+    async with console(paths) as place, place.client() as client, place.client() as other:
+        tasks = TaskOwner("test")
+        for path, body in (("login", {"token": place.secret}), ("logout", {})):
+            with locked(place.access.path):
+                waiting = tasks.start(client.post(f"/api/v1/{path}", json=body), path)
+                for _ in range(3):
+                    assert (await other.get("/api/v1/me")).status_code == 401
+                assert not waiting.done()
+            assert (await waiting).status_code == 200
 
 
 @aio

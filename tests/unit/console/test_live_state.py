@@ -303,7 +303,7 @@ async def test_finished_work_is_unseen_until_any_browser_marks_it(paths: Paths) 
         store.create_job(done)
     async with watching(paths) as here, watching(paths) as there:
         assert here.state.work[0]["job"]["unseen"] is True
-        here.state.mark_seen(done.id)
+        await here.state.mark_seen(done.id)
         assert here.state.work[0]["job"]["unseen"] is False
         await there.until(lambda: not there.state.work[0]["job"]["unseen"])
     assert SeenJobs(paths).jobs == [done.id]

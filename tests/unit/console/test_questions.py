@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -129,6 +130,12 @@ def test_a_form_has_a_message_and_a_schema_or_a_url() -> None:
     assert isinstance(form, OpenForm) and form.message == "Name?" and form.url is None
     page = shown({"mode": "url", "message": "Log in", "url": "https://x"}, "elicitation/create")
     assert isinstance(page, OpenForm) and page.url == "https://x"
+
+
+def test_long_texts_of_a_form_are_cut() -> None:
+    long = {"mode": "x" * 1_000_000, "message": "y" * 1_000_000, "url": "z" * 1_000_000}
+    form = shown(long, "elicitation/create")
+    assert len(msgspec.json.encode(form)) < 30_000
 
 
 def test_an_undecodable_question_is_not_shown() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from dragoman.config.safe_files import locked
 from dragoman.console import review_comments, review_routes
 from dragoman.console.json_routes import INTERNAL_PROBLEM
+from dragoman.console.review_comments import ReviewComments
 from dragoman.errors import BrokerError, FileFailed, RemoteError
 from dragoman.paths import VARIABLES, Paths
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.open import open_store
 from dragoman.store.records import SessionRecord
 from tests.aio import aio
@@ -83,6 +88,28 @@ async def test_comments_are_the_same_in_all_browsers(here: Reviewed) -> None:
         assert (await one.get(at)).json()["comments"] == []
         late = await one.post(f"{at}/send", json={"comments": [added["id"]]})
         assert late.status_code == 409
+
+
+@aio
+async def test_a_locked_file_of_comments_does_not_stop_the_console(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.store()
+    waiting = threading.Event()
+
+    def waits(path: Path) -> AbstractContextManager[None]:
+        waiting.set()
+        return locked(path)
+
+    monkeypatch.setattr(review_comments, "locked", waits)
+    tasks = TaskOwner("a browser")
+    async with console(here.paths) as place, place.browser() as one, place.browser() as two:
+        with locked(here.paths.state / ReviewComments.FILE_NAME):
+            comment = one.post("/api/v1/sessions/s-1/review/comments", json={"text": "x"})
+            adding = tasks.start(comment, "comment")
+            while not waiting.is_set():
+                assert (await two.get("/api/v1/inbox")).status_code == 200
+        assert (await adding).status_code == 200
 
 
 @aio

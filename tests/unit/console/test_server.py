@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.console.app import ConsoleApp
 from dragoman.console.live_state import LiveState
-from dragoman.console.server import ConsoleOptions, parse_listen, require_safe
+from dragoman.console.server import ConsoleOptions, check_names, parse_listen, require_safe
 from dragoman.errors import AddressInUse, UsageError
 from dragoman.paths import Paths
 from dragoman.transports.tls import TlsFiles
@@ -71,6 +71,7 @@ async def test_with_tls_the_cookie_is_for_tls_only(paths: Paths, tmp_path: Path)
 
 @aio
 async def test_an_additional_host_name_is_accepted(paths: Paths) -> None:
+    check_names(("phone.example", "phone:8730", "[::1]:8730"))
     async with console(paths, names=("phone.example",)) as place:
         headers = {"host": "phone.example", "origin": "https://phone.example"}
         async with place.client(headers=headers) as client:

@@ -43,9 +43,9 @@ class Heard:
 async def test_every_step_is_reported_and_the_card_is_stored(paths: Paths) -> None:
     heard = Heard()
     verifications = Verifications(heard)
-    verifications.start("scout", turns=False)
+    await verifications.start("scout", turns=False)
     with pytest.raises(UsageError, match="already"):
-        verifications.start("scout", turns=False)
+        await verifications.start("scout", turns=False)
     async with asyncio.timeout(TIMEOUT * 3):
         await heard.ended.wait()
     counts = [len(shown["rungs"]) for shown in heard.told]
@@ -61,14 +61,26 @@ async def test_a_verification_is_stopped_and_an_unknown_peer_refused(paths: Path
     heard = Heard()
     verifications = Verifications(heard)
     with pytest.raises(UnknownPeer):
-        verifications.start("missing", turns=False)
+        await verifications.start("missing", turns=False)
     assert not verifications.stop("scout")
-    verifications.start("scout", turns=False)
+    await verifications.start("scout", turns=False)
     async with asyncio.timeout(TIMEOUT):
         await heard.began.wait()
         assert verifications.stop("scout")
         await heard.ended.wait()
     assert verifications.all[0]["problem"] == "stopped"
+    await verifications.aclose()
+
+
+@aio
+async def test_a_verification_that_is_stopped_before_it_began_ends(paths: Paths) -> None:
+    heard = Heard()
+    verifications = Verifications(heard)
+    await verifications.start("scout", turns=False)
+    assert verifications.stop("scout")
+    async with asyncio.timeout(TIMEOUT):
+        await heard.ended.wait()
+    assert not verifications.stop("scout")
     await verifications.aclose()
 
 
@@ -79,7 +91,7 @@ async def test_verifying_a_peer_that_is_not_installed_reports_it(
     monkeypatch.setenv("PATH", "/nowhere")
     heard = Heard()
     verifications = Verifications(heard)
-    verifications.start("codex", turns=False)
+    await verifications.start("codex", turns=False)
     async with asyncio.timeout(TIMEOUT):
         await heard.ended.wait()
     assert "codex" in verifications.all[0]["problem"]
@@ -96,7 +108,7 @@ async def test_a_verification_that_fails_inside_dragoman_says_so(
     monkeypatch.setattr(module, "verify_known", broken)
     heard = Heard()
     verifications = Verifications(heard)
-    verifications.start("scout", turns=False)
+    await verifications.start("scout", turns=False)
     async with asyncio.timeout(TIMEOUT):
         await heard.ended.wait()
     assert verifications.all[0]["problem"] == INTERNAL_PROBLEM
