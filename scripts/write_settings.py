@@ -63,6 +63,7 @@ EXAMPLES: Final = {
     "timeouts.request": "30",
     "timeouts.first_event": "120",
     "timeouts.silence": '"never"',
+    "timeouts.tool_silence": "3600",
     "timeouts.total": "600",
     "timeouts.cancel_grace": "10",
     "limits.turn_cost": "0.5",

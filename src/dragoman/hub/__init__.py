@@ -76,8 +76,8 @@ class _Moved(ModuleType):
         home, _, now = renamed.get(name, name).rpartition(".")
         value = getattr(importlib.import_module(home or new), now)
         warnings.warn(
-            f"{self.__name__}.{name} is {home or new}.{now} now; the old name goes away with the "
-            "next release",
+            f"{self.__name__}.{name} is now {home or new}.{now}; the old name will be removed in "
+            "the next release",
             DeprecationWarning,
             stacklevel=2,
         )

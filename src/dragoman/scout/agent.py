@@ -31,7 +31,7 @@ PIECE_SIZE: Final = 600
 
 
 class Scout:
-    """State that the handlers share: the session store."""
+    """The handlers of the agent, and the session store that they share."""
 
     def __init__(self, store: SessionFiles | None = None) -> None:
         self._store = store
@@ -96,7 +96,11 @@ class Scout:
         )
 
     def delete_session(self, session_id: str) -> None:
-        self.store.delete(session_id)
+        try:
+            self.store.delete(session_id)
+        except OSError as error:
+            problem = f"the session cannot be deleted: {error.strerror or error}"
+            raise RemoteError(codes.INTERNAL_ERROR, problem) from error
 
     # -- turns
 
@@ -206,9 +210,15 @@ def _mentions(turn: Turn) -> list[str]:
     """Return the paths of files attached to a prompt."""
     links = [block.uri for block in turn.blocks(acp.ResourceLink)]
     links += [block.resource.uri for block in turn.blocks(acp.EmbeddedResource)]
-    parts = [urlsplit(link) for link in links]
-    here = ("", "localhost")
-    return [unquote(each.path) for each in parts if each.scheme == "file" and each.netloc in here]
+    found: list[str] = []
+    for link in links:
+        try:
+            parts = urlsplit(link)
+        except ValueError:
+            continue
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            found.append(unquote(parts.path))
+    return found
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -179,7 +179,7 @@ def judge(
     reasons = []
     if in_path:
         own = any(own for _, own in in_path.values())
-        reasons.append("by its name" if own else "by its folder")
+        reasons.append("by its name" if own else "by its directory")
     if mark is not None and mark.rank < LOCAL:
         reasons.append(f"defines the {mark.kind} `{mark.name}`")
     if len(near) > 1:

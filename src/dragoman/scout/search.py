@@ -97,7 +97,8 @@ async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> lis
 def count_lines(
     root: str, patterns: Mapping[str, str], found: Found, stop: threading.Event
 ) -> dict[str, dict[str, int]]:
-    """Return how many lines of each file match each pattern, without files that have no match.
+    """Return how many lines of each file match each pattern, up to `MAX_COUNTED`, without files
+    that have no match.
 
     The key of each pattern is a word that every matching line contains, in any case.
     """

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
-from dragoman.wire.decoders import decode_typed
+from dragoman.decoders import decode_typed
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_SESSIONS: Final = 200
@@ -89,7 +89,7 @@ def title_of(question: str) -> str:
 class SessionFiles:
     """The files of all sessions. Blocking: call it in a thread if needed.
 
-    Nothing here raises because of the disk: a session that cannot be stored continues.
+    Only `delete` raises because of the disk: a session that cannot be stored continues.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -129,10 +129,10 @@ class SessionFiles:
         return sorted(found, key=lambda known: (-known.updated_at, known.id))
 
     def delete(self, session_id: str) -> None:
-        """Forget a session; an unknown one is not an error."""
+        """Forget a session; an unknown one is not an error. Raises `OSError`."""
         path = self._path(session_id)
         if path is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
 
     def _path(self, session_id: str) -> Path | None:

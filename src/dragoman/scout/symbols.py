@@ -67,7 +67,7 @@ class Sightings:
         self.calls: list[Hit] = []
 
     def __call__(self, hit: Hit) -> None:
-        """Add one line."""
+        """Add one line, unless it does not contain the name."""
         language = languages.of_path(hit.path)
         if name_pattern(self.name, language.family).search(hit.text) is None:
             return

@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 MAX_TERMS: Final = 8
-"""Maximum number of terms in one question. Each costs a pass over all files with ripgrep."""
+"""Maximum number of terms in one question. Every file with a match is searched for each of them."""
 
 STOP_WORDS: Final = frozenset(
     "a about actually after all also am an and any anything anywhere are as at be been before "

@@ -98,7 +98,7 @@ class TurnContext:
         ]
 
     async def report(self, call: ToolCall, hits: Sequence[Hit], text: str, raw: Any = None) -> None:
-        """Report the result of a call."""
+        """Complete a tool call with its result."""
         lines = [bullet(hit) for hit in hits[:MAX_REPORTED]]
         if len(hits) > MAX_REPORTED:
             lines.append(f"… and {len(hits) - MAX_REPORTED:,} more")
@@ -154,6 +154,6 @@ def reservations(found: Found) -> str:
     if found.cut:
         reasons.append("the search stopped early, so there may be more")
     if found.unreadable:
-        number = count(found.unreadable, "file or folder", "files or folders")
-        reasons.append(f"{number} could not be read or are larger than 32 MiB")
+        number = count(found.unreadable, "file or directory", "files or directories")
+        reasons.append(f"{number} could not be read or exceeded 32 MiB")
     return f"Incomplete: {'; '.join(reasons)}." if reasons else ""

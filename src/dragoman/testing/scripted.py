@@ -142,7 +142,7 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Step.__args__}
 
 def dumps(steps: Sequence[Step]) -> str:
     """Return a script as JSON: a list of objects with the step's name next to its fields. Bytes are
-    written as text, one character each."""
+    written as text, with one character for each byte."""
     script = [{"step": type(step).__name__, **asdict(step)} for step in steps]
     return json.dumps(script, default=lambda data: str(data, "latin-1"))
 

@@ -86,7 +86,8 @@ async def climb(
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
     """Verify the peer that `way` starts and return its card, which is stored if `paths` is given.
-    Without `turns`, results of turns are copied from an earlier card of the same version.
+    Without `turns`, the stored card gets the results of turns from an earlier card of the same
+    version.
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers

@@ -63,8 +63,8 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """Close the peer's stdin and return whether it exits within the timeout. `aclose` still has
-        to be called."""
+        """Close the peer's stdin and return how the peer reacts within the timeout. `aclose` still
+        has to be called."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):

@@ -1,7 +1,7 @@
 """Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Also requests models, modes and login status if a dialect can. This is the only module of the
-package that contains method names. The rungs judge the responses.
+Also requests models, modes and login status if a dialect can. The method names and parameters
+of these requests are only here. The rungs judge the responses.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ class LadderLimits:
             request=self.answer,
             first_event=self.first_event,
             silence=self.silence,
+            tool_silence=self.silence,
             total=self.turn,
             cancel_grace=self.cancel_grace,
             replay_quiet=self.replay_quiet,

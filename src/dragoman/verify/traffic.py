@@ -83,7 +83,8 @@ class TrafficCounts:
         self._last: bytes | None = None
 
     def hear(self, event: model.Event) -> None:
-        """Count an event. Called in wire order for each connection."""
+        """Count an event, and pass it to the listeners. Called in wire order for each
+        connection."""
         for heard in self._listeners:
             heard.take(event)
         match event:
@@ -153,7 +154,7 @@ def shown(line: bytes) -> str:
 
 
 def _keys(params: bytes | Raw) -> list[str]:
-    """Return the keys of params. Keys of nested objects are joined with a dot."""
+    """Return the keys of params; those of nested objects as `parent.key`, one level deep."""
     try:
         body = msgspec.json.decode(params)
     except UNDECODABLE:
@@ -168,7 +169,7 @@ def _keys(params: bytes | Raw) -> list[str]:
 def has_turn_id(line: bytes) -> bool:
     """Return whether an update says to which turn it belongs."""
     try:
-        message = msgspec.json.decode(line)
+        message = msgspec.json.decode(messages.mend(line))
     except UNDECODABLE:
         return False
     return isinstance(message, dict) and _names(message.get("params"), depth=3)

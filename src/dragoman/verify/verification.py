@@ -154,9 +154,9 @@ class Verification:
     async def connect(
         self, dialect: str, *, proving: bool = False, timeout: float | None = None
     ) -> ConnectedPeer:
-        """Start the peer, or connect to it, and do the handshake, in at most `timeout` seconds. The
-        caller must close it (see `keep`). With `proving`, a dialect without a handshake is proved
-        by a request."""
+        """Start the peer, or connect to it, and do the handshake. `timeout` can only shorten the
+        limit for the response. The caller must close the peer (see `keep`). With `proving`, a
+        dialect without a handshake is proved by a request."""
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
@@ -277,8 +277,8 @@ class Verification:
     async def turning(
         self, conversation: Conversation, prompt: str
     ) -> AsyncIterator[ConversationTurn]:
-        """Context manager: run a turn. If the verification is cancelled in the meantime, the turn's
-        end is not awaited."""
+        """Context manager: run a turn. If the verification is cancelled in the meantime, its
+        processes are ended instead of waiting for the end of the turn."""
         async with conversation.prompt(prompt) as turn:
             try:
                 yield turn
@@ -314,7 +314,8 @@ class Verification:
 
 
 def is_given_up(conversation: Conversation | None) -> bool:
-    """Return whether a session is unusable because a cancelled turn of it did not end."""
+    """Return whether a session is unusable, for example because a cancelled turn of it did not
+    end."""
     return bool(getattr(conversation, "unusable", False))
 
 

@@ -124,7 +124,7 @@ def cannot(reason: str) -> str:
     examples = ", ".join(code(kind.examples[0]) for kind in QUESTIONS[:4])
     return (
         f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I answer"
-        f" questions about the files of this folder, such as {examples}."
+        f" questions about the files in this directory, such as {examples}."
         f" {code('/help')} lists all I can do."
     )
 
@@ -132,7 +132,7 @@ def cannot(reason: str) -> str:
 def abilities() -> str:
     """Return every kind of question with an example, and every command."""
     return paragraphs(
-        "I answer questions about the files in this folder by searching them, without a model:",
+        "I answer questions about the files in this directory by searching them, without a model:",
         [f"- {kind.asks}: {code(kind.examples[0])}" for kind in QUESTIONS],
         "There are also commands:",
         [f"- {code(f'/{each.name} {each.hint}'.strip())}: {each.description}" for each in COMMANDS],

@@ -44,7 +44,11 @@ async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
 
 
 async def _read_guessed(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
-    """Read the file that matches a part of a path, if there is only one."""
+    """Find the files whose path ends with the requested one, and read the match if there is only
+    one.
+
+    Of several files for "readme" the first is read; other ambiguous matches are listed.
+    """
     title = f"Look for {place(asked.path)}"
     async with context.tool(title, "search", "files", {"path": asked.path}, path="") as call:
         found = await context.in_thread(
@@ -53,7 +57,7 @@ async def _read_guessed(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
         await context.report(call, [Hit(path, 0, "") for path in found], count(len(found), "file"))
     if len(found) == 1 or (found and asked.path.lower() == "readme"):
         return await _read_file(context, found[0], asked)
-    head = f"There is no file or folder {place(asked.path)} here."
+    head = f"There is no file or directory {place(asked.path)} here."
     if found:
         head = f"{place(asked.path)} may be any of {count(len(found), 'file')}; say which:"
     lines = listed([f"- {place(path)}" for path in found[:MAX_LISTED]], len(found))

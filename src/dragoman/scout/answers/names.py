@@ -74,7 +74,7 @@ class _Name:
         await context.step()
 
     async def unknown(self, context: TurnContext) -> ScoutAnswer:
-        text = f"I found no {code(self.symbol)} in this folder."
+        text = f"I found no {code(self.symbol)} in this directory."
         near = await best_places.nearest(context, self.symbol)
         return ScoutAnswer(paragraphs(text, near, self.missed), answered=False)
 
@@ -94,7 +94,7 @@ async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
         return await name.unknown(context)
     if not name.best:
         mentions = listed([bullet(hit) for hit in seen.other_uses()[:5]], len(seen.uses))
-        text = f"I found no definition of {code(symbol)} in this folder, only mentions of it:"
+        text = f"I found no definition of {code(symbol)} in this directory, only mentions of it:"
         # The name is used here but defined elsewhere, or in a way that scout does not recognise, so
         # this is not an answer.
         return ScoutAnswer(paragraphs(text, mentions, name.missed), answered=False, symbol=symbol)
@@ -136,14 +136,14 @@ async def uses(context: TurnContext, asked: Uses) -> ScoutAnswer:
     files = count(len({hit.path for hit in hits}), "file")
     head = f"{name.found} is {verb} in {count(len(hits), 'place')} in {files}:"
     if not hits:
-        head = f"{name.found} is not {verb} anywhere in this folder."
+        head = f"{name.found} is not {verb} anywhere in this directory."
     defined = ["Defined in:", *_defined(name.best[:5])] if name.best else []
     text = paragraphs(name.note, head, listed(lines, len(hits)), defined, name.missed)
     return ScoutAnswer(text, symbol=symbol)
 
 
 async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
-    """List the lines with exactly this text."""
+    """List the lines that contain exactly this text."""
     shown = code(text)
     await context.plan(f"Search for {shown}", "Answer")
     hits: list[Hit] = []
@@ -152,7 +152,7 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
     await context.step()
     missed = reservations(found)
     if not hits:
-        return ScoutAnswer(paragraphs(f"{shown} does not occur in this folder.", missed))
+        return ScoutAnswer(paragraphs(f"{shown} does not occur in this directory.", missed))
     files = len({hit.path for hit in hits})
     head = f"{shown} occurs in {count(len(hits), 'line')} in {count(files, 'file')}:"
     lines = listed([bullet(hit) for hit in hits[:MAX_LISTED]], len(hits))
@@ -173,7 +173,8 @@ def _defined(found: Sequence[Defined]) -> list[str]:
 
 
 def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> list[list[str]]:
-    """Return the functions and types that contain each place, from the inside out."""
+    """Return the names of the functions and types that contain each place, from the inside out.
+    Only the first few files are read."""
     files: dict[str, list[str]] = {}
     found = []
     for hit in hits:

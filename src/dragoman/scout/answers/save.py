@@ -1,4 +1,5 @@
-"""Save scout's last answer to a file, after asking for permission: scout writes nothing else.
+"""Save scout's last answer to a file, after asking for permission. Scout writes nothing else into a
+workspace.
 
 The tool call shows the diff. The client writes the file if it offers that, otherwise scout does.
 After a refusal the turn ends without text, so that it does not look as if the file was written.

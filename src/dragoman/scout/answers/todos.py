@@ -20,11 +20,10 @@ MAX_LISTED: Final = 50
 
 
 def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
-    """Return whether one of the tags is a mark in this line, rather than a word in a sentence or a
-    name.
+    """Return whether one of the tags is a mark in this line, rather than a part of a name.
 
-    It must be in a comment, either at its start or followed by a colon or a bracket. In prose every
-    line is a comment.
+    In code it must be in a comment, either at its start or followed by a colon or a bracket. In
+    prose it only has to be a word of its own.
     """
     word = "|".join(tags)
     language = languages.of_path(path)

@@ -25,7 +25,7 @@ def limit_life() -> None:
 
 
 def leave_behind(*, daemon: bool) -> None:
-    """Leave a process behind that holds none of our pipes."""
+    """Leave a process behind that holds none of our pipes; a `daemon` has its own session."""
     if os.fork() == 0:
         if daemon:
             os.setsid()

@@ -1,6 +1,7 @@
 """Read and write the lines of a chaos agent, with the faults at that level.
 
-The faults are split frames, noise and a limit on line length. Messages are not interpreted here.
+The faults are split frames, noise, a very long line and a limit on line length. Messages are not
+interpreted here.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Pipe:
 
     def read(self, timeout: float | None) -> list[Any] | None:
         """Return the messages received: an empty list after the timeout, None at the end of the
-        input. Anything but a JSON object is dropped, as by most agents."""
+        input. Anything but a JSON object is dropped, as most agents do."""
         ready, _, _ = select.select([self._source], [], [], timeout)
         if not ready:
             return []

@@ -1,6 +1,6 @@
 """What a chaos agent does for a prompt.
 
-Turns are generators that yield what they wait for: a response of the client (`Ask`), or time
+Turns are generators that yield what they wait for: a response from the client (`Ask`), or time
 (`Pause`). `agent` runs the turns and sends the messages.
 
 A prompt is read as the fake model's triggers (``WRITE:path:text``, ``SHELL:command``, ``SLOW``,

@@ -66,7 +66,7 @@ async def check_agent(
 
     The sessions use `cwd`, or a temporary empty directory. `env` and `inherit` are passed to
     `dragoman.transports.spawn`. `only` limits the run to these checks or requirements. Raises
-    `SpawnError` if the program cannot be started.
+    `SpawnError` if the program cannot be started, and `UsageError` for an unknown name in `only`.
     """
     names = tuple(inherit)
 

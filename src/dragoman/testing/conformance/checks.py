@@ -48,7 +48,7 @@ class Check:
 
     @property
     def level(self) -> str:
-        """The strictest level of its requirements, or SHOULD if the check is only advisory."""
+        """The strictest level of its requirements, but at most SHOULD if the check is advisory."""
         level = strictest(self.ids)
         return "SHOULD" if self.advisory and level in DEMANDED else level
 
@@ -154,8 +154,8 @@ class Lab:
         return conversation
 
     async def ready(self) -> Conversation:
-        """Return the shared process, after the handshake. Restarts it if it has died. Raises `Skip`
-        if an earlier handshake failed."""
+        """Return the conversation with the shared process, after the handshake. Restarts the
+        process if it has died. Raises `Skip` if an earlier handshake failed."""
         if self._broken is not None:
             raise Skip(self._broken)
         if self._shared is None or self._shared.failure is not None:

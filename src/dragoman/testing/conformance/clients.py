@@ -99,8 +99,9 @@ class ClientProbe:
 async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Report:
     """Check a client. `run` is called once for each scenario, with the command line of the agent.
 
-    Other exceptions from `run` are ignored: one scenario should make a client fail, and by then the
-    probe has seen how it behaves. Raises `SpawnError` if the client cannot be started.
+    Raises `SpawnError` if the client cannot be started, and `UsageError` if it never starts the
+    agent. Other exceptions from `run` are ignored: one scenario should make a client fail, and by
+    then the probe has seen how it behaves.
     """
     reports: list[Report] = []
     for scenario in SCENARIOS:

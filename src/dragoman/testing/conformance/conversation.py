@@ -23,7 +23,8 @@ from dragoman.wire.framing import Framer
 T = TypeVar("T")
 
 MAX_LINE_SIZE = 64 * 1024 * 1024
-"""Maximum length of a line; a longer one ends the conversation. Twice dragoman's default limit."""
+"""Maximum length of a line; a longer one ends the conversation. Four times dragoman's default
+limit."""
 
 FENCE = "_dragoman/fence"
 """A method that no program has. The program must refuse it, so the response shows that it has read
@@ -189,7 +190,8 @@ class Conversation:
     async def until(
         self, ready: Callable[[], T | None], what: str, *, timeout: float | None = None
     ) -> T:
-        """Wait until `ready` returns something other than None, and return it."""
+        """Wait until `ready` returns something other than None, and return it. Raises `Silence`
+        after the timeout, and `Gone` if the conversation has ended."""
         limit = self.timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):

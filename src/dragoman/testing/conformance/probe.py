@@ -37,7 +37,7 @@ sends lines that are not messages, which some clients do not survive."""
 SCENARIOS: Final[tuple[Scenario, ...]] = ("main", "version", "noise")
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Timeout in seconds for a response of the client, which may need user input."""
+"""Timeout in seconds for a response from the client, which may need user input."""
 
 FUTURE_VERSION: Final = 999
 
@@ -88,7 +88,7 @@ class Probe:
         await self._tasks.aclose()
         await self._talk.aclose()
 
-    # -- requests of the client
+    # -- requests from the client
 
     def _respond(self, request: Message) -> Message | None:
         method = request["method"]

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--timeout",
         type=float,
         default=ANSWER_TIMEOUT,
-        help="timeout in seconds for a response of the client",
+        help="timeout in seconds for a response from the client",
     )
     options = parser.parse_args(argv)
     asyncio.run(serve(options.report, scenario=options.scenario, timeout=options.timeout))

@@ -108,7 +108,7 @@ class Services:
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[str]:
-        """Context manager: an unused name in the session's directory.
+        """Context manager that yields an unused path in the session's directory.
 
         The file is removed afterwards.
         """

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.wire.decoders import decode_typed
+from dragoman.decoders import decode_typed
 
 EVIDENCE_SIZE = 300
 """Maximum length of an offending message in a report, in characters: enough to recognise it."""

@@ -51,7 +51,7 @@ class Request:
 async def read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> Request | None:
-    """Return the next request, or None at the end of the connection."""
+    """Return the next request, or None at the end of the connection. Raises `BadRequest`."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -129,7 +129,7 @@ def write_json(
     keep_alive: bool = True,
     with_body: bool = True,
 ) -> None:
-    """Write a complete response."""
+    """Write a complete response; for a HEAD request, without `with_body`, only its head."""
     body = json.dumps(value).encode()
     extra = {"content-length": str(len(body))}
     _write_head(writer, status, "application/json", extra, keep_alive=keep_alive)

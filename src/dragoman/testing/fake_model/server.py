@@ -113,7 +113,8 @@ class FakeModel:
 
     @property
     def questions(self) -> list[Asked]:
-        """The requests to the model, without lists of models and the like."""
+        """The requests to the model itself, without requests for lists of models or token
+        counts."""
         return [recorded.asked for recorded in self._recorded if recorded.asked is not None]
 
     async def wait_requests(self, count: int) -> None:

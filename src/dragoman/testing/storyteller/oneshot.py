@@ -16,7 +16,7 @@ VERSION = "2025-06-18"
 
 
 class OneshotTeller(Teller):
-    """An agent of the oneshot dialect."""
+    """An agent that speaks the oneshot dialect."""
 
     name = "oneshot"
 

@@ -59,7 +59,8 @@ class FinishTool:
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The current plan: pairs of a text and pending, in_progress or completed."""
+    """The current plan. Each entry is a pair: its text, and whether it is pending, in_progress or
+    completed."""
 
     entries: tuple[tuple[str, str], ...]
 
@@ -174,7 +175,8 @@ STEPS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An earlier session: its messages, as pairs of user or agent and a text."""
+    """A session from before the agent started. Each of its messages is a pair: who sent it (user or
+    agent), and its text."""
 
     id: str
     title: str

@@ -139,7 +139,7 @@ class Teller:
             self.refuse(message["id"], METHOD_NOT_FOUND, f"unknown method {method}")
 
     def heard(self, method: str, params: Params) -> None:
-        """Handle a notification of the client."""
+        """Handle a notification from the client."""
 
     def meanwhile(self, message: Params) -> bool:
         """Handle a message that arrived during a story if it is a notification. Returns whether it

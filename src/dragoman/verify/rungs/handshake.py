@@ -105,7 +105,9 @@ def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
     match error:
         case ProcessExited(signal=int(signal)):
             said = _tail(error.stderr_tail)
-            return failed(f"it died of signal {signal} before it answered{said}", remedies.CRASH)
+            return failed(
+                f"it was killed by signal {signal} before it answered{said}", remedies.CRASH
+            )
         case ProcessExited(exit_code=code):
             said = _tail(error.stderr_tail)
             return failed(

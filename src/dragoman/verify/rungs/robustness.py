@@ -118,7 +118,7 @@ async def exit(state: Verification) -> RungFinding:
         )
     if ended.signal is not None:
         return warned(
-            f"it died of signal {ended.signal} when its input ended",
+            f"it was killed by signal {ended.signal} when its input ended",
             remedies.CRASH,
             clean_exit=False,
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.client.conversation import Peer
+from dragoman.config.safe_files import read_file
 from dragoman.dialects.acp.v1 import McpServerStdio
 from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import CallTimeout, DragomanError, Unsupported
@@ -47,8 +48,10 @@ async def mcp(state: Verification) -> RungFinding:
         names = {"tool": canary_mcp_server.TOOL, "server": canary_mcp_server.NAME}
         # A peer that calls a tool has started its server by then, so there is no further wait.
         await state.take_turn(conversation, fill(state.canaries.tool, **names))
-    if mark.exists():
-        done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
+    # The peer knows the path, and may have put anything there.
+    written = read_file(mark)
+    if written is not None:
+        done = ", ".join(dict.fromkeys(written.decode("utf-8", "replace").split()))
         return passed(f"it used the MCP server of the session: {done}", mcp=True)
     if not speaking:
         return passed("the MCP server was not started with the session; a turn may start it")
