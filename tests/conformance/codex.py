@@ -57,7 +57,7 @@ class Wire:
         return [m.get("params") for m in self.of("client") if m.get("method") == method]
 
     def answer(self, id: int | str) -> Any:
-        """The client's response to a request of the server."""
+        """The client's response to a request from the server."""
         (found,) = [m for m in self.of("client") if "method" not in m and m["id"] == id]
         return found.get("result", found.get("error"))
 
@@ -96,7 +96,7 @@ def turns(*turns: Sequence[Step]) -> Script:
     }
 
 
-# -- messages of the server
+# -- messages from the server
 
 
 def tell(method: str, **params: Any) -> Step:

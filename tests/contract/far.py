@@ -1,8 +1,8 @@
-"""The far side of a link: it echoes every line, and does what a line with a command says.
+"""The remote side of a link: it echoes every line, and obeys a line with a command.
 
-`!note` is not echoed but noted where the test can see it; `!end` ends the remote side. As a program
-this module is the remote side in a child process: `plain` with blocking reads and writes and
-nothing of dragoman, `stdio` with our own standard input and output as the stream.
+`!note` is not echoed but noted where the test can see it; `!end` ends the remote side. As a
+program, this module is the remote side in a child process: `plain` with blocking reads and writes
+and without dragoman, `stdio` with our own standard input and output as the stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOTED = b"the remote side took note\n"
 
 
 class FarEnd:
-    """The far side on a stream."""
+    """The remote side on a stream."""
 
     def __init__(self, stream: Stream, on_note: Callable[[], None]) -> None:
         self.stream = stream

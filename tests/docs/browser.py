@@ -1,7 +1,7 @@
-"""A headless Chromium for tests: opens a page at a given width, runs JavaScript, takes pictures.
+"""A headless Chromium for tests: opens a page at a given width, runs JavaScript, takes screenshots.
 
-It speaks the DevTools protocol over a WebSocket of this machine. Every address that a page asks for
-is recorded, and every host name but loopback is unknown to the browser.
+It speaks the DevTools protocol over a WebSocket on this machine. Every address that a page requests
+is recorded, and the browser resolves no host names except loopback.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Browser:
         self._socket = socket
         self._number = 0
         self.requested: list[str] = []
-        """The addresses that pages asked for since the list was last cleared."""
+        """The addresses that pages requested since the list was last cleared."""
         self._events: list[str] = []
         for domain in ("Page", "Network", "Runtime"):
             self.call(f"{domain}.enable")
@@ -71,7 +71,7 @@ class Browser:
             self._receive()
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is awaited."""
+        """Return the value of an expression in the page; a promise is awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -93,7 +93,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Start Chromium with a profile of its own, and end it."""
+    """Start Chromium with its own profile, and end it."""
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(  # noqa: TID251 - a browser, not an agent
             [str(CHROMIUM), *HEADLESS, f"--user-data-dir={profile}", "about:blank"],

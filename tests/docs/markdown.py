@@ -1,7 +1,6 @@
-"""Reads the project's documents as far as the tests need: code blocks, links, headings, tables.
+"""Parses the project's documents as far as the tests need: code blocks, links, headings, tables.
 
-It knows Markdown only in the shapes the project uses. What is done with the pieces is in the test
-files beside it.
+Supports only the Markdown that the project uses. The test files beside it use the pieces.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced code block. `info` is what stands behind the opening fence."""
+    """One fenced code block. `info` is the text after the opening fence."""
 
     document: Path
     line: int
@@ -28,7 +27,7 @@ class Block:
 
 
 def documents() -> list[Path]:
-    """Every document of the project, for people who use it or work on it."""
+    """Every document of the project, for users and developers."""
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -49,7 +48,7 @@ def blocks(document: Path) -> Iterator[Block]:
 
 
 def prose(document: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines outside of code blocks."""
+    """Yield the numbered lines outside of code blocks."""
     inside = False
     for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):
@@ -65,7 +64,7 @@ def links(document: Path) -> Iterator[tuple[int, str]]:
 
 
 def anchors(document: Path) -> set[str]:
-    """The fragments that the headings of a document can be reached by."""
+    """Return the fragments of a document's headings."""
     found = set()
     for _, line in prose(document):
         heading = re.match(r"#+ +(.*)", line)
@@ -76,7 +75,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def section(document: Path, heading: str) -> list[str]:
-    """The lines of prose under one heading, up to the next heading of any depth."""
+    """Return the lines of prose under one heading, up to the next heading of any level."""
     taken: list[str] | None = None
     for _, line in prose(document):
         if line.startswith("#"):
@@ -91,7 +90,7 @@ def section(document: Path, heading: str) -> list[str]:
 
 
 def table(lines: list[str]) -> list[list[str]]:
-    """The cells of the first table in some lines, without its head."""
+    """Return the cells of the first table in some lines, without its header."""
     rows = [
         [cell.strip() for cell in line.strip().strip("|").split("|")]
         for line in lines

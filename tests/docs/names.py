@@ -1,8 +1,8 @@
 """The public names as the reference pages show them, read from the source.
 
-It owns which classes and functions a page describes and what a row looks like. A member is shown
-with the first sentence of its docstring; one that stands behind a comment such as ``# -- for the
-server`` or ``# -- inside`` is no business of a caller's. `test_names_reference` compares.
+Decides which classes and functions a page describes and what a row looks like. A member is shown
+with the first sentence of its docstring; one after a comment such as ``# -- for the server`` or ``#
+-- inside`` is not for callers. `test_names_reference` compares.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def describe(thing: Any) -> str:
 
 
 def members(cls: type) -> list[Row]:
-    """What a caller may use of a class: its own members first, then what it inherits."""
+    """Return what a caller may use of a class: its own members first, then inherited ones."""
     rows: dict[str, Row] = {}
     for origin in cls.__mro__:
         if origin.__module__.startswith("dragoman."):
@@ -66,7 +66,7 @@ def _own(cls: type) -> Iterator[tuple[str, Row]]:
 
 
 def _attributes(init: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, Row]]:
-    """Attributes that are described where they are made."""
+    """Return the attributes that are documented where they are assigned."""
     before: ast.stmt | None = None
     for node in init.body:
         if _is_text(node):
@@ -121,7 +121,8 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def chapter(module: ModuleType, names: list[str]) -> Iterator[str]:
-    """The part of a page about some names of a module: functions in a table, classes each."""
+    """Return the part of a page about some names of a module: functions in a table, each class with
+    its own."""
     things = [(name, getattr(module, name)) for name in names]
     functions = [(name, thing) for name, thing in things if not isinstance(thing, type)]
     if functions:

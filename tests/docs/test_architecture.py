@@ -1,12 +1,21 @@
-"""ARCHITECTURE.md is true: its packages are the folders, and its invariants have guards."""
+"""ARCHITECTURE.md is true: its packages are the directories, and its invariants have guards."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import re
+import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
+from msgspec import Struct
+
+from dragoman import dialects
 from tests.docs.markdown import ROOT, section, table
 
 UNIT_TESTS = ROOT / "tests" / "unit"
@@ -55,9 +64,9 @@ BROAD = {
 }
 
 MAKERS = {
-    # What makes folders and files, and the modules that may do it themselves: those that do it for
-    # all others, those that write where an agent wants it, those that only move a log or a damaged
-    # store aside, and the script that installs on another machine.
+    # What creates directories and files, and the modules that may do it themselves: those that do
+    # it for all others, those that write where an agent wants it, those that only move a log or a
+    # damaged store aside, and the script that installs on another machine.
     r"\bmkdir\(|makedirs\(": {
         "client/folders.py",
         "client/services/named_paths.py",
@@ -65,7 +74,7 @@ MAKERS = {
         "verify/environment.py",
         "runs/git.py",
         "delegation/worktree/isolation.py",
-        "setup/host_install.py",
+        "setup/remote_scripts/install.py",
     },
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
         "cli/entry.py",
@@ -73,7 +82,31 @@ MAKERS = {
         "config/safe_files.py",
         "store/ledger/events_file.py",
         "store/damage.py",
-        "setup/host_install.py",
+        "setup/remote_scripts/install.py",
+    },
+    # A workspace's `files.write_text` is `client/services/files.py`.
+    r"O_CREAT|\.touch\(|(?<!files)(?<!files\(\))\.write_text\(|\bopen\([^)]*\"ab?\"": {
+        # For all others, and for an agent.
+        "client/services/files.py",
+        "config/safe_files.py",
+        # A lock: several processes open the same file, and none may replace it.
+        "broker/lock.py",
+        # Logs: several processes append to the same file.
+        "broker/client/launch.py",
+        "rpc/trace.py",
+        "scout/store.py",
+        "store/ledger/events_file.py",
+        "verify/canary_mcp_server.py",
+        # Empty files: only their name or time says something.
+        "cli/broker_stdio.py",
+        "fleet/results.py",
+        "runs/cancel_by_file.py",
+        "store/daily_retention.py",
+        # An empty file with private permissions, which SQLite then fills.
+        "store/database.py",
+        # The input and output of a command, and a file of git, in directories of their own.
+        "runs/host_commands.py",
+        "delegation/worktree/bundle.py",
     },
 }
 
@@ -114,11 +147,12 @@ UNDECODABLE = {
 }
 
 ANALYSERS = {
-    # What makes msgspec analyse a type. The decoders of `stdio_entry` are created once, when it is
-    # loaded, for types that only it has.
-    r"msgspec\.convert\(|json\.Decoder\((?!str\b)|decode\([^)]*type=(?!str\b|list\[str\]|dict\[)": {
+    # What makes msgspec analyse a type. The decoders of `stdio_entry` and `wire.messages` are
+    # created once, when these are loaded, for types that only they decode.
+    r"msgspec\.convert\(|(json\.Decoder\(|decode\([^)]*type=)(?!str\b|list\[str\]|dict\[)": {
         "mcp_server/stdio_entry.py",
-        "wire/decoders.py",
+        "decoders.py",
+        "wire/messages.py",
     },
 }
 
@@ -127,7 +161,7 @@ SOURCE = ROOT / "src" / "dragoman"
 
 
 def packages() -> set[str]:
-    """Folders with code, and modules, right below the package."""
+    """Return the directories with code, and the modules, directly below the package."""
     folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     modules = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")}
     return folders | modules
@@ -196,6 +230,30 @@ def test_every_package_but_transports_may_not_open_sockets_itself() -> None:
     assert sorted(rim) == sorted(others - set(pure))
 
 
+def imported(path: Path) -> set[str]:
+    """The names of the modules that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(module=module, names=names):
+                found |= {f"{module}.{each.name}" for each in names}
+    return found
+
+
+def test_scripts_for_other_machines_need_only_the_standard_library() -> None:
+    scripts = SOURCE / "setup" / "remote_scripts"
+    needed = {name.partition(".")[0] for path in scripts.glob("*.py") for name in imported(path)}
+    assert needed and needed <= sys.stdlib_module_names
+
+
+def test_no_module_imports_a_script_for_other_machines() -> None:
+    users = [path for path in SOURCE.rglob("*.py") if "remote_scripts" in str(imported(path))]
+    assert users == []
+    assert not (SOURCE / "setup" / "remote_scripts" / "__init__.py").exists()
+
+
 def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:
     lifted: dict[str, set[str]] = {rule: set() for rule in LIFTED}
     for path in SOURCE.rglob("*.py"):
@@ -221,7 +279,8 @@ def test_only_these_modules_catch_any_exception_and_do_not_raise_it_again() -> N
 
 
 def users_of(patterns: Iterable[str]) -> dict[str, set[str]]:
-    """The modules in which each pattern occurs. Stand-ins for agents do as real ones do."""
+    """Return the modules in which each pattern occurs. Test doubles for agents do what real ones
+    do."""
     found: dict[str, set[str]] = {pattern: set() for pattern in patterns}
     for path in SOURCE.rglob("*.py"):
         name, text = path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
@@ -240,7 +299,26 @@ def test_what_the_decoder_raises_is_listed_in_one_place() -> None:
 
 
 def test_types_are_analysed_in_one_place() -> None:
-    assert users_of(ANALYSERS) == ANALYSERS
+    assert {
+        pattern: {name for name in names if not name.startswith("dialects/")}
+        for pattern, names in users_of(ANALYSERS).items()
+    } == ANALYSERS
+
+
+def test_a_dialects_module_analyses_its_types_when_it_is_imported() -> None:
+    late = []
+    for found in pkgutil.walk_packages(dialects.__path__, "dragoman.dialects."):
+        module = importlib.import_module(found.name)
+        structs = [
+            value
+            for value in vars(module).values()
+            if isinstance(value, type) and issubclass(value, Struct)
+        ]
+        if any(struct.__module__ == found.name for struct in structs):
+            last = ast.parse(inspect.getsource(module)).body[-1]
+            if ast.unparse(last) != "analyse(__name__)":
+                late.append(found.name)
+    assert late == []
 
 
 def test_a_module_of_some_length_says_what_it_leaves_to_others() -> None:
@@ -258,8 +336,97 @@ def test_no_module_is_longer_than_600_lines() -> None:
     assert {path.name: size for path, size in sizes.items() if size > 600} == {}
 
 
+UNIMPORTED = {
+    # Loaded by the name of a dialect or command, with a prefix.
+    "agent/speech/chained.py",
+    "agent/speech/oneshot.py",
+    "agent/speech/tagged.py",
+    "agent/speech/threads.py",
+    "cli/serve_acp.py",
+    # Programs.
+    "cli/reference.py",
+    # The names of the last release.
+    "bridge.py",
+    # Run in the interpreter of another machine.
+    "setup/remote_scripts/install.py",
+    "setup/remote_scripts/probe.py",
+    # For the users of the test kit.
+    "testing/conformance/probe_agent.py",
+    "testing/faults.py",
+    "testing/reduction.py",
+    "testing/scripted.py",
+}
+"""Modules that no other module imports or names."""
+
+
+def test_every_module_is_used_by_another() -> None:
+    used = Counter[str]()
+    known: dict[str, tuple[str, set[str]]] = {}
+    for path in SOURCE.rglob("*.py"):
+        names = set[str]()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.ImportFrom(module=str() as module):
+                    names |= {module, *(f"{module}.{each.name}" for each in node.names)}
+                case ast.Import():
+                    names |= {each.name for each in node.names}
+                case ast.Constant(value=str() as text):
+                    # A module that is loaded by name when it is needed.
+                    names |= {text, f"dragoman.{text}", f"{'.'.join(path.parts[-2:-1])}.{text}"}
+        used.update(names)
+        if path.name not in ("__init__.py", "__main__.py"):
+            name = path.relative_to(SOURCE).as_posix()
+            known[name] = (f"dragoman.{name.removesuffix('.py').replace('/', '.')}", names)
+    unused = set()
+    for name, (module, own) in known.items():
+        short = ".".join(module.split(".")[-2:])
+        if not any(used[each] > (each in own) for each in (module, short)):
+            unused.add(name)
+    assert unused == UNIMPORTED
+
+
+NOT_QUIET = {
+    # Counts how often jobs and workers are compared.
+    "fleet/test_schedule.py",
+    # Tells which of two ways a message was decoded.
+    "dialects/acp/v1/test_codec.py",
+    # Needs a module that exists only in the test.
+    "dialects/test_init.py",
+}
+"""Tests of pure packages that replace something."""
+
+PURE = ("wire", "events", "redaction", "errors", "dialects")
+PURE_TESTS = (
+    *(f"{package}/**/test_*.py" for package in PURE),
+    "delegation/routing/test_*.py",
+    "delegation/bandit/test_*.py",
+    "fleet/test_schedule.py",
+)
+
+
+def test_the_tests_of_pure_packages_need_no_loop_clock_file_or_double() -> None:
+    banned = {"asyncio", "time", "socket", "subprocess", "threading", "tempfile", "unittest"}
+    loud = set()
+    for path in {path for pattern in PURE_TESTS for path in UNIT_TESTS.glob(pattern)}:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Import():
+                    names = {each.name.split(".")[0] for each in node.names}
+                case ast.ImportFrom(module=str() as module):
+                    names = {module.split(".")[0], *(each.name for each in node.names)}
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    names = {each.arg for each in node.args.args}
+                case ast.Call(func=ast.Name(id="open")):
+                    names = {"open"}
+                case _:
+                    continue
+            if names & (banned | {"aio", "monkeypatch", "mocker", "tmp_path", "open"}):
+                loud.add(path.relative_to(UNIT_TESTS).as_posix())
+    assert loud == NOT_QUIET
+
+
 SLEEPERS = {
-    # The kernel tells nobody when another process has begun to execute its program.
+    # The kernel does not announce that another process has started to execute its program.
     "transports/process/test_guard.py",
 }
 """Unit tests that wait for the clock, because nothing else can be waited for."""
@@ -274,8 +441,8 @@ def test_unit_tests_do_not_sleep() -> None:
 
 
 def _sleeps(node: ast.AST) -> bool:
-    """Whether it is a call of `asyncio.sleep` or `time.sleep`. A sleep of zero seconds is one turn
-    of the event loop."""
+    """Return whether a node calls `asyncio.sleep` or `time.sleep`. A sleep of zero seconds is one
+    iteration of the event loop."""
     match node:
         case ast.Call(args=[ast.Constant(value=0)]):
             return False

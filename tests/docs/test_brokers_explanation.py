@@ -1,4 +1,4 @@
-"""What docs/explanation/brokers.md says of states and methods is what the code has."""
+"""The states and methods in docs/explanation/brokers.md are those of the code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import re
 
 from dragoman.broker import protocol
 from dragoman.broker.server import state_machine
+from dragoman.redaction.redactor import REACH
+from dragoman.store.recorder import QUESTION_INTERVAL, SAVE_INTERVAL
+from dragoman.store.stream_redaction import MAX_SIZE
 from scripts.draw_states import ARROWS, draw
 from tests.docs.markdown import ROOT, links, section, table
 
@@ -40,3 +43,14 @@ def test_every_method_on_the_socket_is_listed() -> None:
         cells[0].strip("`") for cells in table(section(DOCUMENT, "The protocol on the socket"))
     ]
     assert sorted(listed) == sorted(methods)
+
+
+def test_what_a_kill_can_lose_is_what_the_code_keeps_back() -> None:
+    part = section(DOCUMENT, "When the caller disconnects")
+    lost = {cells[0]: cells[1] for cells in table(part)}
+    turn, question, _ = lost.values()
+    assert f"the last {SAVE_INTERVAL} seconds" in turn
+    assert f"the last {REACH} characters" in turn
+    assert f"the last {QUESTION_INTERVAL} seconds" in question
+    assert f"up to {REACH * 5 // 4} characters" in " ".join(part)
+    assert f"up to about {MAX_SIZE // 1024} KiB" in " ".join(part)

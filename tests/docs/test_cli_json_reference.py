@@ -1,4 +1,4 @@
-"""docs/reference/cli-json.md names the fields of every line that commands print for programs."""
+"""docs/reference/cli-json.md lists the fields of every JSON line that commands print."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shell(
 
 
 def documented() -> dict[tuple[str, str], list[str]]:
-    """The fields that the table names, by command and type."""
+    """Return the fields that the table lists, by command and type."""
     rows = table(section(DOCUMENT, "Other commands"))
     return {
         (command.strip("`"), kind.strip("`")): re.findall(r"`([a-z_]+)`", fields)
@@ -77,13 +77,13 @@ def stored() -> None:
 
 
 def fields_of(told: dict[tuple[str, str], list[str]], command: str, kind: str) -> list[str]:
-    """Documented fields without the words that are values."""
+    """Return the documented fields without the words that are values."""
     values = ("ok", "warn", "bad", "queued", "running", "ended")
     return [name for name in told.pop((command, kind)) if name not in values]
 
 
 def printed(shell: Shell, *words: str) -> dict[str, dict[str, Any]]:
-    """The first line of each type that a command prints."""
+    """Return the first line of each type that a command prints."""
     found: dict[str, dict[str, Any]] = {}
     for line in shell(*words, "--format", "json").out.splitlines():
         value = json.loads(line)
@@ -111,7 +111,7 @@ def test_the_table_names_the_fields_of_every_line(
     pruned = printed(shell, "sessions", "prune", "--older-than", "1d", "--yes")["Pruned"]
     assert fields_of(told, "sessions prune", "Pruned") == list(pruned)
     assert (pruned["sessions"], pruned["jobs"]) == (1, 1)
-    # What brokers say is tested where there are some.
+    # Lines from brokers are tested where there are brokers.
     assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
     host = HostCheck(host="box", destination="box", findings=())
     row = host_as_json(("box", HostSettings(), host))

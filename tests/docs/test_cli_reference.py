@@ -1,4 +1,4 @@
-"""The pages about the command line say what the command line says."""
+"""The pages about the command line match the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELPS = dict(helps())
 
 
 def examples(text: str) -> list[str]:
-    """The lines of a help text that show how it is called."""
+    """Return the usage lines of a help text."""
     return text.partition("Examples:\n")[2].split("\n\n")[0].splitlines()
 
 

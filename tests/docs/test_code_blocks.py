@@ -1,11 +1,11 @@
-"""What the documents show is true: Python blocks run, and the commands they name exist.
+"""The examples in the documents are true: Python blocks run, and the commands exist.
 
-A block marked `python` is run as a program of its own in the folder of the project, with a new home
-for dragoman, and must end well without a word on stderr. A block marked `output` right behind it is
-what it prints. A block marked `python compile` needs a peer that is not here, and is only compiled.
-Of a block marked `sh` every call of dragoman is read as the command itself reads it, and not run. A
-block marked `sh run` needs no model and no network: those of a document are run in their order in a
-small project, with a new home and stand-ins for agents, and every command must succeed.
+A `python` block is run as a program in the directory of the project, with a new home for dragoman,
+and must succeed without output on stderr. An `output` block right after it is its expected output.
+A `python compile` block needs a peer that is not available, and is only compiled. In an `sh` block,
+every call of dragoman is parsed as the command parses it, but not run. An `sh run` block needs no
+model and no network: those of a document are run in order in a small project, with a new home and
+fake agents, and every command must succeed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.docs.markdown import ROOT, Block, blocks, documents, prose
 from tests.integration.cli_shell import FOLDERS
 
 RUN_TIMEOUT = 50.0
-"""A block starts an interpreter and perhaps a child; a loaded machine takes its time."""
+"""A block starts an interpreter and perhaps a child, which takes long on a busy machine."""
 
 ALL = [list(blocks(document)) for document in documents()]
 PYTHON = [block for found in ALL for block in found if block.info == "python"]
@@ -72,12 +72,12 @@ STAND_IN = f"""#!/bin/sh
 [ "$1" = --version ] && {{ echo 0.61.0; exit; }}
 exec {sys.executable} {ROOT}/examples/parrot.py
 """
-"""In place of an agent: it speaks ACP and repeats its prompt."""
+"""A fake agent: it speaks ACP and repeats its prompt."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small repository, and agents that are stand-ins."""
+    """A small repository, and fake agents."""
     folder = tmp_path / "project"
     (folder / "agents").mkdir(parents=True)
     (folder / "app.py").write_text("def main() -> None:\n    pass\n")
@@ -131,7 +131,7 @@ def test_every_python_block_compiles_whether_it_is_run_or_not() -> None:
         compile(block.text, str(block), "exec")
 
 
-def test_every_block_has_a_mark_that_somebody_checks() -> None:
+def test_every_block_has_a_tag_that_is_checked() -> None:
     unknown = [str(block) for found in ALL for block in found if block.info not in KNOWN]
     assert unknown == []
     assert all(first.info == "python" for first, _ in PRINTED), "output of nothing"
@@ -154,7 +154,7 @@ def test_every_make_target_that_a_document_names_exists() -> None:
 
 
 def calls(block: Block) -> Iterator[list[str]]:
-    """The words of every call of dragoman in a block, up to where the shell takes over."""
+    """Return the words of every call of dragoman in a block, up to the next shell operator."""
     text = r"dragoman (?:[^|;)\"'\n]|\"[^\"]*\"|'[^']*')*"
     for call in re.findall(rf"(?:^|[|;(]) *({text})", block.text.replace("\\\n", ""), re.MULTILINE):
         words = shlex.split(call, comments=True)
@@ -163,7 +163,7 @@ def calls(block: Block) -> Iterator[list[str]]:
 
 
 def _without_host(words: list[str]) -> list[str]:
-    """A call without the options for another machine, which are read before its command."""
+    """Return a call without the options for another machine, which come before its command."""
     host, rest = split(words[1:])
     _, rest = taken(rest)
     if host is None or rest[0] not in (*OWN, *RELAYED):
@@ -174,7 +174,7 @@ def _without_host(words: list[str]) -> list[str]:
 
 
 def understand(words: list[str]) -> None:
-    """Read a call as the command line does, without carrying it out. Raises what is wrong."""
+    """Parse a call as the command line does, without executing it. Raises the parse error."""
     command: Any = typer.main.get_command(app)
     context: Any = None
     name, *rest = _without_host(words)

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md knows every kind of test there is."""
+"""CONTRIBUTING.md lists every kind of test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the reference of dialects are those of the code, line by line."""
+"""The tables in the dialect reference equal those of the code, line by line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def losses(name: str) -> list[list[str]]:
 
 
 def rendered() -> tuple[str, dict[str, str]]:
-    """The tables as they should stand in the document."""
+    """Return the tables as they should be in the document."""
     whole = _table(["name", "what it is", "a turn is cancelled by"], summary())
     head = ["what is lost", "in events", "cannot"]
     return whole, {name: _table(head, losses(name)) for name in LOSSES}

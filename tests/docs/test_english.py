@@ -1,4 +1,4 @@
-"""The check that counts words which plain technical English does without."""
+"""The check that counts words to avoid in plain technical English."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def test_one_more_marker_word_fails_and_names_the_command_that_lists_them(projec
     assert "wire: 3 lines with marker words, 2 allowed" in done.stderr
     assert "--list wire" in done.stderr
     assert "two.py:1: # Nobody reads it." in check(project, "--list", "wire").stdout
+
+
+def test_the_name_of_a_test_counts_as_a_sentence(project: Path) -> None:
+    (project / "src/dragoman/wire/two.py").write_text("def test_nobody_reads_it(): ...\n", "utf-8")
+    assert "two.py:1" in check(project, "--list", "wire").stdout
 
 
 def test_a_new_package_may_have_none(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""The examples run as a person runs them, and the demo tells the truth about what is left."""
+"""The examples run as a user runs them, and the demo reports truthfully what is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.markdown import ROOT
 EXAMPLES = ROOT / "examples"
 
 EXAMPLE_TIMEOUT = 50.0
-"""Two interpreters start and end; on a loaded machine that takes seconds."""
+"""Two interpreters start and end, which takes seconds on a busy machine."""
 
 
 def test_the_demo_shows_every_word_in_order_and_that_the_process_is_gone() -> None:
@@ -44,7 +44,7 @@ def test_the_demo_shows_every_word_in_order_and_that_the_process_is_gone() -> No
 
 @aio
 async def test_the_echo_agent_serves_any_client_and_keeps_its_prints_out_of_the_stream() -> None:
-    # The other end is asyncio's own, so that nothing of dragoman judges dragoman.
+    # The other end is asyncio's own, so that dragoman is not tested with itself.
     async with asyncio.timeout(EXAMPLE_TIMEOUT):
         agent = await asyncio.create_subprocess_exec(
             *(sys.executable, "-W", "error", str(EXAMPLES / "echo_agent.py")),

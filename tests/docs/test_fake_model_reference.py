@@ -1,4 +1,4 @@
-"""The table of triggers is the same in the reference and in the package's own words."""
+"""The table of triggers is the same in the reference and in the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.docs.markdown import ROOT
 
 
 def rows(text: str) -> list[str]:
-    """The rows of the table of triggers, without the marks of code."""
+    """Return the rows of the table of triggers, without backquotes."""
     lines = text.splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("| trigger |"))
     table = []

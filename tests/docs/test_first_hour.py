@@ -1,4 +1,4 @@
-"""The page about the first hour shows what `dragoman init` prints, and names options it has."""
+"""The page about the first hour shows what `dragoman init` prints, and its options exist."""
 
 from __future__ import annotations
 

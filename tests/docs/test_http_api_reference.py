@@ -1,4 +1,4 @@
-"""docs/reference/http-api.md lists every request that the console answers, and no other."""
+"""docs/reference/http-api.md lists exactly the requests that the console answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about editors and agents names the programs and files that the code knows."""
+"""The page about editors and agents lists the programs and files that the code knows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(client: Client) -> str:
 
 
 def test_the_table_of_mcp_clients_is_the_one_in_the_code() -> None:
-    assert table(section(DOCUMENT, "Give an agent the tools")) == [
+    assert table(section(DOCUMENT, "Let an agent delegate")) == [
         [f"`{name}`", each.title, place(each), f"`{each.project_file}`", f"`{each.section}`"]
         for name, each in MCP_CLIENTS.items()
     ]

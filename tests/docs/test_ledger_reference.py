@@ -1,4 +1,4 @@
-"""docs/reference/ledger.md names every field that is stored, printed and logged, and no other."""
+"""docs/reference/ledger.md lists exactly the fields that are stored, printed and logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENT = ROOT / "docs" / "reference" / "ledger.md"
 
 
 def first_cells(heading: str, head: str) -> list[str]:
-    """The names in the first column of the table under a heading that begins with `head`."""
+    """Return the names in the first column of the table under a heading that begins with `head`."""
     lines = section(DOCUMENT, heading)
     starts = [at for at, line in enumerate(lines) if line.startswith(f"| {head} |")]
     assert len(starts) == 1, f"{heading}: {head}"

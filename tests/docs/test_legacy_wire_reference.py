@@ -1,4 +1,4 @@
-"""The wire of the legacy dialects is shown in their own messages, and found by their words."""
+"""The page on legacy dialects shows valid messages of each, and contains their terms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS = {
     " reasoning/delta turn/status nextOffset NormalizedEvent rawEvent CopilotAcpAdapter"
     " AcpSession",
 }
-"""Words of each dialect's document; a dot stands for a space within one."""
+"""Terms of each dialect's specification; a dot stands for a space within one."""
 
 
 def examples(dialect: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every link between the documents leads somewhere, and every document can be reached."""
+"""Every link between the documents is valid, and every document can be reached."""
 
 from __future__ import annotations
 

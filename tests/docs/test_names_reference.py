@@ -1,4 +1,4 @@
-"""The reference pages of the public names say what the code says, and leave out no name."""
+"""The reference pages of the public names match the code and omit no name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.docs.markdown import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 DECIDING = ["approve_all", "approve_reads", "deny_all", "Answer", "Chosen", "Question", "Denial"]
 BLOCKING = {"BlockingTurn", "BlockingToolCall"}
-"""They have the names of their `async` twins, which are described."""
+"""They have the names of their `async` counterparts, which are documented."""
 
 
 def front_door() -> Iterator[str]:
@@ -43,7 +43,7 @@ PAGES = {"names.md": front_door, "acp-client.md": client, "agent.md": kit}
 
 
 def written(page: Path) -> list[str]:
-    """What stands behind the line that says where the generated part begins."""
+    """Return the text after the line that marks the beginning of the generated part."""
     _, _, rest = page.read_text(encoding="utf-8").partition("<!-- from the code -->\n")
     return rest.strip().splitlines()
 

@@ -29,7 +29,7 @@ METAPHORS = re.compile(
     r"|door|entrance|witness|climb|lessons|books|far|front(?!_?matter)|visit|eavesdrop|memory_lane)"
     r"(?:_|$)"
 )
-"""Words that stood for something else: a reader who looks for the thing does not find them."""
+"""Words that once stood for something else: a search for the subject does not find them."""
 
 SHARED = {
     # The same idea seen from both ends of a connection; programs use one of the two.
@@ -44,7 +44,7 @@ are words of a script; `hub` keeps names of the last release."""
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its path without the ending; packages by their folder."""
+    """Return every module by its path without the suffix; packages by their directory."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).with_suffix("")
@@ -92,7 +92,8 @@ METHOD = re.compile(
     r"|_dragoman)/"
     r"|\A(?:initialized?|authenticate|logout)\Z"
 )
-"""A name of a method, or its beginning: also as a part of a longer text, and of an f-string."""
+"""Matches the name of a method, or its beginning, also as a part of a longer text or an f-string.
+"""
 
 SPELLED = {
     "broker/protocol": "the names of the broker's own methods, once",
@@ -110,7 +111,7 @@ SPELLING = {
 
 
 def documentation(tree: ast.Module) -> set[int]:
-    """The ids of strings that stand alone: they describe, and nothing is sent of them."""
+    """Return the ids of strings that are statements: documentation, which is never sent."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

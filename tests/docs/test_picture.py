@@ -1,6 +1,6 @@
 """The picture in the README shows what the command prints, and is drawn by its script.
 
-What is another at every run (times, the id of the job, how many files there are) is masked.
+Values that differ in every run (times, the id of the job, the number of files) are masked.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ HEADLESS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-"""Without a screen, and without a connection to anywhere."""
+"""Without a screen, and without a network."""
 
 BROWSER_TIMEOUT = 50.0
-"""Seconds for a browser to start and draw one picture, also on a busy machine."""
+"""Seconds for a browser to start and draw one picture on a busy machine."""
 
 
 def test_the_picture_shows_what_the_command_prints_now() -> None:

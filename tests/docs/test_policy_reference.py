@@ -1,4 +1,4 @@
-"""docs/reference/policy.md: its example is one, its verdicts are those, and no key is missing."""
+"""docs/reference/policy.md: its example is valid, its verdicts are right, and no key is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README is short, and every command line in it can be typed as it stands."""
+"""The README is short, and every command line in it can be typed as shown."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_command_line_is_one_that_the_command_takes(line: str) -> None:
     context = command.make_context("dragoman", [words[0]], resilient_parsing=True)
     found = command.get_command(context, words[0])
     assert found is not None, line
-    # Parsed in earnest: a wrong option or one argument too many raises.
+    # Parsed completely: a wrong option or an extra argument raises.
     found.make_context(words[0], words[1:])
 
 

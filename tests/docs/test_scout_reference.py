@@ -1,4 +1,4 @@
-"""What the reference says that scout understands is what its tables say."""
+"""The questions and commands in scout's reference are those of its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every claim of docs/explanation/security.md is in the index with tests, and these exist."""
+"""Every claim of docs/explanation/security.md is in the index with tests that exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chapters() -> list[str]:
 
 
 def claims(chapter: str) -> Iterator[str]:
-    """The items of a list, each in one line and without its full stop."""
+    """Return the items of a list, each as one line without its full stop."""
     text = "\n".join(section(DOCUMENT, chapter))
     for item in re.split(r"(?m)^- ", text)[1:]:
         yield " ".join(item.split()).removesuffix(".")

@@ -1,4 +1,4 @@
-"""The pages about peers, descriptors and settings say what the code says, and leave nothing out."""
+"""The pages about peers, descriptors and settings match the code and omit nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The documentation builds as a site, strictly and without a network.
 
-`test_site_in_browser` looks at the same site in Chromium.
+`test_site_in_browser` checks the same site in Chromium.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = DOCS / "zensical.toml"
 
 
 class Reader(HTMLParser):
-    """What a page links to, loads and consists of."""
+    """What a page links to, loads and contains."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Reader(HTMLParser):
         self.loaded: list[str] = []
         self.ids: set[str] = set()
         self.content: list[str] = []
-        """The tags inside of the article."""
+        """The tags inside the article."""
         self._is_article = False
         self.feed(text)
 
@@ -68,7 +68,7 @@ def pages(site: Path) -> Iterator[tuple[Path, Reader]]:
 
 
 def place(document: Path) -> str:
-    """The page of a document."""
+    """Return the page of a document."""
     if document == DOCS / "README.md":
         return "index.html"
     if document.parent == ROOT:
@@ -126,7 +126,8 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_site_reads_markdown_as_github_does(site: Path, document: Path) -> None:
-    # Python-Markdown wants a blank line before a list and four blanks before what is in an item.
+    # Python-Markdown needs a blank line before a list, and four spaces before the content of an
+    # item.
     tokens = MarkdownIt("commonmark").enable("table").parse(document.read_text("utf-8"))
     written = [token.tag for token in tokens if token.nesting >= 0]
     content = Reader((site / place(document)).read_text("utf-8")).content

@@ -1,4 +1,4 @@
-"""The site in Chromium on a desktop and a phone: nothing is cut, and the search works."""
+"""The site in Chromium on a desktop and a phone: nothing is cut off, and the search works."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_phone_shows_the_contents_of_a_page_on_demand(site: Path, chromium: Br
 
 
 def search(site: Path, chromium: Browser, words: str, *, width: int = 1280) -> list[str]:
-    """The pages that the search of the site finds, best first."""
+    """Return the pages that the site's search finds, best first."""
     chromium.open((site / "index.html").as_uri(), width=width)
     results = chromium.evaluate(f"{SEARCH}({words!r})")
     return [href.removeprefix(site.as_uri()).lstrip("/").partition("?")[0] for href, _ in results]

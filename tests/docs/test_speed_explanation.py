@@ -1,4 +1,4 @@
-"""The chart of the speed page shows the figures of the benchmark, and the page keeps to them."""
+"""The chart of the speed page shows the figures of the benchmark, and the page agrees with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages on verification have the fields, the rungs and the faults of the code, line by line."""
+"""The pages on verification have the fields, rungs and faults of the code, line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW_TO = ROOT / "docs" / "how-to" / "why-is-my-peer-not-working.md"
 
 
 def described(name: str) -> dict[str, tuple[str, str]]:
-    """The fields of a class of the card: type, and the words under it."""
+    """Return the fields of a class of the card: the type and the description."""
     module = ast.parse(inspect.getsource(card))
     body = next(n.body for n in module.body if isinstance(n, ast.ClassDef) and n.name == name)
     found: dict[str, tuple[str, str]] = {}
@@ -66,7 +66,7 @@ def fault_rows() -> list[list[str]]:
 
 
 def changed(row: Row) -> str:
-    """What a fault does to a card, in words."""
+    """Describe in words what a fault changes in a card."""
     words = [f"`{name}`{_value(value)}" for name, value in row.changes.items()]
     lost = row.unknown
     for rung in ("handshake", "dialect", "session", "echo"):
@@ -86,7 +86,7 @@ def _value(value: Any) -> str:
 
 
 def rendered(head: list[str], rows: list[list[str]]) -> str:
-    """A table as it should stand in a document."""
+    """Return a table as it should be in a document."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -1,7 +1,7 @@
-"""Small programs in processes of their own, to be killed, or to live with a full disk.
+"""Small programs in their own processes, to be killed or to run on a full disk.
 
-Owns their start and end and what they tell: a line of JSON each time. What they do is said by the
-test that runs them.
+Starts and ends them and reads what they print: one line of JSON at a time. The test that runs a
+program defines what it does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 CHILD_TIMEOUT = 50.0
-"""Seconds for a small Python program, on a machine that is busy."""
+"""Seconds for a small Python program on a busy machine."""
 
 
 @contextlib.contextmanager
 def child(
     program: str, *words: str | Path, inside: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - the process that is to be killed
-    """A program that runs, with these words as its arguments, started by the command `inside`."""
+    """A running program with these arguments, started through the command prefix `inside`."""
     process = subprocess.Popen(  # noqa: TID251 - the process that is to be killed
         [*inside, sys.executable, "-c", program, *map(str, words)],
         stdin=subprocess.PIPE,
@@ -44,14 +44,14 @@ def child(
 
 
 def heard(process: subprocess.Popen[str]) -> dict[str, Any]:  # noqa: TID251
-    """What it tells next."""
+    """Return the next line that the program printed."""
     assert process.stdout is not None
     told: dict[str, Any] = json.loads(process.stdout.readline())
     return told
 
 
 def last_words(process: subprocess.Popen[str], before: dict[str, Any]) -> dict[str, Any]:  # noqa: TID251
-    """What one that was killed managed to tell before it died; else what it told `before`."""
+    """Return the last line that a killed program printed, or `before` if it printed none."""
     assert process.stdout is not None
     for rest in process.stdout.read().splitlines(keepends=True):
         if rest.endswith("\n"):
@@ -60,7 +60,7 @@ def last_words(process: subprocess.Popen[str], before: dict[str, Any]) -> dict[s
 
 
 def go(processes: list[subprocess.Popen[str]]) -> None:  # noqa: TID251
-    """Let processes that wait for a line go on, all at once."""
+    """Release all processes that wait for a line, at once."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -68,7 +68,7 @@ def go(processes: list[subprocess.Popen[str]]) -> None:  # noqa: TID251
 
 
 def run(program: str, *words: str | Path, inside: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a program that ends by itself tells last."""
+    """Return the last line of a program that ends by itself."""
     with child(program, *words, inside=inside) as process:
         out, _ = process.communicate(timeout=CHILD_TIMEOUT)
         assert process.returncode == 0
@@ -77,7 +77,8 @@ def run(program: str, *words: str | Path, inside: tuple[str, ...] = ()) -> dict[
 
 
 def private_mounts() -> tuple[str, ...]:
-    """A command before another that lets it mount what nobody else sees; skips without."""
+    """Return a command prefix that runs a command in its own mount namespace; skip the test if that
+    is not possible."""
     unshare = shutil.which("unshare")
     if unshare is None or shutil.which("mount") is None:
         pytest.skip("there is no way to mount anything here")
@@ -91,8 +92,8 @@ def private_mounts() -> tuple[str, ...]:
 
 
 def small_disk(folder: Path, *, size: str, used: str) -> tuple[str, ...]:
-    """A command before another in which a folder is a disk of its own, with a file ``x`` on it that
-    can be deleted to make room; skips where that cannot be."""
+    """Return a command prefix under which a directory is a small disk with a file ``x`` on it that
+    can be deleted to free space; skip the test if that is not possible."""
     script = (
         f'mount -t tmpfs -o size={size} tmpfs "$0" && head -c {used} /dev/zero > "$0/x" '
         '&& exec "$@"'

@@ -1,8 +1,8 @@
-"""Run an agent and pass its first bytes on; then the agent is killed, and so is this program.
+"""Run an agent and forward its first bytes, then kill the agent and this program.
 
 python -m tests.faults.cut_output SIZE FILE COMMAND...
 
-FILE has the number of bytes that were passed on.
+The number of forwarded bytes is written to FILE.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     with subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE) as agent:  # noqa: TID251 - a program
         assert agent.stdout is not None
         while left and (data := os.read(agent.stdout.fileno(), left)):
-            # Before the bytes: their reader may look at once.
+            # Write the count first: the reader of the bytes may look at once.
             passed += len(data)
             file.write_text(str(passed))
             os.write(1, data)

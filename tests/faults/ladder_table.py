@@ -1,8 +1,8 @@
-"""What the verification ladder has to find of each fault.
+"""What the verification ladder must find for each fault.
 
-Owns the table: for a fault the rung that notices it, the verdict, what to do about it, and exactly
-those fields of the card that differ from the card of a healthy agent. The documentation shows the
-same table, and the tests climb the ladder for every row of it.
+For each fault, the table has the rung that detects it, the verdict, the remedy, and exactly the
+fields of the card that differ from the card of a healthy agent. The documentation shows the same
+table, and the tests run the ladder for every row.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TRIGGERS: Final = Canaries(
     tool="TOOL:{tool}:{}",
     failure="HTTP:400",
 )
-"""Prompts that the fake model and the chaos agent understand, for every rung that takes a turn."""
+"""Prompts that the fake model and the chaos agent understand, for every rung that prompts."""
 
 OTHER: Final = object()
-"""Stands for a value that differs from the healthy one, whichever it is."""
+"""Stands for any value other than the healthy one."""
 
 PASS, WARN, FAIL = RungVerdict.PASS, RungVerdict.WARN, RungVerdict.FAIL
 
@@ -42,13 +42,13 @@ class Row:
     rung: str
     verdict: RungVerdict
     remedy: str = ""
-    """How the rung's remedy begins."""
+    """The beginning of the rung's remedy."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """The fields that have another value."""
     unknown: tuple[str, ...] = ()
-    """The fields that are not measured any more."""
+    """The fields that are no longer measured."""
     turns: bool = False
-    """Whether it shows only in a turn."""
+    """Whether the fault shows only in a turn."""
 
 
 _NO_ANSWER: Final = ("handshake_seconds", *fields_without("handshake"))
@@ -143,7 +143,7 @@ TABLE: Final = (
         "codes",
         WARN,
         remedies.LOADS_ANYTHING,
-        # It replays a history for the session that does not exist.
+        # It replays a history for a session that does not exist.
         {"unknown_session_code": 0, "notifications": OTHER},
     ),
     Row(
@@ -193,7 +193,7 @@ TABLE: Final = (
     ),
     Row("ignores-cancel", "cancel", WARN, remedies.CANCEL, {"cancel": False}, turns=True),
     Row(_hang("session/cancel"), "cancel", WARN, remedies.CANCEL, {"cancel": False}, turns=True),
-    # What it does to the machine.
+    # Effects on the machine.
     Row(
         "never-asks",
         "permission",
@@ -225,4 +225,5 @@ TABLE: Final = (
     Row("leaves-grandchild", "survivors", WARN, remedies.SURVIVORS, {"survivors": 1}),
     Row("leaves-daemon", "survivors", WARN, remedies.SURVIVORS, {"survivors": 1}),
 )
-"""Every fault. A row with PASS says that dragoman copes, or that it is no fault but a habit."""
+"""Every fault. A row with PASS is a fault that dragoman tolerates, or an unusual but valid
+behaviour."""

@@ -1,9 +1,9 @@
-"""Lines that try to hide a command from the policy, and real shells that run what it allowed.
+"""Lines that try to hide a command from the policy, and real shells that run the lines it allowed.
 
-Owns the generator (seeds, a small grammar of shell oddities, mutations, nesting) and the run in a
-folder of its own with a PATH of stub programs, which only record that they ran. What no rule named
-and ran nevertheless is a finding. Nothing but stubs can be reached: no generated word is an
-absolute path, and a line that gains one by a mutation is judged and not run.
+Has the generator (seeds, a small grammar of shell oddities, mutations, nesting), and runs lines in
+a directory with a PATH of stub programs, which only record that they ran. A program that ran
+although no rule names it is a finding. Only stubs can be reached: no generated word is an absolute
+path, and a line that gets one by a mutation is evaluated but not run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ RUN_TIMEOUT = 20.0
 """Seconds for one line, which only starts stubs."""
 
 STATUS = Policy(rules=(Rule(action="allow", commands=("git status *",)),))
-"""Nothing but `git status` may run."""
+"""Only `git status` may run."""
 READS = Policy(preset="approve-reads")
-"""Of what is called a read, nothing but known readers may run."""
+"""For a claimed read, only known readers may run."""
 NO_RM = Policy(preset="approve-all", rules=(Rule(action="deny", commands=("rm",)),))
-"""Everything but `rm` may run."""
+"""Everything except `rm` may run."""
 
 FIRST = (
     "git status",
@@ -65,7 +65,7 @@ SEEDS = (
     "{{ {a}; {b}; }}",
     "({a}; {b})",
     "{a} {{x,;{b}}}",
-    # Words of the shells.
+    # Shell keywords and builtins.
     "time {b}",
     "coproc {b}",
     "exec {b}",
@@ -92,7 +92,7 @@ SEEDS = (
     "jobs -x {b}",
     "test -v 'a[$({b})]'",
     "printf -v 'a[$({b})]' y",
-    # What stands in `_` is worked out.
+    # The value of `_` is evaluated.
     "echo 'a[$({b})]'; test -v 'x[_]'",
     "echo 'a[$({b})]'; test _ -eq 1",
     "echo 'a[$({b})]'; test 'x[_]' -eq 1",
@@ -276,13 +276,13 @@ NOT_FOUND = re.compile(
     r"|command not found: (.+)$",
     re.MULTILINE,
 )
-"""How shells complain about a program that has no stub: it would have run."""
+"""What shells print for a program without a stub: it would have run."""
 OTHER_PATH = re.compile(r"/dev/null(?=[\s;&|)'\"`]|$)")
 
 
 @dataclass
 class Tally:
-    """What a hunt did."""
+    """The counts of one run of the fuzzer."""
 
     judged: int = 0
     ran: int = 0
@@ -290,7 +290,7 @@ class Tally:
 
 
 def generated(random: Random) -> Iterator[str]:
-    """Lines without end."""
+    """Yield lines without end."""
     while True:
         kind = random.random()
         if kind < 0.35:
@@ -312,7 +312,7 @@ def _seed(random: Random) -> str:
     seed = random.choice(SEEDS)
     line = seed.format(a=random.choice(FIRST), b=random.choice(SECOND))
     if random.random() < 0.25:
-        # One line inside of another.
+        # One line inside another.
         outer = random.choice(SEEDS)
         line = outer.format(a=random.choice(FIRST), b=line)
     return line
@@ -332,7 +332,7 @@ def _mutated(line: str, random: Random) -> str:
 
 
 def shells() -> list[tuple[str, ...]]:
-    """The shells of this machine, as the beginnings of command lines."""
+    """Return the shells of this machine, as beginnings of command lines."""
     found = [
         (path,) for name in ("bash", "dash", "zsh", "ksh", "mksh") if (path := shutil.which(name))
     ]
@@ -341,7 +341,7 @@ def shells() -> list[tuple[str, ...]]:
 
 
 class Stage:
-    """A folder with stubs in which lines are run."""
+    """A directory with stubs in which lines are run."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
@@ -359,14 +359,14 @@ class Stage:
         self.files = {path.name for path in self.work.iterdir()}
 
     def run(self, shell: tuple[str, ...], line: str) -> tuple[set[str], set[str]]:
-        """The programs that ran, or would have, and the files that came into being."""
+        """Return the programs that ran or would have run, and the files that were created."""
         self.log.write_text("")
         done = subprocess.run(
             [*shell, "-c", line],
             cwd=self.work,
             env={"PATH": str(self.bin), "HOME": str(self.work)},
             stdin=subprocess.DEVNULL,
-            # The end of the output is the end of what runs in the background, too.
+            # The output ends only when programs in the background have ended too.
             capture_output=True,
             timeout=RUN_TIMEOUT,
             check=False,
@@ -380,7 +380,7 @@ class Stage:
 
 
 def hunt(folder: Path, count: int, random: Random) -> Tally:
-    """Judge `count` lines, and run each one that some policy allows in every shell."""
+    """Evaluate `count` lines, and run each one that some policy allows in every shell."""
     stage = Stage(folder)
     found = shells()
     tally = Tally()
@@ -398,7 +398,7 @@ def hunt(folder: Path, count: int, random: Random) -> Tally:
         if not any(allowed) or "/" in OTHER_PATH.sub("", line) or "\0" in line:
             continue
         if not any(allowed[:2]) and not {"r", "m"} <= set(line):
-            # Nothing is forbidden here but a name whose letters do not occur.
+            # Only a name whose letters do not occur in the line is forbidden here.
             continue
         for shell in found:
             tally.ran += 1

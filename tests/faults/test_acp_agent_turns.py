@@ -1,4 +1,4 @@
-"""Turns of an agent: how they end, by themselves, by a cancel, or by the loss of their client."""
+"""How turns of an agent end: by themselves, by a cancel, or because the client is lost."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_the_text_of_an_accident_does_not_travel(caplog: pytest.LogCapture
         assert error["data"]["incident"] in caplog.text
         assert "swordfish" in caplog.text
         assert "swordfish" not in json.dumps(client.heard)
-        # The session survives it.
+        # The session can still be used.
         await client.refused("session/prompt", ClientEnd.prompt_of(session, "x"))
 
 
@@ -266,7 +266,7 @@ async def test_a_handler_that_does_not_end_is_answered_for(
         await client.update()
         client.cancel(session)
         assert (await client.answer_to(prompt))["result"] == CANCELLED
-        # It was cancelled a second time, and then it did end.
+        # It was cancelled a second time, and then it ended.
         await until(lambda: hanging.states == ["cancelled", "ended"])
         assert client.texts() == ["begun"]
         prompt = client.prompt(session)

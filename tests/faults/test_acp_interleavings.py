@@ -1,7 +1,8 @@
-"""Turns that are cancelled, left, closed and questioned at random moments, on both ends at once.
+"""Turns that are cancelled, abandoned, closed and asked for permission at random moments, on both
+sides at once.
 
-Whatever the order, every turn ends, the session goes on or says that it does not, and nothing is
-left running. The moments are counted in turns of the event loop, so a failure can be repeated.
+In every order, each turn ends, the session stays usable or reports that it is not, and no task is
+left. The moments are counted in iterations of the event loop, so a failure can be reproduced.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from tests.aio import aio
 from tests.unit.rpc.other_side import turns
 
 TIMEOUT = 30.0
-"""Seconds until a wait is a failure; the machine may be busy with other tests."""
+"""Seconds until a wait counts as a failure; other tests may keep the machine busy."""
 
 EXAMPLES = 150
-"""Each one is a whole conversation."""
+"""Each example is a whole conversation."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """One turn: what the agent does in it, how often, and when who has had enough."""
+    """One turn: what the agent does in it, how often, and which side ends it when."""
 
     what: str
     times: int

@@ -1,8 +1,8 @@
-"""Faults that other implementations of ACP are known for, and that this one shall not have.
+"""Known faults of other ACP implementations that this one must not have.
 
-Each was found in an official SDK or in a program built on one: order lost under load, answers that
-overtake updates, exceptions on the wire, arguments dropped, frames that end a connection, memory
-that only grows, processes left behind. One test for each, by its name.
+Each was found in an official SDK or in a program built on one: updates out of order under load,
+responses that overtake updates, exceptions sent on the wire, dropped arguments, frames that end a
+connection, growing memory, processes left behind. Each has one test, named after it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MIB = 1024 * 1024
 
 
 def agent_that(work: str) -> list[str]:
-    """A program whose turns do this."""
+    """Return the command line of an agent whose turns do this."""
     return program(
         "from dragoman.agent import Agent, Turn\n"
         'agent = Agent("test")\n'
@@ -60,7 +60,7 @@ def agent_that(work: str) -> list[str]:
 async def in_memory(
     agent: Agent, options: ClientOptions | None = None, *, tap: bytearray | None = None
 ) -> AsyncIterator[AcpClient]:
-    """A client and an agent in this process; `tap` gets every byte between them."""
+    """Yield a client and an agent in this process; `tap` receives every byte between them."""
     ours, theirs = memory_pair()
     stream: Stream = ours if tap is None else Tapped(ours, tap)
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as tasks:
@@ -70,7 +70,7 @@ async def in_memory(
 
 
 class Tapped(MemoryStream):
-    """Passes everything on, and keeps a copy."""
+    """Forwards everything and keeps a copy."""
 
     def __init__(self, inner: MemoryStream, tap: bytearray) -> None:
         self.__dict__ = inner.__dict__
@@ -126,7 +126,7 @@ async def test_notifications_keep_their_order_under_a_slow_consumer() -> None:
         async with session.prompt("go") as turn:
             async for update in turn:
                 seen.append(number_of(update))
-                # Sometimes it dawdles, so that now one update waits and now many.
+                # Slow at times, so that sometimes one update waits and sometimes many.
                 for _ in range(len(seen) % 5):
                     await asyncio.sleep(0)
         assert seen == list(range(2000))
@@ -146,7 +146,7 @@ async def test_notifications_keep_their_order_under_a_slow_handler(is_async: boo
             loop.call_soon_threadsafe(all_heard.set)
 
     async def hear_slowly(number: int) -> None:
-        # Now it takes long and now it does not: whoever does not wait for it mixes them up.
+        # Sometimes slow and sometimes fast: without waiting for each, the order would change.
         await turns(number % 7)
         hear(number)
 
@@ -154,7 +154,7 @@ async def test_notifications_keep_their_order_under_a_slow_handler(is_async: boo
     async with in_memory(agent) as client:
         for number in range(200):
             await client.notify_extension("_echo/tell", number)
-        # It does not hold up anything else.
+        # It does not delay anything else.
         assert await client.call_extension("_echo/ask", 7) == 7
         await all_heard.wait()
     assert heard == list(range(200))
@@ -166,7 +166,7 @@ async def test_the_answer_does_not_overtake_its_updates() -> None:
     async with asyncio.timeout(TIMEOUT), running(argv) as (client, _):
         session = await client.new_session(Path.cwd())
         async with session.prompt("go") as turn:
-            # Nothing is read before the answer is here.
+            # Nothing is read before the response has arrived.
             await until(lambda: session.turn is None)
             seen = [number_of(update) async for update in turn]
         assert seen == list(range(5000))
@@ -192,7 +192,7 @@ async def test_the_text_of_an_exception_is_not_on_the_wire_from_either_side() ->
     async with in_memory(agent, ClientOptions(permit=permit), tap=tap) as client:
         session = await client.new_session("/w")
         async with session.prompt("go") as turn:
-            # What our own permit raised is ours to see, and nothing for the wire.
+            # An exception of our own `permit` is raised here and not sent.
             with pytest.raises(UsageError, match="swordfish of the client"):
                 (await turn.wait()).require_ok()
     assert b"session/request_permission" in tap
@@ -311,7 +311,7 @@ async def test_long_lines_pass_and_lines_over_the_limit_end_the_agent_with_a_rea
     limited = ClientOptions(max_line_size=MIB)
     async with asyncio.timeout(TIMEOUT), running(argv, limited) as (client, child):
         session = await client.new_session(Path.cwd())
-        # Ours is refused before anything is sent, and the session can still be used.
+        # Our own is refused before anything is sent, and the session can still be used.
         with pytest.raises(MessageTooLong):
             async with session.prompt("x" * long):
                 pytest.fail("the turn must not begin")
@@ -356,7 +356,7 @@ async def test_finished_requests_are_not_retained() -> None:
             for number in range(times):
                 assert await client.call_extension("_echo/ask", number) == number
 
-        # The first ones fill what is filled once: caches, and the memory of late answers.
+        # The first ones fill what is filled once: caches, and the memory of late responses.
         await call(2_000)
         await session.ask("warm")
         gc.collect()
@@ -415,7 +415,7 @@ async def test_memory_is_bounded_under_a_slow_consumer() -> None:
             async with session.prompt("go") as turn:
                 expected, held_back = 0, False
                 async for update in turn:
-                    # Slower than the agent: it would have filled 100 MiB meanwhile.
+                    # Slower than the agent, which would have filled 100 MiB meanwhile.
                     if expected % 10 == 0:
                         await turns(10)
                     held_back = held_back or client.connection.flow.paused

@@ -1,4 +1,4 @@
-"""An agent that lives and does not answer: it is found out, ended, and replaced."""
+"""An agent that is alive but does not answer is detected, ended and replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 ANSWER = 4.0
-"""Seconds for an agent to answer, in tests where it sometimes does and sometimes does not."""
+"""Seconds for an agent to answer, in tests where it answers only sometimes."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def warm() -> Iterator[Cli]:
 
 
 def quick(broker: Stage, **times: float) -> None:
-    """Let a broker find out sooner than is good for real agents."""
+    """Let a broker detect a hung agent sooner than real agents allow."""
     chosen = {"probe_timeout": 0.3, "stopped_timeout": 0.1, "first_look": 0.1} | times
     broker.broker.liveness = Liveness(
         broker.broker.tasks,
@@ -66,7 +66,7 @@ async def test_a_stopped_agent_is_replaced_and_the_call_that_found_it_out_succee
         os.kill(scene.host.peers[0], signal.SIGSTOP)
         second = await caller.new(tmp_path)
         assert await answers(scene, caller, second, "after") == "end_turn"
-        # The session of the process that is gone is restored the usual way.
+        # The session of the ended process is restored as usual.
         assert await answers(scene, caller, first, "again") == "end_turn"
         assert len(scene.host.peers) == 2
 
@@ -114,7 +114,7 @@ async def test_an_agent_that_does_one_thing_at_a_time_is_not_ended_while_it_work
         with pytest.raises(Exception, match=f"no answer to session/new within {ANSWER:g} s"):
             await caller.new(tmp_path)
         assert (len(scene.host.peers), prompt.done()) == (1, False)
-        # Once its turn is cancelled, it owes the end of that and nothing excuses it.
+        # Once its turn is cancelled, it must end the turn, whatever else it does.
         caller.cancel(session)
         await asyncio.wait([prompt])
         other = await caller.new(tmp_path)
@@ -125,7 +125,7 @@ async def test_an_agent_that_does_one_thing_at_a_time_is_not_ended_while_it_work
 @aio
 async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_path: Path) -> None:
     async with stage(tmp_path) as scene, scene.caller() as caller:
-        # It does answer, but on a busy machine perhaps not at once.
+        # It answers, but perhaps not at once on a busy machine.
         quick(scene, probe_timeout=30.0)
         session = await caller.new(tmp_path)
         prompt = caller.connection.tasks.start(caller.prompting(session, "stubborn"), "prompt")

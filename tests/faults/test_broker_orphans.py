@@ -1,4 +1,4 @@
-"""What an agent leaves behind that neither its mark nor its session tells of, and who watches."""
+"""Processes of an agent that neither its mark nor its session identifies, and who ends them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def known(pid: int) -> ProcessIdentity:
 
 
 def daemon_of(cli: Cli, *environment: str) -> tuple[ProcessIdentity, ProcessIdentity]:
-    """The broker, and a process below its agent with a session of its own and no environment, or
+    """Start the broker, and a process below its agent in another session, with no environment or
     with this one."""
     words = ("-s", "talk", "--approve-reads", "--format", "quiet", "--", *cli.agent)
     done = cli("run", " ".join(("daemon", *environment)), *words)

@@ -1,4 +1,4 @@
-"""What is left of brokers that were killed, hang or never were: nothing hangs, nothing stays."""
+"""What killed, hung or half-started brokers leave behind: no command hangs, and nothing stays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ from tests.integration.broker_places import (
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")
 
 IMPATIENT = StartTimes(answer=3.0, name=0.5, death=15.0)
-"""Short for a broker that does not answer, and long enough for one that does on a busy machine."""
+"""Short enough for a broker that does not answer, and long enough for one that answers on a busy
+machine."""
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
 MUTE = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1)"]
@@ -67,7 +68,7 @@ def left(place: Place) -> list[str]:
 
 
 def wardens_of(pid: int) -> list[int]:
-    """The children of a process that are no peers: its warden."""
+    """Return the children of a process that are not peers: its warden."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child) for child in children if b"warden" in Path(f"/proc/{child}/cmdline").read_bytes()
@@ -84,7 +85,7 @@ async def test_a_killed_broker_takes_its_peer_along_and_is_replaced(place: Place
     for process in (broker, peer):
         await asyncio.to_thread(wait_dead, process)
     await first.connection.aclose()
-    # Its socket, lock and record are still there, and disturb nobody.
+    # Its socket, lock and record still exist, and do no harm.
     assert len(left(place)) == 3
     second = await ensure(spec, program=PROGRAM)
     assert second.started and second.greeting.pid != broker.pid
@@ -102,9 +103,9 @@ async def test_a_peer_that_survived_its_broker_and_all_who_watch_it_is_found_and
     peer = await peer_of(place, spec)
     broker = known(reached.greeting.pid)
     [warden] = wardens_of(broker.pid)
-    # The peer reads from its broker and would end by itself; stopped, it cannot.
+    # The peer reads from its broker and would end by itself; a stopped one cannot.
     os.kill(peer.pid, signal.SIGSTOP)
-    # Nor can the broker replace the warden.
+    # The broker cannot replace the warden either.
     os.kill(broker.pid, signal.SIGSTOP)
     for pid in (warden, parent_of(broker.pid), broker.pid):
         os.kill(pid, signal.SIGKILL)
@@ -118,7 +119,7 @@ async def test_a_peer_that_survived_its_broker_and_all_who_watch_it_is_found_and
 
 
 @aio
-async def test_a_number_that_belongs_to_somebody_else_now_is_never_killed(place: Place) -> None:
+async def test_a_pid_that_another_process_has_now_is_never_killed(place: Place) -> None:
     stranger = await spawn(SLEEPER)
     try:
         now = known(stranger.pid)
@@ -160,7 +161,7 @@ async def test_of_two_brokers_that_race_for_a_name_one_gives_way(place: Place) -
     spec = place.spec()
     endpoint = place.endpoint(spec)
     endpoint.make_safe()
-    # Past the lock that keeps callers from doing this.
+    # Bypass the lock that prevents callers from doing this.
     starts = (launch.start(spec, endpoint, timeout=20.0, program=PROGRAM) for _ in range(3))
     await asyncio.gather(*starts)
     [record] = place.records()
@@ -177,7 +178,7 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.005)
 os.execv(sys.executable, [sys.executable, {PROGRAM[1]!r}])
 """
-"""A broker that says when it was given its spec and does not begin before there is a file."""
+"""A broker that reports when it has its spec, and does not start before a file exists."""
 
 
 @aio
@@ -199,7 +200,7 @@ async def test_a_broker_whose_starter_was_killed_is_there_for_the_next_caller(
     await starter.wait_exited()
     await starter.aclose()
     assert not is_held(endpoint.starting)
-    # It has its spec, and nobody to tell that it is there.
+    # It has its spec, but its starter is gone.
     gate.touch()
     await until(lambda: bool(place.records()))
     reached = await ensure(spec, program=PROGRAM)
@@ -218,7 +219,7 @@ asyncio.run(ensure(msgspec.json.decode(sys.argv[1], type=BrokerSpec), program=sy
 
 
 def processes_with(word: str, but: int) -> list[ProcessIdentity]:
-    """The processes that have a word on their command line."""
+    """Return the processes that have a word on their command line."""
     give_up_at = time.monotonic() + 10
     while time.monotonic() < give_up_at:
         found = []
@@ -263,7 +264,7 @@ async def test_a_broker_that_holds_its_name_and_does_not_answer_is_replaced(plac
 
 
 @aio
-async def test_a_name_that_is_held_by_nobody_knows_whom_is_left_alone(place: Place) -> None:
+async def test_a_lock_with_an_unknown_holder_is_left_alone(place: Place) -> None:
     spec = place.spec()
     endpoint = place.endpoint(spec)
     endpoint.make_safe()
@@ -289,7 +290,7 @@ async def test_a_holder_that_dies_while_it_is_waited_for_makes_room(place: Place
 
 
 @aio
-async def test_whoever_listens_there_and_is_not_a_broker_is_named(place: Place) -> None:
+async def test_a_listener_that_is_not_a_broker_is_named(place: Place) -> None:
     spec = place.spec()
     endpoint = place.endpoint(spec)
     endpoint.make_safe()
@@ -327,7 +328,7 @@ async def test_a_program_that_says_nothing_is_killed(place: Place) -> None:
 
 
 def knock_as_nobody(address: str) -> str:
-    """Try to say hello as another user; what came of it."""
+    """Say hello as another user, and return the result."""
     hear, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -359,7 +360,7 @@ def knock(address: str) -> bytes:
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="becomes another user")
 @aio
-async def test_another_user_is_not_let_in_by_the_folder_nor_by_the_socket(place: Place) -> None:
+async def test_another_user_is_refused_by_the_directory_and_by_the_socket(place: Place) -> None:
     reached = await ensure(place.spec(), program=PROGRAM)
     address = reached.endpoint.address
 
@@ -369,7 +370,7 @@ async def test_another_user_is_not_let_in_by_the_folder_nor_by_the_socket(place:
         os.chmod(address, 0o666)
 
     assert await asyncio.to_thread(knock_as_nobody, address) == "refused"
-    # Even if somebody opens all doors: the system tells who knocks.
+    # Even if all permissions are open: the kernel tells which user connects.
     await asyncio.to_thread(open_doors)
     assert await asyncio.to_thread(knock_as_nobody, address) == "dropped"
     assert await ask(reached.connection, "_dragoman/status", {})

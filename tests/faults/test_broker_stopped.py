@@ -1,7 +1,7 @@
-"""A broker that is stopped by a signal: every command that waits for it ends, and says what to do.
+"""A broker that is stopped by a signal: every command that waits for it ends and says what to do.
 
-The broker is a process of its own. It is stopped before the command or at a known point within it;
-the timeouts are shortened, because nothing but their end can end these commands.
+The broker is a process of its own. It is stopped before the command or at a known point in it. The
+timeouts are shortened, because only they can end these commands.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from dragoman.broker.client import connect, find_or_start, hello
+from dragoman.broker.client import sessions as broker_sessions
 from dragoman.broker.client.brokers import list_brokers
 from dragoman.broker.protocol import RESULT
 from dragoman.broker.records import BrokerRecord
@@ -31,7 +32,7 @@ from tests.integration.cli_shell import Cli, Done, warm_cli
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 SHORT = 3.0
-"""Seconds instead of every timeout for a broker. They hold for a broker that is not stopped, too,
+"""Seconds in place of every timeout for a broker. They also apply to a broker that is not stopped,
 which must answer in time on a busy machine."""
 
 
@@ -60,7 +61,7 @@ def broker_of(cli: Cli) -> BrokerRecord:
 
 @contextmanager
 def stopped(cli: Cli) -> Iterator[Callable[[], None]]:
-    """Stops the broker when it is called; it goes on at the end, if it is still there."""
+    """Stops the broker when called; at the end, the broker continues if it still exists."""
     records: list[BrokerRecord] = []
 
     def stop() -> None:
@@ -154,6 +155,22 @@ def test_a_turn_whose_broker_stops_ends_long_before_its_budgets(
     assert "the broker" in done.err and f"does not answer within {SHORT:g} s" in done.err
 
 
+@pytest.mark.parametrize("words", [("--env", "ACME_REGION"), ("--cold",)], ids=["terms", "cold"])
+def test_a_session_of_a_stopped_broker_is_not_used_in_another_process(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(broker_sessions, "ANSWER_TIMEOUT", SHORT)
+    warm.extra["ACME_REGION"] = "north"
+    assert run(warm, "hello", "-s", "one").code == 0
+    name = broker_of(warm).name
+    with stopped(warm) as stop:
+        stop()
+        done = run(warm, "hello", "-s", "one", *words)
+    assert done.code == 1, done
+    assert "the session one may be open in another broker" in done.err
+    assert f"dragoman broker stop {name}" in done.err
+
+
 # -- jobs
 
 
@@ -228,7 +245,7 @@ def test_a_watch_of_a_session_says_that_the_broker_was_stopped_before(warm: Cli)
 
 
 def test_a_program_behind_broker_attach_is_let_go_when_the_broker_stops(warm: Cli) -> None:
-    # In a process of its own, for its stdin: the timeouts are the real ones.
+    # A separate process, because of its stdin: the timeouts are the real ones.
     words = warm.argv("broker", "attach", "--", *warm.agent)
     params = {"protocolVersion": 1}
     initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}

@@ -1,7 +1,7 @@
-"""Kill -9 of the peer, of the caller and of the broker, at every stage of a turn.
+"""Kill -9 of the peer, the caller and the broker, at every stage of a turn.
 
-After each: whoever waited is told, nothing hangs, no process is left, and no stored event is lost
-or there twice.
+After each kill: every waiting caller gets an error, nothing hangs, no process is left, and no
+stored event is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STAGES = {
 
 
 async def reach(caller: TestCaller, session: str, at: str) -> list[asyncio.Task[Any]]:
-    """Bring a turn to a stage; the prompts that are under way then."""
+    """Bring a turn to a stage, and return the pending prompts."""
     tasks = caller.connection.tasks
     if at == "idle":
         return []
@@ -57,7 +57,7 @@ async def reach(caller: TestCaller, session: str, at: str) -> list[asyncio.Task[
 
 
 async def ended(work: Any) -> Any:
-    """How a prompt ended: its stop reason, or the class of its error."""
+    """Return how a prompt ended: its stop reason, or the class of its error."""
     try:
         return (await work)["stopReason"]
     except RemoteError as error:
@@ -67,11 +67,11 @@ async def ended(work: Any) -> Any:
 
 
 def check_stored(folder: Path) -> list[list[dict[str, Any]]]:
-    """Every event is there once and in order; the updates of each session."""
+    """Check that every event is stored once and in order; return the updates of each session."""
     found = []
     for each in stored(folder):
         numbers = [number for number, _ in each["lines"]]
-        # Another process leaves numbers out, and none is used twice.
+        # Another process skips numbers, and uses none twice.
         assert [number % EVENT_SPAN for number in numbers] == list(range(len(numbers)))
         assert numbers == sorted(numbers)
         assert each["record"].events == len(numbers)
@@ -100,7 +100,7 @@ async def test_the_peer_is_killed_and_its_sessions_go_on_in_the_next(
         async with asyncio.timeout(TIMEOUT):
             outcomes = await asyncio.gather(*prompts)
             await broker.until(lambda: broker.host.ended)
-        # One that only waited was not sent to the dead, and is sent to the living.
+        # A prompt that only waited was not sent to the dead peer, and is sent to the new one.
         assert outcomes == {"idle": [], "waiting": ["process_exited", "end_turn"]}.get(
             at, ["process_exited"]
         )
@@ -183,7 +183,7 @@ async def test_the_broker_is_killed_and_the_next_one_takes_its_sessions_up(
     finally:
         await first.end()
     (kept,) = check_stored(tmp_path)
-    # What was confirmed is there; of the rest, what reached the disk, in order.
+    # What was confirmed is stored; of the rest, whatever reached the disk, in order.
     assert texts(kept) == seen[: len(texts(kept))]
     assert texts(kept)[:1] == ["before"]
     async with broker_process(spec) as second, second.caller() as caller:
@@ -211,7 +211,7 @@ for line in connection.makefile("rb"):
 
 
 class Heard:
-    """Hears what a program says."""
+    """Collects what a program prints."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -299,7 +299,7 @@ def _prompt(id: int, session: str, text: str, job: str) -> str:
 async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Looked at eight times in the time of a budget, so that it is looked at here after each jump.
+    # A budget is checked eight times while it lasts, so check here after each jump.
     budgets = Budgets(silence=6.0, first_event=6.0, cancel_grace=6.0)
     now = time.time()
     loop = asyncio.get_running_loop()
@@ -352,7 +352,7 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again
         async with broker.caller() as late:
             await late.call("_dragoman/attach", {"sessionId": session, "start": 0})
             await late.until(lambda: len(late.texts()) == 31)
-        # No more is kept for a better time than there is place for.
+        # No more is held back than there is room for.
         monkeypatch.setattr(writer, "QUEUE_SIZE", 0)
         await caller.prompting(session, "count 7", job="j-4")
         monkeypatch.setattr(writer, "QUEUE_SIZE", kept_size)
@@ -375,8 +375,8 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again
 
 
 LOST_BEFORE = 6.0
-"""Seconds in which the agent below loses what is loaded: its minute. It must start again within
-them, on a busy machine too."""
+"""Seconds in which the agent below loses loaded sessions: its minute. It must start again within
+that time, even on a busy machine."""
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -1,6 +1,6 @@
 """However an attempt fails, its prompt is never sent again without a record that says why.
 
-A real child process counts the prompts, and the ledger has to have an attempt for every one.
+A real child process counts the prompts, and the ledger must have an attempt for each.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ KINDS = {
     "hang": (1, "timed_out"),
     "deaf": (1, "timed_out"),
 }
-"""How a peer fails, the prompts that it has got by then, and the outcome."""
+"""How a peer fails, how many prompts it has received by then, and the outcome."""
 
 
 def agreed(bench: Bench, done: Delegation) -> None:
-    """The result, the ledger and events.jsonl tell the same of every attempt."""
+    """Check that the result, the ledger and events.jsonl agree on every attempt."""
     kept = bench.attempts(done.job)
     assert [(one.peer, one.outcome, one.reason) for one in kept] == [
         (report.peer, report.outcome.value, report.reason) for report in done.attempts

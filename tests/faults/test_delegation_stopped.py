@@ -1,4 +1,4 @@
-"""A delegation that somebody stops tells what there is, at any time, and takes nobody with it."""
+"""A delegation that is stopped at any moment reports what there is, and stops nothing else."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_of_two_jobs_in_one_process_only_the_cancelled_one_ends(tmp_path: 
     await ending
     assert (await find_job(first, paths=paths)).outcome == "cancelled"
     assert not going_on.done() and (await find_job(second, paths=paths)).state == "running"
-    # An attempt is a job of its own, and stands for all of it.
+    # An attempt is a job of its own, and stands for the whole delegation.
     assert await cancel_job(f"{second}-1", paths=paths)
     await going_on
     assert not await cancel_job(second, paths=paths)

@@ -1,4 +1,4 @@
-"""A disk that fails at one call: the old text stays, nothing half-written is left, the error says
+"""A disk that fails at one call: the old text stays, no partial file is left, and the error says
 why."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.aio import aio
 from tests.unit.client.services.hostile_tree import quick_folder
 
 CHILD_TIMEOUT = 30.0
-"""Seconds for a small Python program, on a machine that is busy."""
+"""Seconds for a small Python program on a busy machine."""
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_text(
 async def test_a_close_that_reports_a_lost_write_is_a_failed_write(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Network file systems say only at the close that the data did not arrive."""
+    """Network file systems report lost data only when the file is closed."""
     files = Files(Workspace([root]))
     real_close, real_fsync = os.close, os.fsync
     written: list[int] = []
@@ -200,7 +200,7 @@ def test_a_real_limit_of_the_system_stops_a_write_and_keeps_the_old_text(root: P
 
 @contextlib.contextmanager
 def without_privileges() -> Iterator[None]:
-    """Be an ordinary user for a while: root may write to anything."""
+    """Become an ordinary user for a while, because root may write anywhere."""
     privileged = os.geteuid() == 0
     if privileged:
         os.seteuid(65534)

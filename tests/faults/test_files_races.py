@@ -1,4 +1,5 @@
-"""Somebody swaps folders and files for links while a peer reads and writes: nothing gets out."""
+"""Directories and files are swapped for links while a peer reads and writes: nothing outside is
+reached."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from tests.aio import aio
 from tests.unit.client.services.hostile_tree import CANARY, build, quick_folder
 
 ROUNDS = 400
-"""Requests under attack. With a plain open in place of the walk, one of the first ten gets out."""
+"""Requests during the attack. With a plain open in place of the walk, one of the first ten would
+escape."""
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 
 TIMEOUT = 40.0
-"""Seconds for all rounds on a machine that is busy."""
+"""Seconds for all rounds on a busy machine."""
 
 
 exchange_names: Any = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -38,7 +40,7 @@ needs_exchange = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def swapping(path: Path, target: Path) -> Iterator[threading.Event]:
-    """Swap what is at `path` for a link to `target`, and back, again and again."""
+    """Swap `path` for a link to `target` and back, again and again."""
     stop = threading.Event()
     swapped = threading.Event()
     link = path.with_name(f"{path.name}.link")
@@ -47,7 +49,7 @@ def swapping(path: Path, target: Path) -> Iterator[threading.Event]:
 
     def swap() -> None:
         while not stop.is_set():
-            # There is always something at the path, so a request never finds it missing.
+            # Something always exists at the path, so a request never finds it missing.
             assert exchange_names(*names) == 0, os.strerror(ctypes.get_errno())
             swapped.set()
 
@@ -61,7 +63,7 @@ def swapping(path: Path, target: Path) -> Iterator[threading.Event]:
 
 
 async def attack(files: Files, path: Path, swapped: threading.Event) -> tuple[int, int]:
-    """How many requests were done, and how many were refused, while the swapping goes on."""
+    """Return how many requests succeeded and how many were refused during the swapping."""
     done = refused = 0
     assert await asyncio.to_thread(swapped.wait, TIMEOUT)
     for number in range(ROUNDS):
@@ -100,7 +102,7 @@ async def test_a_file_that_is_swapped_for_a_link_never_lets_anything_out() -> No
         target = tree.root / "dir" / "secret.txt"
         target.write_text("inside")
         async with asyncio.timeout(TIMEOUT):
-            # Reading only: a write puts a file where the swapping expects its link.
+            # Reads only: a write would put a file where the swapping expects its link.
             with swapping(target, tree.outside / "secret.txt") as swapped:
                 assert await asyncio.to_thread(swapped.wait, TIMEOUT)
                 for _ in range(ROUNDS):

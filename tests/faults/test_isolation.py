@@ -1,6 +1,6 @@
 """Isolation under sudden death: kill -9 at every stage, and cancellation in the middle.
 
-The maker is a real process of its own, so that what it leaves is what a killed process leaves.
+The process that is killed is real, so that it leaves behind what a killed process leaves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Heard:
 
 
 async def killed_maker(workspace: Path, folder: Path, stage: str = "") -> None:
-    """Let another process make a copy, work in it, and kill it with all its might."""
+    """Let another process make a copy and work in it, then kill that process."""
     source = Path(git_module.__file__).parents[3]
     stream: ProcessStream = await spawn(
         [sys.executable, "-c", MAKER, str(workspace), str(folder), stage],
@@ -183,7 +183,7 @@ async def test_a_cancellation_while_the_copy_is_made_leaves_nothing(
             await reached.wait()
         task.cancel()
         await asyncio.sleep(0)
-        task.cancel()  # A second one must not break the clean-up of the first.
+        task.cancel()  # A second cancel must not break the clean-up of the first.
     assert task.cancelled()
     assert os.listdir(tmp_path / "worktrees") == []
     assert git(folder, "worktree", "list").count("\n") == 1

@@ -1,7 +1,7 @@
-"""Every fault of the chaos agent, climbed: the ladder notices it, where, and says what to do.
+"""The ladder detects every fault of the chaos agent, at the right rung, and says what to do.
 
-The card of an agent with a fault differs from the card of the healthy agent in exactly the fields
-that the fault's row names, compared field by field.
+The card of a faulty agent differs from the card of the healthy one in exactly the fields that the
+row of the fault names, compared field by field.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ SHORT: Final[dict[str, dict[str, float]]] = {
     "answers-late": {"answer": 1.0},
     "ignores-eof": {"exit": 0.5},
 }
-"""Limits that a fault uses up, and that nobody wants to wait for."""
+"""Short limits, for faults that use them up."""
 
 VARYING: Final = frozenset({"launch", "handshake_seconds", "methods", "notifications"})
-"""The name of the fault stands in the first, the second is a time, and the others have together
-what other fields tell one by one."""
+"""The first contains the name of the fault, the second is a time, and the others summarise other
+fields."""
 
 
 async def verified(fault: str, *, turns: bool, careful: bool = False) -> Card:
@@ -73,7 +73,7 @@ def healthy(turns: bool) -> Card:
 
 
 def differences(facts: MeasuredFacts, sound: MeasuredFacts) -> dict[str, Any]:
-    """The fields of a card that differ, with their values."""
+    """Return the fields of a card that differ, with their values."""
     mine, theirs = msgspec.structs.asdict(facts), msgspec.structs.asdict(sound)
     return {
         name: value
@@ -125,7 +125,7 @@ def test_the_table_has_every_fault_once_and_every_field_that_an_agent_can_spoil(
     assert set(MeasuredFacts.__struct_fields__) - named == {"executable", "launch"}
 
 
-def test_an_unknown_agent_that_wants_a_login_was_given_no_credentials() -> None:
+def test_an_unknown_agent_that_requires_a_login_was_given_no_credentials() -> None:
     card = asyncio.run(verified("needs-login", turns=False, careful=True))
     login = next(one for one in card.rungs if one.rung == "login")
     assert login.verdict is RungVerdict.WARN
@@ -176,7 +176,7 @@ async def test_a_cancelled_climb_leaves_no_process(fault: str) -> None:
         task = group.create_task(run())
         async with asyncio.timeout(20):
             await reached.wait()
-        # Into the middle of the next rung, which waits for the agent.
+        # In the middle of the next rung, which waits for the agent.
         for _ in range(5):
             await asyncio.sleep(0)
         task.cancel()

@@ -1,7 +1,7 @@
-"""The ledger under real processes: killed, racing, without space, and written by a newer dragoman.
+"""The ledger with real processes: killed, racing, on a full disk, and written by a newer dragoman.
 
-A process that is killed loses at most the end of the turn it was in: what it had finished is there
-whole, with what was learned from it, and nothing is there twice.
+A killed process loses at most the end of the turn it was in: everything it had finished is stored
+completely, with what was learned from it, and nothing twice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
 ) -> None:
     chance = random.Random(seed)
     confirmed = 0
-    # The first two die while they make the file, or have just done so.
+    # The first two die while or just after they create the file.
     for life, lived in enumerate((0, 1, chance.randrange(2, 20), chance.randrange(20, 60))):
         with child(PRELUDE + WORKING, tmp_path, f"life{life}") as process:
             told = heard(process)
@@ -102,7 +102,7 @@ def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
             attempts = [each for each in ledger.export() if each["type"] == "Attempt"]
             finished = sum(each["outcome"] == "ok" for each in attempts)
             assert confirmed <= finished <= confirmed + 1
-            # The end of a turn is there with all that follows from it, or not at all.
+            # The end of a turn is stored with everything that follows from it, or not at all.
             belief = ledger.posteriors().get(ARM)
             assert (belief.pulls if belief else 0) == finished
             assert ledger.health("codex").failures == finished
@@ -144,7 +144,7 @@ def test_processes_that_learn_at_once_all_count(tmp_path: Path) -> None:
         assert ledger.health("codex").failures == 120
         (row,) = ledger.stats("peer")
         assert (row.attempts, row.ok) == (120, 120)
-    # The files were changed under each other's hands, and not a line is torn, lost or doubled.
+    # The processes changed the files concurrently, and no line is torn, lost or duplicated.
     assert len(list(tmp_path.glob("events*.jsonl"))) > 2
     assert len({line["job"] for line in whole_lines(tmp_path)}) == 120
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_reported_and_keeps_whole_turns_and_whole_lines(tmp_path:
     assert kind == "StoreFull" and "free some disk space" in message
     assert told["number"] <= told["kept"] <= told["number"] + 1
     assert told["kept"] > 3
-    # With room it goes on where it was.
+    # Once there is space, it continues where it was.
     assert told["after"] == told["kept"] + 1
     assert told["after"] - 1 <= told["lines"] <= told["after"]
 

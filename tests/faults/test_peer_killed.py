@@ -1,6 +1,6 @@
 """A peer that is killed at any byte of its output, in every dialect: everything settles.
 
-Each peer is a real process. The fixture of this folder finds what is left of one.
+Each peer is a real process. The fixture of this directory finds anything that is left of it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tests.integration.stories import DIALECTS, WORK
 from tests.integration.test_model_choice import CODEX
 
 SIZES = (0, 1, 30, 97, 160, 251, 400, 640, 1000, 1600)
-"""Bytes before the kill: in the handshake, in the opening of a session, and in the turn."""
+"""Bytes before the kill: in the handshake, while a session is opened, and in the turn."""
 
 CUTS = 4
-"""How many random sizes are tried as well."""
+"""How many random sizes are tried in addition."""
 
 WHOLE = 1_000_000
 
@@ -36,8 +36,8 @@ def peer_of(dialect: str, size: int, counted: Path) -> list[str]:
 
 
 async def prompted(dialect: str, size: int, workspace: Path) -> tuple[Outcome, int]:
-    """How one prompt ends, and how many bytes the peer had sent by then. Raises what ends it before
-    it is sent."""
+    """Return how one prompt ends, and how many bytes the peer had sent by then. Raises the error if
+    the connection ends before the prompt is sent."""
     counted = workspace / "counted"
     async with (
         asyncio.timeout(WAIT_TIMEOUT),
@@ -62,7 +62,7 @@ async def prompted(dialect: str, size: int, workspace: Path) -> tuple[Outcome, i
 async def test_a_peer_killed_at_any_byte_settles_every_wait(dialect: str, tmp_path: Path) -> None:
     outcome, whole = await prompted(dialect, WHOLE, tmp_path)
     assert outcome is Outcome.OK
-    # The last byte is a line break: a stream that ends without it still has the whole last line.
+    # The last byte is a newline: a stream that ends without it still has the whole last line.
     before_the_end = whole - 2
     random = Random(dialect)
     sizes = {*SIZES, before_the_end, *(random.randrange(before_the_end) for _ in range(CUTS))}
@@ -73,6 +73,6 @@ async def test_a_peer_killed_at_any_byte_settles_every_wait(dialect: str, tmp_pa
         except (HandshakeFailed, ProcessExited):
             ends.append(None)
     assert ends[0] is None
-    # What was killed before the end of its answer never looks like success.
+    # A peer that is killed before the end of its response never looks successful.
     assert ends[-1] is Outcome.CRASHED
     assert ends == sorted(ends, key=[None, Outcome.CRASHED].index)

@@ -1,4 +1,4 @@
-"""No line that the policy allows runs a program in a real shell that no rule named."""
+"""No line that the policy allows makes a real shell run a program that no rule names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.faults.shell_lines import SEEDS, Stage, hunt, shells
 
 EXAMPLES = settings().max_examples
 LINES = 2 * EXAMPLES if EXAMPLES >= 50_000 else EXAMPLES * 3 // 2
-"""Lines of one run: 3,000 usually, 100,000 in the long profile. One in six is run in each shell."""
+"""Lines of one run: 3,000 by default, 100,000 in the long profile. One in six is run in each shell.
+"""
 
 
 @pytest.mark.timeout(3600)

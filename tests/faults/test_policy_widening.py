@@ -1,8 +1,8 @@
-"""Attempts to get more out of a policy than it gives. Each one has to fail.
+"""Attempts to get more out of a policy than it grants. Each must fail.
 
-Every attempt is an act under a policy that forbids what is behind it, with links, odd spellings,
-shell tricks and lies. The controls at the end show that the same policies do allow what they are
-meant to allow, so that refusing everything would not pass.
+Every attempt is an act under a policy that forbids its effect, with links, odd spellings, shell
+tricks and false claims. The controls at the end show that the same policies allow what they should,
+so that refusing everything would not pass.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.policy import Act, Policy, Rule, judge, narrowed
 
-# Allowed: edits below src, harmless commands. The rest is for the preset, which is the default.
+# Allowed: edits below src, harmless commands. Everything else is left to the default preset.
 NARROW = Policy(
     rules=(
         Rule(action="allow", kind=("edit", "delete", "move", "read"), paths=("src/**",)),
@@ -29,7 +29,7 @@ NARROW = Policy(
     )
 )
 
-# Everything is allowed but this.
+# Everything is allowed except this.
 OPEN = Policy(
     preset="approve-all",
     rules=(
@@ -57,7 +57,7 @@ def workspace(tmp_path: Path) -> Path:
     (root / "src" / "loop").symlink_to("loop")
     (root / "src" / "nowhere").symlink_to(tmp_path / "not-there-yet")
     (root / "link").symlink_to("target")
-    # A repository without the name of one, from plain files.
+    # A repository under another name, made of plain files.
     (root / "docs" / "repo" / "objects").mkdir(parents=True)
     (root / "docs" / "repo" / "refs").mkdir()
     (root / "docs" / "repo" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -80,8 +80,8 @@ def argv(*words: str, **more: Any) -> dict[str, Any]:
     return {"kind": "execute", "argv": words, **more}
 
 
-# Lines in which a shell finds a second command that another reader overlooks; `git status` and
-# `touch x` are replaced by what each table is about.
+# Lines in which a shell finds a second command that another parser overlooks; `git status` and
+# `touch x` are replaced by the subject of each table.
 HIDDEN = {
     "behind a carriage return": "git status \\\r\ntouch x",
     "behind a brace in a default": "git status -- ${x:-{}; touch x; echo }",
@@ -215,7 +215,7 @@ TO_WIDEN_AN_ALLOWANCE: dict[str, dict[str, Any]] = {
 }
 
 
-# Allowed: commands that read, whatever stands behind them.
+# Allowed: commands that read, with any arguments.
 READING = Policy(
     rules=(
         Rule(
@@ -418,14 +418,14 @@ def act(workspace: Path, parts: dict[str, Any]) -> Act:
 
 
 def verdicts(policy: Policy, workspace: Path, table: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """What is said about each, by name. One test for a whole table: each look for things that are
-    left behind takes longer than the table."""
+    """Return the verdict for each attempt, by name. One test covers a whole table, because checking
+    for leftovers takes longer than the table."""
     told = {name: judge(policy, act(workspace, parts)) for name, parts in table.items()}
     return {name: f"{each.action} by {each.by}" for name, each in told.items()}
 
 
 def but(found: dict[str, str], *expected: str) -> dict[str, str]:
-    """What was not said as expected."""
+    """Return the attempts with an unexpected verdict."""
     return {name: verdict for name, verdict in found.items() if verdict not in expected}
 
 

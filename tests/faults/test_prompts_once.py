@@ -1,6 +1,6 @@
 """However a prompt fails, it was sent once: over ACP and to Codex.
 
-The dialects of the documents have the same test beside their turns.
+For the legacy dialects, the same is tested with their turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HELLOS: dict[str, Any] = {
 
 
 class Counting(AgentSide):
-    """Counts the prompts on the wire, whatever becomes of them."""
+    """Counts the prompts on the wire, whether they succeed or not."""
 
     def __init__(self, stream: Stream, dialect: str) -> None:
         super().__init__(stream)

@@ -1,7 +1,7 @@
-"""Kill -9 of the broker, of the agent and of the caller while a permission question is open.
+"""Kill -9 of the broker, the agent and the caller while a permission question is open.
 
-The question is on a real terminal. After each kill: the caller ends, no agent is left, the agent
-got at most one answer and no approval, nothing was written, and the next command works.
+The question is shown on a real terminal. After each kill: the caller ends, no agent is left, the
+agent got at most one answer and no approval, nothing was written, and the next command works.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ for line in sys.stdin:
     elif id is not None:
         send(id=id, result={})
 """
-"""Asks with `session/request_permission` or has its client write, as the prompt says."""
+"""Asks with `session/request_permission`, or has its client write, as the prompt says."""
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def until(holds: Callable[[], Any]) -> None:
 
 
 def processes(cli: Cli) -> list[str]:
-    """All processes that know the home of these commands: agents, brokers, wardens."""
+    """Return all processes that know the home of these commands: agents, brokers, wardens."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -104,7 +104,7 @@ def received(cli: Cli) -> list[dict[str, Any]]:
 
 
 def answers(cli: Cli) -> list[dict[str, Any]]:
-    """What the agent was answered to its question."""
+    """Return the answers that the agent got to its question."""
     return [each for each in received(cli) if each.get("id") == "question"]
 
 
@@ -131,7 +131,7 @@ def kill_agent(cli: Cli, terminal: Terminal) -> None:
 def kill_caller(cli: Cli, terminal: Terminal) -> None:
     os.kill(terminal.pid, signal.SIGKILL)
     terminal.wait()
-    # The broker answers in the place of the caller, once and not with a yes.
+    # The broker answers in place of the caller, once, and does not allow it.
     until(lambda: answers(cli))
     (answer,) = answers(cli)
     assert "error" in answer or answer["result"]["outcome"].get("optionId") != "y"

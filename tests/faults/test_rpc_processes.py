@@ -1,8 +1,8 @@
-"""One broken thing at a time, at every stage of a conversation with a real process.
+"""One fault at a time, at every stage of a conversation with a real process.
 
 Each test is one cell of a table: a stage (where in the conversation) and a fault (what the peer
-does there). Whatever happens, every call settles with the right error, the connection says why it
-is over or goes on, and nothing is left of the process and its children.
+does there). In every cell, each call settles with the right error, the connection reports why it
+ended or continues, and nothing is left of the process and its children.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tests.aio import aio
 from tests.unit.rpc.other_side import soon, turns
 
 WAIT_TIMEOUT = 30.0
-"""For what must happen soon; long, because a busy machine is no failure."""
+"""For what must happen soon; long, because a busy machine is not a failure."""
 
 SILENCE_TIMEOUT = 0.05
 """For calls to peers that never answer."""
@@ -73,11 +73,12 @@ class Fault:
     ends: type[ConnectionLost] | None = None
     """How it ends the connection, if it does."""
     silent: bool = False
-    """Whether no call is answered any more although the connection goes on."""
+    """Whether no call is answered any more although the connection continues."""
     noise: int = 0
-    """How much is heard at least that is no message, or an answer that fits nothing."""
+    """The minimum number of reported lines that are not messages, or responses that match no
+    request."""
     late: bool = False
-    """Whether the answer comes only after the call was given up."""
+    """Whether the response arrives only after the call was given up."""
 
 
 FAULTS = [
@@ -104,11 +105,11 @@ FAULTS = [
 ]
 
 LAST: tuple[Step, ...] = (Reply("first"), Expect("last"), Reply("last"), Serve())
-"""How the script of a peer goes on that survived its fault."""
+"""Return the rest of the script of a peer that survived its fault."""
 
 
 class Peer:
-    """A connection to a scripted process, and what was heard from it."""
+    """A connection to a scripted process, and what was received from it."""
 
     def __init__(self) -> None:
         self.noises: list[Noise | Stray] = []
@@ -145,14 +146,14 @@ async def talk(*steps: Step) -> AsyncIterator[tuple[Connection, Peer]]:
     stream = await spawn(command(Notify("ready"), *steps), times=TIMES)
     settings = ConnectionSettings(max_line_size=LINE_SIZE)
     async with Connection(stream, End.CLIENT, peer.router, settings=settings) as connection:
-        # A timeout of a call shall not run out while the interpreter of the peer still starts.
+        # A call must not time out while the peer's interpreter still starts.
         await soon(peer.ready.wait())
         yield connection, peer
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Long enough for the exit of a peer that ends, on a busy machine.
+    # Long enough for the exit of a peer on a busy machine.
     monkeypatch.setattr(process_stream, "END_TO_EXIT_TIMEOUT", 0.5)
 
 
@@ -168,7 +169,7 @@ async def settle(work: asyncio.Task[Raw]) -> Raw | DragomanError:
 
 
 async def check(fault: Fault, connection: Connection, peer: Peer, call: asyncio.Task[Raw]) -> None:
-    """What every stage with a pending call has in common."""
+    """Return what every stage with a pending call has in common."""
     outcome = await settle(call)
     if fault.ends is not None:
         assert isinstance(outcome, fault.ends)
@@ -212,7 +213,7 @@ async def test_a_peer_that_fails_during_one_call_of_many(fault: Fault) -> None:
     opening = (Expect("zero"), Reply(0), Expect("one"), Expect("two"), Reply(2), Expect("a"))
     async with talk(*opening, *fault.steps, *LAST) as (connection, peer):
         assert bytes(await connection.call("zero", timeout=WAIT_TIMEOUT)) == b"0"
-        # Not a task of the connection, which cancels those when it is closed.
+        # Not a task of the connection, which cancels its tasks when it is closed.
         one = TaskOwner("test").start(connection.call("one"), "one")
         two = connection.tasks.start(connection.call("two"), "two")
         assert bytes(await soon(two)) == b"2"
@@ -239,7 +240,7 @@ async def test_a_peer_that_fails_during_a_stream_of_notifications(fault: Fault) 
         call = connection.tasks.start(work, "call")
         if not (fault.silent or fault.late):
             await settle(call)
-            # The end of the call overtook nothing, however it ended.
+            # However the call ended, its end overtook nothing.
             assert peer.news == list(range(300))
         await check(fault, connection, peer, call)
 

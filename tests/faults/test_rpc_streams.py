@@ -1,6 +1,6 @@
-"""A stream that is cut at any byte, in either direction, and conversations full of accidents.
+"""A stream that is cut at any byte, in either direction, and conversations with random faults.
 
-Both ends are connections of ours in one event loop, so that every byte can be the last one.
+Both ends are our own connections in one event loop, so that any byte can be the last one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def test_a_stream_cut_at_any_byte_settles_every_call(
             answers = [result for result in results if not isinstance(result, DragomanError)]
             errors = [result for result in results if isinstance(result, DragomanError)]
             assert all(type(error) is FAILURES[failure] for error in errors)
-            # A stream that is over before the first call refuses it, and nothing was sent.
+            # A stream that ended before the first call refuses it, and nothing was sent.
             sent = at > 0 or direction == "outbound"
             assert all(error.may_have_run is sent for error in errors)
             assert all(answer in ("now", "later") for answer in answers)
@@ -87,7 +87,7 @@ async def test_a_stream_cut_at_any_byte_settles_every_call(
                 assert results == ["now", "later", "now"]
         assert agent.failure is not None
         assert len(agent.tasks) == len(client.tasks) == 0
-    # The table reaches beyond the last byte of the conversation, or it would prove too little.
+    # The table must reach beyond the last byte of the conversation, or it would prove too little.
     assert 0 < whole < 400
 
 
@@ -133,7 +133,7 @@ async def test_a_stream_that_falls_silent_is_noticed_by_a_timeout_only(
 
 
 class Ledger:
-    """Notes on the wire, with plain `json`, what was asked and what was answered."""
+    """Records the requests and responses on the wire, parsed with plain `json`."""
 
     def __init__(self, stream: MemoryStream) -> None:
         self.answers: Counter[Id] = Counter()
@@ -154,7 +154,7 @@ def calling_off(id: Id) -> tuple[str, Any]:
 
 
 class Chaos:
-    """An agent that answers late, wrongly, not at all or in time, as chance has it."""
+    """An agent that at random answers in time, late, wrongly or not at all."""
 
     connection: Connection
 
@@ -226,7 +226,7 @@ async def test_every_call_settles_with_its_own_end_and_every_request_is_answered
                 chance.choice(calls).cancel()
         await asyncio.wait(calls, timeout=30.0)
         assert all(task.done() for task in calls)
-        # What was given up was called off, so the agent has nothing left to do either.
+        # Calls that were given up were cancelled, so the agent has nothing left to do either.
         async with asyncio.timeout(10.0):
             while len(chaos.connection.tasks):
                 await turns()

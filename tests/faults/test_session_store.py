@@ -1,6 +1,6 @@
-"""The store of sessions under real processes: killed, racing, without space, without permission.
+"""The session store with real processes: killed, racing, without space, without permission.
 
-No event that was confirmed is lost, none is there twice, the file opens, and the message says what
+No confirmed event is lost, none is stored twice, the file can be opened, and the message says what
 to do.
 """
 
@@ -85,7 +85,7 @@ def session(key: str) -> SessionRecord:
 
 
 def check(path: Path, confirmed: int) -> int:
-    """Nothing is lost, nothing is doubled; returns how many events there are."""
+    """Check that nothing is lost or duplicated, and return the number of events."""
     with Store.open(path) as store:
         found = store.session("s-one")
         stored = found.next_event if found else 0
@@ -104,7 +104,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_was_confirmed(
     chance = random.Random(seed)
     path = tmp_path / "sessions.db"
     confirmed = 0
-    # The first dies while it makes the file, the others sooner or later.
+    # The first dies while it creates the file, the others sooner or later.
     for lived in (0, 0, 1, chance.randrange(2, 10), chance.randrange(10, 40)):
         with child(PRELUDE + APPENDING, path) as process:
             told = heard(process)
@@ -115,7 +115,8 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_was_confirmed(
             confirmed = last_words(process, told).get("confirmed", confirmed)
             assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
         stored = check(path, confirmed)
-        # It was a few at a time, so that only the last few can be there without a confirmation.
+        # They were written a few at a time, so only the last few can be stored without a
+        # confirmation.
         assert stored <= confirmed + 7
         confirmed = stored
 
@@ -207,7 +208,7 @@ def test_a_full_disk_is_reported_once_and_costs_nothing_once_there_is_room(tmp_p
     assert told["confirmed"] > 10
 
 
-def test_a_limit_of_this_user_is_told_like_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+def test_a_quota_of_the_user_is_reported_like_a_full_disk(tmp_path: Path) -> None:
     limit = """
 resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, resource.RLIM_INFINITY))
 def make_room():
@@ -273,7 +274,7 @@ async def test_a_damaged_file_is_reported_once_and_set_aside_and_a_new_one_takes
         store.append("s-one", 0, [line(n) for n in range(2000)])
     data = bytearray(path.read_bytes())
     size = int.from_bytes(data[16:18], "big")
-    # The first page stays, so that it opens.
+    # The first page stays, so that the file can be opened.
     data[size:] = b"\xa5" * (len(data) - size)
     path.write_bytes(data)
     told: list[DragomanError] = []
@@ -281,7 +282,7 @@ async def test_a_damaged_file_is_reported_once_and_set_aside_and_a_new_one_takes
         async with StoreWriter(store, on_trouble=told.append) as writer:
             writer.append("s-one", 2000, [b"{}"])
             assert await writer.flush()
-            # The new one does not have that session.
+            # The new store does not have that session.
             assert [type(error) for error in told] == [StoreCorrupt, UnknownSession]
             assert "a new one was created" in str(told[0])
             writer.put(lambda store: store.create_session(session("s-two")))

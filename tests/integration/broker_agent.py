@@ -29,6 +29,7 @@ arguments.add_argument("--late", action="store_true", help="replay after the ans
 arguments.add_argument("--loses", type=float, default=0.0, help="what is loaded so soon is lost")
 arguments.add_argument("--modes", action="store_true")
 arguments.add_argument("--at-resume", choices=["dies", "hangs", "wrong"], default="")
+arguments.add_argument("--new-fails", type=Path, help="refuse sessions if this file exists")
 arguments.add_argument("--fails", action="store_true", help="die before the handshake")
 options = arguments.parse_args()
 
@@ -176,6 +177,8 @@ def handle(id: Any, method: str, params: dict[str, Any]) -> Any:
             info = {"name": "broker-agent", "version": "1"}
             return {"protocolVersion": 1, "agentCapabilities": can, "agentInfo": info}
         case "session/new":
+            if options.new_fails is not None and options.new_fails.exists():
+                raise LookupError("no more sessions")
             session = f"sess-{os.getpid()}-{next(numbers)}"
             sessions[session] = []
             save(session)

@@ -20,6 +20,7 @@ from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost
 from dragoman.rpc import Connection, End
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -170,13 +171,15 @@ class Stage:
         self.broker = broker
         self.host = host
         self.folder = folder
+        # As in a process: a broker that ends closes its callers last, after they are answered.
+        self._callers = TaskOwner("callers")
 
     @asynccontextmanager
     async def caller(
         self, *, greet: bool = True, buffer_size: int = 64 * 1024, **capabilities: Any
     ) -> AsyncIterator[TestCaller]:
         near, far = memory_pair(buffer_size=buffer_size)
-        serving = self.broker.tasks.start(self.broker.serve(far), "serve a caller")
+        serving = self._callers.start(self.broker.serve(far), "serve a caller")
         caller = TestCaller(lambda handlers: Connection(near, End.CLIENT, handlers))
         caller.connection.start()
         try:
@@ -200,8 +203,6 @@ async def stage(folder: Path, *flags: str, **fields: Any) -> AsyncIterator[Stage
     """A broker in this process, for as long as the block lasts."""
     host = FakeHost()
     broker = Broker(spec_of(folder, *flags, **fields), cast("Any", host))
-    from dragoman.rpc.tasks import TaskOwner
-
     tasks = TaskOwner("stage")
     running = tasks.start(broker.run(), "run the broker")
     try:

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from msgspec import Raw
+
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import AuthRequired, RemoteError
@@ -89,6 +91,13 @@ async def answer(turn: Turn) -> Any:
         case "files":
             can = turn.session.client.client_capabilities.fs
             await turn.say(f"reads {can.read_text_file} writes {can.write_text_file}")
+        case "halfemoji":
+            # What a program sends that streams UTF-16 and splits an emoji.
+            text = b'{"type":"text","text":"a \\ud83d b"}'
+            update = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
+            params = b'{"sessionId":"%b","update":%b}' % (turn.session.id.encode(), update)
+            await turn.client._notify("session/update", Raw(params))
+            await turn.say("!")
         case "evil":
             await turn.say("\x1b]0;owned\x07\x1b[2J\x9b31mred\x7f")
         case "wait":

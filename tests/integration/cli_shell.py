@@ -144,6 +144,24 @@ class Cli:
             yield terminal
 
 
+@contextmanager
+def with_open_stdin(cli: Cli, *words: str) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - only its type
+    """A command whose stdin is a pipe that stays open."""
+    with subprocess.Popen(  # noqa: TID251 - its stdin has to stay open
+        cli.argv(*words),
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def cli_in(tmp_path: Path) -> Cli:
     cwd, home = tmp_path / "work", tmp_path / "home"
     cwd.mkdir()

@@ -2,8 +2,9 @@
 
 It has the models that it lists, and those of a provider which it cannot list. Each turn says which
 model and which sandbox it was started with. The prompt ``edit PATH`` announces a change of that
-file, asks for its approval and says what was decided. Started with ``unlisted TEXT`` it refuses to
-list its models, with that text.
+file, asks for its approval and says what was decided. With the prompt ``help``, another agent in a
+thread of its own speaks and ends its turn first. Started with ``unlisted TEXT`` it refuses to list
+its models, with that text.
 """
 
 from __future__ import annotations
@@ -79,6 +80,14 @@ def turn(thread: Thread, decided: str = "") -> None:
     send({"method": "turn/completed", "params": {"threadId": "t1", "turn": done}})
 
 
+def other_agent() -> None:
+    about = {"threadId": "t2", "turnId": "u9"}
+    item = {"type": "agentMessage", "id": "i9", "text": "the other agent"}
+    done = {"id": "u9", "status": "completed", "items": []}
+    send({"method": "item/completed", "params": {**about, "item": item}})
+    send({"method": "turn/completed", "params": {"threadId": "t2", "turn": done}})
+
+
 def main() -> None:
     thread = Thread()
     for line in sys.stdin:
@@ -97,6 +106,8 @@ def main() -> None:
             if text.startswith("edit "):
                 ask(text.removeprefix("edit "))
             else:
+                if text == "help":
+                    other_agent()
                 turn(thread)
 
 

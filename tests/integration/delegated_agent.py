@@ -19,6 +19,8 @@ from typing import Any
 NAME, FOLDER, HOW = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 LIFE_LIMIT = 60
 """Seconds after which it ends in any case, should a test lose it."""
+TOOL_SECONDS = 3
+"""Duration of a tool call that sends nothing while it runs."""
 
 
 def count(what: str, text: str = "") -> int:
@@ -127,6 +129,16 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             answer(id, {"stopReason": "cancelled"})
         case "hang" | "deaf" | "finish-at-cancel":
             return
+        case "long-tool":
+            call = {"toolCallId": "t1", "title": "npm test", "kind": "execute"}
+            update(session, sessionUpdate="tool_call", status="in_progress", **call)
+            time.sleep(TOOL_SECONDS)
+            update(session, sessionUpdate="tool_call_update", toolCallId="t1", status="completed")
+            say(session, "the tests pass")
+            answer(id, {"stopReason": "end_turn"})
+        case "endless-tool":
+            call = {"toolCallId": "t1", "title": "npm test", "kind": "execute"}
+            update(session, sessionUpdate="tool_call", status="in_progress", **call)
         case "write-and-hang":
             wrote(session, cwd / "half.txt", "half\n")
             count("writes")
@@ -233,7 +245,7 @@ def main() -> None:
                     wrote(session, folders[session] / "done.txt", "done\n")
                     say(session, "finished despite the cancel")
                     answer(hanging[session], {"stopReason": "end_turn"})
-                if how() in ("hang", "tokens", "say-at-cancel"):
+                if how() in ("hang", "tokens", "say-at-cancel", "endless-tool"):
                     answer(hanging[params["sessionId"]], {"stopReason": "cancelled"})
             case _ if id is not None and method is not None:
                 refuse(id, -32601, "Method not found")

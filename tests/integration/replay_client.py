@@ -32,7 +32,7 @@ ANSWERS = {
     "terminal/kill": "written",
     "terminal/release": "written",
 }
-"""The example that answers each request of an agent."""
+"""The example that answers each request from an agent."""
 
 
 # Not by our own transports: nothing of dragoman is on this side.
@@ -121,7 +121,7 @@ class ReplayClient:
                 return message["params"]
 
     def _take(self, message: Any) -> None:
-        """Check a message of the agent, and answer it if it is a request."""
+        """Check a message from the agent, and answer it if it is a request."""
         method = message["method"]
         found = faults(message["params"], PARAMS[self._dialect][method])
         assert not found, (message, found)

@@ -358,7 +358,7 @@ async def test_updates_of_sessions_that_are_opened_at_once_find_their_own() -> N
 
 
 @aio
-async def test_an_update_of_a_session_that_nobody_opens_is_noise() -> None:
+async def test_an_update_of_a_session_that_is_never_opened_is_noise() -> None:
     noises = Noises()
     async with driven(ClientOptions(on_noise=noises)) as (client, agent):
         agent.update(chunk("who?"), session_id="unknown")

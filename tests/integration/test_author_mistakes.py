@@ -276,7 +276,7 @@ def test_an_agent_that_died_of_its_own_exception_is_not_told_how_to_be_started(
     assert HINT not in done.err
 
 
-def test_an_agent_that_never_runs_is_told_so(cli: Cli) -> None:
+def test_an_agent_that_never_runs_is_reported(cli: Cli) -> None:
     program = cli.home / "a.py"
     program.write_text("from dragoman import Agent\na = Agent('a')\n")
     done = cli("run", "hi", "--", sys.executable, str(program))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.error_codec import revive
 from dragoman.broker.server import replay
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError
@@ -83,7 +84,7 @@ async def test_a_second_caller_resumes_a_live_session_at_once(tmp_path: Path) ->
 
 
 @aio
-async def test_modes_are_remembered_for_whoever_resumes(tmp_path: Path) -> None:
+async def test_modes_are_remembered_for_the_caller_that_resumes(tmp_path: Path) -> None:
     async with stage(tmp_path, "--modes", mode_after_open="code") as at:
         async with at.caller() as first:
             opened = await first.call(
@@ -289,7 +290,7 @@ async def test_a_submitted_prompt_answers_at_once_and_its_result_can_be_fetched(
 
 
 @aio
-async def test_a_slow_reader_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_slow_reader_loses_nothing_and_delays_no_other(tmp_path: Path) -> None:
     async with stage(tmp_path, parallel=True) as at:
         async with at.caller() as slow, at.caller() as quick:
             session = await slow.new(tmp_path)
@@ -416,7 +417,9 @@ def _serve(request: Request) -> Any:
 
 
 @aio
-async def test_a_stubborn_session_is_set_aside_and_blocks_nobody(tmp_path: Path) -> None:
+async def test_a_session_that_ignores_a_cancel_is_abandoned_and_blocks_no_other(
+    tmp_path: Path,
+) -> None:
     async with stage(tmp_path) as at, at.caller() as one, at.caller() as two:
         stubborn, other = await one.new(tmp_path), await two.new(tmp_path)
         prompting = begin(at, one.prompting(stubborn, "stubborn"))
@@ -462,7 +465,7 @@ async def test_the_death_of_the_peer_ends_its_turns_and_what_waits_goes_on(tmp_p
 
 @pytest.mark.parametrize("late", [False, True])
 @aio
-async def test_a_session_is_restored_by_loading_and_the_repeated_history_reaches_nobody(
+async def test_a_session_is_restored_by_loading_and_the_repeated_history_is_not_forwarded(
     tmp_path: Path, late: bool
 ) -> None:
     flags = ["--load", "--state", str(tmp_path / "agent"), *(["--late"] if late else [])]
@@ -501,6 +504,25 @@ async def test_a_session_that_cannot_be_restored_says_so_or_begins_afresh_if_tha
         assert caller.texts()[-1] == "count 2"
     (kept,) = stored(tmp_path)
     assert kept["record"].peer_session_id == new
+
+
+@aio
+async def test_a_prompt_says_that_it_was_not_sent_if_its_session_cannot_begin_afresh(
+    tmp_path: Path,
+) -> None:
+    refuses = tmp_path / "refuses"
+    async with stage(tmp_path, "--new-fails", str(refuses)) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "say before")
+        os.kill(at.host.peers[-1], signal.SIGKILL)
+        await at.until(lambda: at.host.ended)
+        refuses.touch()
+        with pytest.raises(RemoteError) as refused:
+            await caller.prompting(session, "say after", fresh=True)
+        assert (refused.value.code, refused.value.message) == (-32002, "no more sessions")
+        error = revive(refused.value.data)
+        assert isinstance(error, RemoteError) and not error.may_have_run
+        assert (error.code, str(error)) == (-32002, "no more sessions (-32002)")
 
 
 @aio
@@ -667,7 +689,7 @@ async def test_a_prompt_in_a_session_that_another_caller_loads_runs_after_the_lo
 
 
 @aio
-async def test_a_peer_that_cannot_be_started_is_told_to_every_caller_and_tried_again(
+async def test_a_peer_that_cannot_be_started_is_reported_to_every_caller_and_tried_again(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path, "--fails") as at, at.caller(greet=False) as caller:
@@ -770,7 +792,7 @@ async def test_a_caller_that_sends_garbage_does_not_affect_others(tmp_path: Path
 
 
 @aio
-async def test_a_turn_that_nobody_follows_is_held_to_its_budgets(tmp_path: Path) -> None:
+async def test_a_turn_without_a_caller_is_held_to_its_budgets(tmp_path: Path) -> None:
     budgets = Budgets(silence=0.4, cancel_grace=0.3)
     async with stage(tmp_path, budgets=budgets) as at, at.caller() as caller:
         session = await caller.new(tmp_path)
@@ -801,7 +823,7 @@ async def test_a_peer_of_another_dialect_is_served_in_the_same_words(
 
 
 @aio
-async def test_the_death_of_a_peer_of_another_dialect_is_told_as_what_it_is(tmp_path: Path) -> None:
+async def test_the_death_of_a_peer_of_another_dialect_is_reported_as_such(tmp_path: Path) -> None:
     story = storyteller.Story((storyteller.Say("Hel"), storyteller.Crash()))
     teller = tuple(storyteller.command(story, dialect="keyed"))
     async with stage(tmp_path, command=teller, protocol="keyed") as at, at.caller() as caller:

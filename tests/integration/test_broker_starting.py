@@ -238,7 +238,7 @@ async def test_a_peer_with_other_files_gets_another_broker(place: Place) -> None
 
 
 @aio
-async def test_a_broker_that_nobody_needs_ends_and_leaves_nothing(place: Place) -> None:
+async def test_an_unused_broker_ends_and_leaves_nothing(place: Place) -> None:
     reached = await reach(place.spec(ttl=0.2))
     broker = identify(reached.greeting.pid)
     assert broker is not None

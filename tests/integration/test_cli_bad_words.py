@@ -53,6 +53,10 @@ def refused(done: Done, why: str) -> None:
         (("run", "hi", "--cwd", LONG, "--", "true"), "not a directory"),
         (("run", "hi", "-f", LONG, "--", "true"), "cannot be read: File name too long"),
         (("run", "hi", "--image", LONG, "--", "true"), "cannot be read: File name too long"),
+        (
+            ("run", "hi", "--system-prompt", "@~no-such-user/x", "--", "true"),
+            "'~no-such-user/x' cannot be read: No such file",
+        ),
         (("run", "hi", "--mcp-config", LONG, "--", "true"), "cannot be read: File name too long"),
         (("delegate", "review", "x", "--cwd", LONG), "not a directory"),
         (("sessions", "import", LONG), "cannot be read: File name too long"),
@@ -120,7 +124,7 @@ def test_a_home_that_is_not_utf_8_lets_commands_work_without_a_broker(
 
 
 @pytest.mark.parametrize("name", ["HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"])
-def test_a_home_with_too_long_a_name_is_no_fault_of_ours(cli: Cli, name: str) -> None:
+def test_a_home_with_too_long_a_name_is_not_our_fault(cli: Cli, name: str) -> None:
     kept = {key: value for key, value in cli.env.items() if not key.startswith("DRAGOMAN_")}
     for words in (("doctor",), ("peers",), ("jobs", "list"), ("run", "scout", "hi", "--cold")):
         done = subprocess.run(
@@ -161,3 +165,20 @@ def test_a_list_that_is_cut_says_so(cli: Cli) -> None:
         assert "more than 1; use --limit" in cut.err
         whole = cli(what, "list", "--limit", "2")
         assert (whole.code, whole.err) == (0, "")
+
+
+def test_a_descriptor_with_the_home_of_an_unknown_user_spoils_no_command(cli: Cli) -> None:
+    peers = cli.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    descriptor = 'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n'
+    launch = '[[launch]]\ncommand = ["~no-such-user/agent"]\n'
+    (peers / "mine.toml").write_text(descriptor + launch)
+    assert cli("peers").code == 0
+    done = cli("run", "mine", "hi")
+    assert (done.code, "~no-such-user/agent" in done.err) == (1, True), done.err
+
+
+def test_a_name_that_no_peer_can_have_is_corrected_in_the_command(cli: Cli) -> None:
+    done = cli("peers", "add", "two words", "--no-turns", "--", "true")
+    assert (done.code, "'two words' is not a valid name" in done.err) == (2, True), done.err
+    assert "what next:   correct the command; `dragoman peers add --help`" in done.err

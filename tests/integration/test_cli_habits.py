@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_a_peer_whose_descriptor_is_left_out_is_never_a_prompt(cli: Cli) -> None
         assert (
             f"the peer 'mine' cannot be used; its descriptor is invalid: {file}: colour" in said.err
         )
+        assert "what next:   fix the descriptor, then try again" in said.err
 
 
 def test_a_peer_and_a_command_contradict_each_other(cli: Cli) -> None:
@@ -184,6 +186,10 @@ def test_the_configuration_is_edited_and_checked(cli: Cli) -> None:
     file = cli.home / "config_home" / "config.toml"
     said = cli("config", "edit")
     assert said.code == 2 and "set EDITOR" in said.err
+    for editor, why in (("no-such-editor", "was not found"), ("vi 'a", "not a valid command")):
+        cli.extra["EDITOR"] = editor
+        said = cli("config", "edit")
+        assert said.code == 2 and why in said.err
     cli.extra["EDITOR"] = "sed -i s/enabled_peers/enabled_piers/"
     said = cli("config", "edit")
     assert said.code == 2 and "enabled_piers" in said.err and "enabled_piers" in file.read_text()
@@ -326,3 +332,25 @@ def test_an_error_says_what_to_do_once(cli: Cli, words: tuple[str, ...], lines: 
     said = cli(*words)
     told = said.err.replace(str(cli.home / "config_home" / "config.toml"), "CONFIG")
     assert (said.code, said.out, told.splitlines()) == (2, "", lines)
+
+
+LOCKED = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    methods = [{"id": "key", "name": "Key"}]
+    said = {"result": {"protocolVersion": 1, "authMethods": methods}}
+    if asked["method"] == "authenticate":
+        said = {"error": {"code": -32603, "message": "the key is wrong"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}), flush=True)
+"""
+
+
+def test_a_login_that_fails_has_done_no_work(cli: Cli) -> None:
+    peers = cli.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    command = f"[[launch]]\ncommand = {json.dumps([sys.executable, '-c', LOCKED])}\n"
+    (peers / "mine.toml").write_text(f'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n{command}')
+    done = cli("login", "mine")
+    assert (done.code, "the key is wrong" in done.err) == (1, True), done.err
+    assert "part of the work" not in done.err

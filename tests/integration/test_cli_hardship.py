@@ -95,7 +95,7 @@ def test_our_folders_are_for_their_user_alone_whatever_the_umask(umask: str) -> 
 
 
 @pytest.mark.parametrize("owner", ["ours", "another user's"])
-def test_a_runtime_folder_that_cannot_be_used_is_no_matter_of_every_command(
+def test_a_runtime_directory_that_cannot_be_used_does_not_concern_every_command(
     cli: Cli, owner: str
 ) -> None:
     folder = cli.home / "run"
@@ -117,7 +117,7 @@ def test_a_runtime_folder_that_cannot_be_used_is_no_matter_of_every_command(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
-def test_a_full_disk_is_named_and_is_no_success(cli: Cli) -> None:
+def test_a_full_disk_is_named_and_is_not_a_success(cli: Cli) -> None:
     for words in (("run", "hello", "--", *cli.agent), ("peers",), ("--help",)):
         done = in_shell(cli, words, ">/dev/full")
         assert done.returncode == 1

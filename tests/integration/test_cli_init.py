@@ -148,7 +148,7 @@ def test_where_nothing_is_installed_scout_does_the_work(cli: Cli) -> None:
     assert (quiet.code, quiet.out) == (0, "")
 
 
-def test_a_wrong_name_and_nobody_to_answer_are_told_before_anything_is_done(cli: Cli) -> None:
+def test_a_wrong_name_and_a_missing_terminal_are_reported_before_anything_is_done(cli: Cli) -> None:
     unknown = cli("init", "--yes", "nobody")
     assert (unknown.code, unknown.out) == (2, "")
     assert "nobody" in unknown.err
@@ -221,7 +221,7 @@ def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
     assert cli.agents_left() == []
 
 
-def test_whoever_stops_reading_stops_it_and_nothing_more_is_done(cli: Cli) -> None:
+def test_a_closed_output_stops_it_and_nothing_more_is_done(cli: Cli) -> None:
     known(cli, "alpha", "ok")
     for options in ((), ("--format", "json")):
         read, write = os.pipe()
@@ -245,7 +245,7 @@ def test_whoever_stops_reading_stops_it_and_nothing_more_is_done(cli: Cli) -> No
     assert config(cli) == "" and prompts(cli, "alpha") == []
 
 
-def test_an_interrupt_at_the_question_enables_nobody(cli: Cli) -> None:
+def test_an_interrupt_at_the_question_enables_no_peer(cli: Cli) -> None:
     known(cli, "alpha", "ok")
     with cli.terminal("init") as terminal:
         terminal.expect("Enable alpha?\r\n   [Enter for all, names for some, n for none] ")

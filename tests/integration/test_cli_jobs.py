@@ -80,7 +80,7 @@ def test_runs_under_a_clock_before_2025_have_ids_of_their_own(cli: Cli, tmp_path
     assert {json.loads(line)["job"] for line in listed} == ids
 
 
-def test_the_session_of_a_job_that_nobody_waits_for_is_closed_at_its_end(warm: Cli) -> None:
+def test_the_session_of_a_job_without_a_waiting_caller_is_closed_at_its_end(warm: Cli) -> None:
     jobs = [submit(warm, f"hello {number}") for number in range(4)]
     child = warm.child("run", "hello 4", "--no-wait", "--approve-reads", "--", *warm.agent)
     jobs.append(child.out.strip())
@@ -120,7 +120,7 @@ def test_the_session_of_a_job_with_a_name_stays(warm: Cli) -> None:
     assert json.loads(again.out.splitlines()[-1])["context"] == "live"
 
 
-def test_a_job_that_nobody_waits_for_has_a_result_later(warm: Cli) -> None:
+def test_a_job_without_a_waiting_caller_has_a_result_later(warm: Cli) -> None:
     job = submit(warm, "hello", "-s", "talk")
     done = warm("jobs", "result", job, "--wait")
     assert (done.code, done.out) == (0, "you said hello\n")
@@ -281,7 +281,7 @@ def test_what_was_said_is_there_when_a_turn_takes_too_long(warm: Cli) -> None:
     assert "timed out after" in told["failure"]["message"]
 
 
-def test_a_job_that_nobody_knows_is_an_error(cli: Cli) -> None:
+def test_an_unknown_job_is_an_error(cli: Cli) -> None:
     for words in (("result", "j-0000000000"), ("watch", "j-0000000000"), ("cancel", "x")):
         done = cli("jobs", *words)
         assert (done.code, "there is no job" in done.err) == (4, True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 
 from dragoman.catalogue.card import CARDS, Card, CardStore
 from dragoman.testing.storyteller import Crash, Fail, Say, SetPlan, Story, Think, command
-from tests.integration.cli_shell import AGENT, TIMEOUT, Cli, cli_in
+from tests.integration.cli_shell import AGENT, TIMEOUT, Cli, cli_in, with_open_stdin
 
 QUIET = ("--format", "quiet")
 
@@ -69,24 +66,6 @@ def test_what_is_piped_belongs_to_the_prompt(cli: Cli) -> None:
     listed = cli("sessions", "list", "--closed", "--format", "json").out.splitlines()
     titles = [json.loads(line)["title"] for line in listed if json.loads(line)["peer"] == "scout"]
     assert titles == ["why? <stdin> a diff </stdin>"]
-
-
-@contextmanager
-def with_open_stdin(cli: Cli, *words: str) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - only its type
-    """A command whose stdin is a pipe that nobody has closed yet."""
-    with subprocess.Popen(  # noqa: TID251 - its stdin has to stay open
-        cli.argv(*words),
-        cwd=cli.cwd,
-        env=cli.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_an_open_and_silent_stdin_is_named_and_read_to_its_end(cli: Cli) -> None:
@@ -333,6 +312,17 @@ def test_each_way_to_end_has_its_exit_code_and_advice(
     assert "what next:" in done.err
 
 
+@pytest.mark.parametrize(("prompt", "agent"), [("hi", ("locked",)), ("login", ())])
+def test_a_missing_login_is_named_as_the_cause(
+    cli: Cli, prompt: str, agent: tuple[str, ...]
+) -> None:
+    told = cli.ask(prompt, agent=agent)
+    assert "whose fault: the agent's login" in told.err
+    last = lines_of(cli.ask(prompt, "--format", "json", agent=agent).out)[-1]
+    error = last["error"] if last["type"] == "Result" else last
+    assert error["whose_fault"] == "the agent's login"
+
+
 def test_a_quota_and_a_crash_are_distinguished(cli: Cli) -> None:
     quota = Story((Fail("rate_limit", "quota exceeded"),))
     assert cli("run", "hi", "--", *command(quota, dialect="acp")).code == 8
@@ -350,6 +340,14 @@ def test_a_crash_in_a_turn_may_have_left_something_behind(cli: Cli, dialect: str
     assert "check first: part of the work may already be done" in told.err
     done = cli("run", "hi", "--cold", "--dialect", dialect, "--format", "json", "--", *story)
     assert lines_of(done.out)[-1]["error"]["may_have_run"] is True
+
+
+def test_half_an_emoji_costs_no_other_text_of_the_answer(cli: Cli) -> None:
+    done = cli.ask("halfemoji", "--format", "json")
+    assert (done.code, done.err) == (0, ""), done.err
+    result = lines_of(done.out)[-1]
+    assert result["text"] == "a \ufffd b!"
+    assert cli("jobs", "result", result["job"], "--format", "quiet").out.strip() == "a \ufffd b!"
 
 
 def test_a_huge_error_of_an_agent_is_shown_in_part(cli: Cli) -> None:

@@ -125,6 +125,14 @@ def test_a_session_that_only_the_peer_remembers_is_listed_and_adopted(warm: Cli)
     assert (again["session"], again["context"]) == (done["session"], "live")
 
 
+def test_a_session_that_nothing_knows_cannot_be_resumed(cli: Cli) -> None:
+    done = cli("sessions", "resume", "scout", "unknown-id", "-s", "mine", "--cold")
+    assert done.code == 4
+    assert "scout cannot continue the session unknown-id: there is no such session" in done.err
+    assert "--brief" not in done.err and "`dragoman sessions list scout` lists" in done.err
+    assert listed(cli) == []
+
+
 def test_a_session_that_its_agent_has_forgotten_is_an_error_or_begins_afresh(cli: Cli) -> None:
     def say(*words: str) -> Done:
         return cli("run", "hello", "-s", "talk", "--format", "json", *words, "--", *cli.agent)
@@ -203,7 +211,7 @@ def test_an_export_to_a_device_leaves_the_device(cli: Cli) -> None:
     assert (done.code, stat.S_ISCHR(device.lstat().st_mode)) == (0, True)
 
 
-def test_old_sessions_go_when_somebody_says_so(cli: Cli) -> None:
+def test_old_sessions_are_deleted_on_request(cli: Cli) -> None:
     for name in ("a", "b"):
         assert cli("run", "hello", "-s", name, "--", *cli.agent).code == 0
     assert cli("sessions", "prune", "--older-than", "1d", "--yes").out.startswith(

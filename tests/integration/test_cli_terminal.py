@@ -21,7 +21,7 @@ def cli(tmp_path: Path) -> Cli:
 # -- looking
 
 
-def test_a_terminal_gets_colours_unless_nobody_wants_them(cli: Cli) -> None:
+def test_a_terminal_gets_colours_unless_they_are_disabled(cli: Cli) -> None:
     with cli.terminal("run", "hello", "--", *cli.agent) as terminal:
         assert terminal.wait() == 0
         assert "\x1b[32m[done] ok" in terminal.shown

@@ -37,14 +37,14 @@ def test_all_of_it_is_shown_and_removed_and_a_project_is_left_alone() -> None:
         shown = cli("uninstall")
         assert shown.code == 2 and "add --yes" in shown.err
         for word in (
-            f"broker   {broker} ",
-            f"entry    dragoman of Claude Code in {cli.home}/.claude.json",
-            f"entry    others of Codex in {cli.home}/.codex/config.toml",
-            "entry    dragoman of Zed in ",
-            f"skill    {cli.home}/.claude/skills/dragoman/SKILL.md",
-            f"folder   {cli.home}/config_home (settings and your own peers, ",
-            f"folder   {cli.home}/state_home (sessions, jobs, the ledger, logs, ",
-            f"kept     {cli.home}/.claude.json.before-dragoman: remove it by hand",
+            f"broker     {broker} ",
+            f"entry      dragoman of Claude Code in {cli.home}/.claude.json",
+            f"entry      others of Codex in {cli.home}/.codex/config.toml",
+            "entry      dragoman of Zed in ",
+            f"skill      {cli.home}/.claude/skills/dragoman/SKILL.md",
+            f"directory  {cli.home}/config_home (settings and your own peers, ",
+            f"directory  {cli.home}/state_home (sessions, jobs, the ledger, logs, ",
+            f"kept       {cli.home}/.claude.json.before-dragoman: remove it by hand",
         ):
             assert word in shown.out
         assert cli("broker", "list", "--format", "quiet").out.split() == [broker]
@@ -67,7 +67,7 @@ def test_settings_stay_if_that_is_wanted(cli: Cli) -> None:
     used(cli)
     done = cli("uninstall", "--yes", "--keep-config")
     assert done.code == 0
-    assert f"kept     {cli.home}/config_home" in done.out
+    assert f"kept       {cli.home}/config_home" in done.out
     assert (cli.home / "config_home" / "peers" / "mine.toml").exists()
     assert not (cli.home / "state_home").exists()
 
@@ -92,7 +92,25 @@ def test_a_folder_of_another_user_is_never_removed(cli: Cli) -> None:
     cli.extra["DRAGOMAN_STATE_HOME"] = str(cli.cwd.parent)
     done = cli("uninstall", "--yes")
     assert done.code == 0
-    assert f"kept     {repository} " in done.out and "it is a git repository" in done.out
-    assert f"kept     {linked} " in done.out and "it is a symbolic link" in done.out
+    assert f"kept       {repository} " in done.out and "it is a git repository" in done.out
+    assert f"kept       {linked} " in done.out and "it is a symbolic link" in done.out
     assert done.out.count("it contains") == 2
     assert repository.exists() and cli.home.exists() and cli.cwd.exists()
+
+
+def test_folders_that_cannot_be_examined_are_not_there(cli: Cli) -> None:
+    long = str(cli.home / ("x" * 300))
+    cli.extra.update(XDG_CONFIG_HOME=long, DRAGOMAN_STATE_HOME=long, CODEX_HOME=long)
+    done = cli("uninstall", "--yes")
+    assert (done.code, done.err) == (0, ""), done.err
+
+
+def test_an_entry_in_settings_that_cannot_be_read_is_not_passed_over(cli: Cli) -> None:
+    assert cli("mcp", "install", "--client", "codex", "--write").code == 0
+    file = cli.home / ".codex" / "config.toml"
+    file.write_text(f"{file.read_text()}broken =\n")
+    done = cli("uninstall", "--yes")
+    assert done.code == 1
+    assert f"unread   {file}: it is not valid TOML: " in done.out
+    assert "There is nothing else to remove." in done.out
+    assert "fix the files that cannot be read, then run this again" in done.err

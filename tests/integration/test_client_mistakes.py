@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -172,11 +173,33 @@ async def raising_later(question: Question) -> Any:
     raise ValueError("my bug")
 
 
+async def whose_dialog_closes(question: Question) -> Any:
+    dialog = asyncio.get_running_loop().create_future()
+    dialog.cancel()
+    await dialog
+
+
+async def whose_group_fails(question: Question) -> Any:
+    raise asyncio.CancelledError
+
+
+ESCAPED = "RuntimeError: something that it awaited was cancelled"
+
+RAISED = {
+    "without_argument": "TypeError",
+    "whose_dialog_closes": ESCAPED,
+    "whose_group_fails": ESCAPED,
+}
+
+
 def without_argument() -> Any:
     return Answer.ALLOW_ONCE
 
 
-@pytest.mark.parametrize("permit", [raising, raising_later, without_argument])
+@pytest.mark.parametrize(
+    "permit",
+    [raising, raising_later, without_argument, whose_dialog_closes, whose_group_fails],
+)
 @pytest.mark.parametrize("dialect", ["acp", "keyed"])
 @aio
 async def test_a_permit_that_raises_fails_the_turn_and_is_named(
@@ -187,7 +210,7 @@ async def test_a_permit_that_raises_fails_the_turn_and_is_named(
             result = await session.ask("refused")
             assert result.outcome is Outcome.FAILED
             assert isinstance(result.error, UsageError)
-            kind = "TypeError" if permit is without_argument else "ValueError: my bug"
+            kind = RAISED.get(permit.__name__, "ValueError: my bug")
             assert f"the permit {permit.__name__} raised {kind}" in str(result.error)
             assert "did it" not in result.text
 

@@ -241,7 +241,7 @@ async def test_every_other_failure_is_one_clear_error(steps: list[Step], words: 
 
 
 @aio
-async def test_a_version_that_nobody_speaks_is_a_mismatch() -> None:
+async def test_an_unknown_version_is_a_mismatch() -> None:
     target = command(Expect("initialize"), Reply({"protocolVersion": 7}))
     assert isinstance(await refused(target), ProtocolMismatch)
 

@@ -167,7 +167,7 @@ async def test_a_program_delegates_with_the_settings_of_the_command(
 
 
 @aio
-async def test_a_refused_permission_is_no_reason_to_ask_somebody_else(bench: Bench) -> None:
+async def test_a_refused_permission_does_not_try_the_next_peer(bench: Bench) -> None:
     bench.peer("alpha", "ask")
     bench.peer("beta", "ok")
     bench.settings("alpha", "beta")
@@ -184,7 +184,7 @@ async def test_a_refused_permission_is_no_reason_to_ask_somebody_else(bench: Ben
 
 
 @aio
-async def test_nobody_below_may_do_more_than_whoever_delegated(bench: Bench) -> None:
+async def test_a_delegated_peer_may_do_no_more_than_its_delegator(bench: Bench) -> None:
     bench.peer("alpha", "ask")
     bench.settings("alpha", more=f"max_depth = 2\n{QUICK}")
     reading = json.dumps({"preset": "approve-reads"})
@@ -223,7 +223,7 @@ async def test_a_peer_that_delegates_in_turn_is_stopped_also_with_an_environment
 
 
 @aio
-async def test_a_used_up_budget_passes_a_peer_over_and_then_nobody_is_left(bench: Bench) -> None:
+async def test_a_used_up_budget_excludes_a_peer_and_then_none_is_left(bench: Bench) -> None:
     bench.peer("alpha", "spend")
     bench.peer("beta", "ok")
     bench.settings("alpha", "beta", more=f"[peer.alpha.limits]\nday_cost = 0.2\n{QUICK}")
@@ -839,7 +839,7 @@ def test_a_filter_without_a_name_is_refused_too(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_a_required_filter_that_fails_is_no_fault_of_the_peer(tmp_path: Path) -> None:
+def test_a_required_filter_that_fails_is_not_the_peers_fault(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     prepared(cli, "write")
     (cli.home / ".gitconfig").write_text(

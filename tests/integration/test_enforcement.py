@@ -138,7 +138,7 @@ def test_a_peer_that_was_seen_not_to_ask_is_not_run_under_a_policy(cli: Cli) -> 
     assert cli("run", "bold", "a.txt", "--approve-all").code == 0
 
 
-def test_what_is_allowed_all_the_same_is_reported_in_words_in_json_and_on_the_disk(
+def test_unenforced_permissions_are_reported_in_text_in_json_and_in_the_ledger(
     cli: Cli,
 ) -> None:
     describe(cli)
@@ -163,7 +163,7 @@ def test_a_setting_allows_it_for_every_door(cli: Cli) -> None:
     assert cli("run", "bold", "a.txt", "--deny-all").code == 0
 
 
-def test_a_write_of_an_agent_that_nobody_knows_is_a_violation(cli: Cli) -> None:
+def test_a_write_of_an_unknown_agent_is_a_violation(cli: Cli) -> None:
     done = cli("run", "a.txt", "--approve-reads", "--format", "json", "--", *AGENT)
     assert result(done.out)["violations"] == ["a.txt"]
     assert "policy violated: a.txt" in done.err
@@ -325,7 +325,7 @@ async def test_an_editor_cannot_choose_a_mode_in_which_the_peer_does_not_ask(war
 
 
 @aio
-async def test_an_editor_is_told_what_a_peer_wrote_without_asking(cli: Cli) -> None:
+async def test_an_editor_learns_what_a_peer_wrote_without_asking(cli: Cli) -> None:
     describe(cli)
     async with editor(cli, "--peer", "bold") as it:
         session = (await it.agent.new_session(str(cli.cwd))).session_id

@@ -38,7 +38,7 @@ def cli() -> Iterator[Cli]:
 
 
 @pytest.mark.parametrize(("peer", "data", "code", "said"), CASES)
-def test_the_agents_own_words_are_told_and_decide(
+def test_the_agents_own_words_are_shown_and_decide(
     cli: Cli, peer: str, data: Any, code: int, said: str
 ) -> None:
     prompt = f"fail {json.dumps(data)}"

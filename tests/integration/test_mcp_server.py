@@ -154,7 +154,7 @@ async def test_a_peer_that_talks_on_after_a_denial_was_denied_and_no_other_is_as
 
 
 @aio
-async def test_a_client_cannot_lift_the_policy_of_whoever_delegated(cli: Cli) -> None:
+async def test_a_client_cannot_lift_the_policy_of_its_delegator(cli: Cli) -> None:
     settings(cli, "max_depth = 2\n")
     cli.extra["DRAGOMAN_DEPTH"] = "1"
     async with over_stdio(cli, "--approve-all") as client:
@@ -198,7 +198,7 @@ async def test_delegated_work_is_not_delegated_again(cli: Cli) -> None:
 
 
 @aio
-async def test_a_peer_is_told_how_deep_it_works(cli: Cli) -> None:
+async def test_a_peer_receives_its_delegation_depth(cli: Cli) -> None:
     async with over_stdio(cli) as client:
         result = await client.call_tool(
             "ask_peer", {"peer": "tester", "prompt": "env DRAGOMAN_DEPTH"}
@@ -400,7 +400,7 @@ async def test_clients_over_http_do_the_same(mode: str, cli: Cli) -> None:
 
 
 @aio
-async def test_the_http_door_lets_nobody_else_in(cli: Cli) -> None:
+async def test_the_http_server_accepts_no_other_client(cli: Cli) -> None:
     good = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     async with listening(cli) as address, httpx2.AsyncClient(headers=good, timeout=WAIT) as http:
         token = {"Authorization": f"Bearer {address.token}"}

@@ -67,7 +67,7 @@ def test_a_model_and_a_mode_are_set_alike(
         ("one-of-the-providers-own", "it lists sol, luna"),
     ],
 )
-def test_a_model_that_the_agent_does_not_list_is_told_on_stderr(
+def test_a_model_that_the_agent_does_not_list_is_reported_on_stderr(
     cli: Cli, model: str, told: str
 ) -> None:
     for done in both(cli, "--dialect", "codex", "--model", model, "--", *CODEX):

@@ -177,7 +177,7 @@ async def test_an_adapter_that_was_written_before_does_real_work_with_a_warning(
         adapter = await asyncio.to_thread(adapter_of, cli, "helper")
     said = "\n".join(str(one.message) for one in warned)
     for name in ("adapters.Errand", "opening.judge", "opening.open_peer"):
-        assert f"dragoman.hub.{name} is dragoman." in said
+        assert f"dragoman.hub.{name} is now dragoman." in said
     place = await asyncio.to_thread(load_context, cli.cwd, environ=cli.env)
     way = way_to("helper", catalogue=place.catalogue, environ=cli.env)
     told: list[object] = []

@@ -217,7 +217,7 @@ async def test_a_daemon_that_left_the_session_is_found_by_its_mark() -> None:
 
 
 @aio
-async def test_a_daemon_is_found_after_a_death_that_nobody_asked_for() -> None:
+async def test_a_daemon_is_found_after_an_unexpected_death() -> None:
     program = "import os\nfor fd in (0, 1, 2): os.close(fd)\n" + SLEEPS
     stream, inbox = await started(launcher(program, "os._exit(9)", daemon=True))
     daemon = await pid_in(inbox)
@@ -338,7 +338,7 @@ async def test_a_cancelled_spawn_leaves_no_process() -> None:
     await stream.aclose()
 
 
-def test_the_end_of_the_loop_ends_a_child_that_nobody_closed() -> None:
+def test_the_end_of_the_loop_ends_a_child_that_was_not_closed() -> None:
     async def main() -> int:
         stream, _ = await started(launcher(WRITES_FOR_EVER, daemon=True))
         return stream.pid
@@ -380,7 +380,7 @@ def test_a_loop_that_is_closed_over_a_child_ends_it_when_it_is_forgotten(
 
 
 @aio
-async def test_somebody_else_who_reaps_our_child_costs_only_the_exit_code() -> None:
+async def test_if_other_code_reaps_our_child_only_the_exit_code_is_lost() -> None:
     stream, inbox = await started(python("print('ready', flush=True)\ninput()"))
     os.kill(stream.pid, signal.SIGKILL)
     reap(stream.pid)
@@ -392,7 +392,7 @@ async def test_somebody_else_who_reaps_our_child_costs_only_the_exit_code() -> N
 
 
 @aio
-async def test_an_orphan_is_found_although_somebody_else_reaped_its_parent() -> None:
+async def test_an_orphan_is_found_although_other_code_reaped_its_parent() -> None:
     stream, inbox = await started(launcher(WRITES_FOR_EVER))
     orphan = await pid_in(inbox)
     os.kill(stream.pid, signal.SIGKILL)

@@ -117,7 +117,7 @@ def test_nothing_outlives_a_host_that_is_killed() -> None:
         wait_dead(facts["warden"])
 
 
-def test_nothing_outlives_a_host_that_is_killed_while_the_warden_is_told_to_end() -> None:
+def test_nothing_outlives_a_host_that_is_killed_while_the_warden_is_asked_to_end() -> None:
     with host(
         """
         async def main():
@@ -187,7 +187,7 @@ def test_the_end_of_an_interpreter_needs_no_warden_to_end_what_was_never_closed(
         assert_all_die(facts["pids"])
 
 
-def test_an_orderly_end_sends_the_warden_home_and_kills_nobody_else() -> None:
+def test_an_orderly_end_ends_the_warden_and_kills_no_other_process() -> None:
     with host(
         """
         async def main():

@@ -256,7 +256,7 @@ async def test_run_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) 
 
 
 @aio
-async def test_an_editor_is_told_that_the_broker_was_killed_before_the_prompt(warm: Cli) -> None:
+async def test_an_editor_learns_that_the_broker_was_killed_before_the_prompt(warm: Cli) -> None:
     told = await by_acp(warm, kill_broker_while_opening(warm))
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
     assert "the broker was lost before a prompt was sent" in told["failure"]["message"]
@@ -289,6 +289,48 @@ async def test_a_broker_that_is_stopped_by_a_signal_ends_the_call_by_its_budgets
 
 async def nothing() -> None:
     """No fault."""
+
+
+def limited(cli: Cli, *, tool_silence: float) -> None:
+    """Set a limit for the agent's silence that is shorter than its tool calls."""
+    config = cli.home / "config_home" / "config.toml"
+    limits = f"[timeouts]\nsilence = 1\ntool_silence = {tool_silence}\ncancel_grace = 2\n"
+    config.write_text(f"{config.read_text()}\n{limits}")
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_an_agent_may_be_silent_for_longer_while_its_tool_runs(
+    surface: str, warm: Cli
+) -> None:
+    limited(warm, tool_silence=60)
+    answers(warm, "long-tool")
+    told = await SURFACES[surface](warm, nothing)
+    assert told["outcome"] in ("ok", "end_turn"), told
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_a_tool_call_that_never_ends_is_bounded(surface: str, warm: Cli) -> None:
+    limited(warm, tool_silence=2)
+    answers(warm, "endless-tool")
+    told = await SURFACES[surface](warm, nothing)
+    assert told["outcome"] == "timed_out"
+    assert "the agent sent nothing during a tool call for 2 s" in told["failure"]["message"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_turn_that_no_caller_follows_has_the_same_limits_for_tool_calls(
+    ends: bool, warm: Cli
+) -> None:
+    limited(warm, tool_silence=60 if ends else 2)
+    answers(warm, "long-tool" if ends else "endless-tool")
+    job = warm("run", "alpha", "x", "--no-wait").out.strip()
+    done = warm("jobs", "result", job, "--wait", "--format", "json")
+    ended = json.loads(done.out)
+    assert ended["outcome"] == ("ok" if ends else "timed_out"), ended
+    if not ends:
+        assert "nothing during a tool call for 2 s" in ended["failure"]["message"]
 
 
 @aio

@@ -264,6 +264,20 @@ async def test_sessions_are_listed_and_loaded_by_another_process(
 
 
 @aio
+async def test_a_session_that_cannot_be_deleted_is_not_reported_as_deleted(
+    folder: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    async with scout(folder, state) as peer:
+        async with peer.session() as session:
+            (file,) = state.rglob(f"{session.id}.jsonl")
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(RemoteError, match="the session cannot be deleted: Is a directory"):
+            await peer.delete_session(session.id)
+
+
+@aio
 async def test_several_sessions_work_at_once_each_in_its_own_folder(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import ConnectError
 from dragoman.transports import connect_unix, connect_websocket
 from tests.aio import aio
-from tests.integration.cli_shell import Cli, warm_cli
+from tests.integration.cli_shell import Cli, warm_cli, with_open_stdin
 from tests.integration.test_bridge_official_client import Client
 
 AGENT = Path(__file__).with_name("door_agent.py")
@@ -96,6 +96,32 @@ async def editor(cli: Cli, *words: str, timeout: float = WAIT_TIMEOUT) -> AsyncI
         assert process.stdin is not None
         process.stdin.close()
         assert await process.wait() == 0
+
+
+def test_the_commands_of_a_session_come_after_the_response_that_opens_it(cli: Cli) -> None:
+    count = 12
+    with with_open_stdin(cli, "serve", "acp") as served:
+        assert served.stdin is not None and served.stdout is not None
+        # In one write: while one session waits until it is stored, the others are being opened.
+        opening = {"cwd": str(cli.cwd), "mcpServers": []}
+        served.stdin.write(request(0, "initialize", {"protocolVersion": 1}))
+        served.stdin.writelines(request(1 + n, "session/new", opening) for n in range(count))
+        served.stdin.flush()
+        known: set[str] = set()
+        with_commands: list[str] = []
+        while len(with_commands) < count:
+            message = json.loads(served.stdout.readline())
+            if message.get("id"):
+                known.add(message["result"]["sessionId"])
+            elif message.get("method") == "session/update":
+                assert message["params"]["sessionId"] in known
+                with_commands.append(message["params"]["sessionId"])
+        assert sorted(with_commands) == sorted(known)
+
+
+def request(id: int, method: str, params: dict[str, Any]) -> str:
+    call = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    return json.dumps(call) + "\n"
 
 
 @aio
@@ -224,7 +250,7 @@ async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> Non
     ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
 )
 @aio
-async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(
+async def test_a_server_that_is_asked_to_end_ends_its_turn_and_leaves_no_process(
     how: signal.Signals, code: int, cli: Cli
 ) -> None:
     process = await asyncio.create_subprocess_exec(
@@ -325,7 +351,7 @@ async def test_the_socket_of_the_command_serves_many_and_is_gone_with_it(cli: Cl
     assert not path.exists()
 
 
-def test_a_peer_that_nobody_enabled_is_refused_before_anything_is_served(cli: Cli) -> None:
+def test_a_peer_that_is_not_enabled_is_refused_before_anything_is_served(cli: Cli) -> None:
     done = cli("serve", "acp", "--peer", "gemini")
     assert done.code == 2 and "dragoman peers enable gemini" in done.err and done.out == ""
 

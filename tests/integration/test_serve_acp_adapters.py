@@ -142,7 +142,9 @@ async def test_the_user_of_the_editor_is_asked_and_only_text_is_taken(warm: Cli)
         session = (await it.agent.new_session(str(warm.cwd))).session_id
         await it.ask(session, "write")
         assert len(it.asked) == 1
-        with pytest.raises(sdk.RequestError, match="takes a prompt of text only, and not image"):
+        with pytest.raises(
+            sdk.RequestError, match="accepts only text prompts: leave out the image"
+        ):
             blocks = [sdk.text_block("look"), sdk.image_block("aGVsbG8=", "image/png")]
             await it.agent.prompt(session, blocks)
 

@@ -89,7 +89,7 @@ def settings(cli: Cli) -> dict[str, Any]:
 
 
 def test_every_section_of_the_text_is_tried_here(knowing: Model) -> None:
-    tried = ["Discover", "Run", "Delegate", "Add a peer", "Rewire an agent file"]
+    tried = ["Discover", "Run", "Delegate", "Add a peer", "Change the peer of an agent file"]
     assert [*knowing.sections] == [*tried, "Exit codes"]
 
 
@@ -158,7 +158,7 @@ def test_it_adds_a_peer_which_is_verified_described_enabled_and_asked(model: Mod
 def test_it_rewires_an_agent_file_whose_work_then_goes_elsewhere(model: Model) -> None:
     file = model.cli.cwd / "agents" / "painter.md"
     assert model.cli("peers", "enable", "claude").code == 0
-    model.read("Rewire an agent file")
+    model.read("Change the peer of an agent file")
     model.follow("agents list")
     model.follow("agents set codex-execute")
     assert file.read_text() == AGENT_FILE.replace("kept\n", "kept\ndelegate_to: claude-execute\n")

@@ -66,7 +66,7 @@ async def test_an_editor_sees_the_story_through_a_bridge(dialect: str, tmp_path:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @aio
-async def test_an_editor_is_told_that_a_turn_failed(dialect: str, tmp_path: Path) -> None:
+async def test_an_editor_learns_that_a_turn_failed(dialect: str, tmp_path: Path) -> None:
     _, plain = await told(command(BROKEN, dialect=dialect), dialect, tmp_path)
     _, result = await told(bridged(BROKEN, dialect), "acp", tmp_path)
     assert not result.ok

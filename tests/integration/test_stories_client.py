@@ -183,7 +183,9 @@ async def test_a_refusal_turns_the_story_in_every_dialect_that_asks(
 
 @pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - set(ASKING)))
 @aio
-async def test_nobody_is_asked_in_a_dialect_that_cannot_ask(dialect: str, tmp_path: Path) -> None:
+async def test_no_question_is_asked_in_a_dialect_that_cannot_ask(
+    dialect: str, tmp_path: Path
+) -> None:
     def permit(question: Question) -> Decision:
         raise AssertionError(question)
 

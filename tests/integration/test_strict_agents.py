@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli, with_open_stdin
 
 STRICT = str(Path(__file__).with_name("strict_agent.py"))
 
@@ -268,8 +268,11 @@ def test_clients_are_served_in_a_dialect_that_is_named_by_the_word_of_its_docume
     cli: Cli,
 ) -> None:
     start = '{"jsonrpc":"2.0","id":1,"method":"threadStart","params":{"service_name":"x"}}\n'
-    served = cli.child("serve", "acp", "--dialect", "ASP", stdin=start)
-    assert '"threadId"' in served.out, served.err
+    with with_open_stdin(cli, "serve", "acp", "--dialect", "ASP") as served:
+        assert served.stdin is not None and served.stdout is not None
+        served.stdin.write(start)
+        served.stdin.flush()
+        assert '"threadId"' in served.stdout.readline()
     refused = cli.child("serve", "acp", "--dialect", "kyed")
     assert refused.code == 2 and "did you mean 'keyed'?" in refused.err
 

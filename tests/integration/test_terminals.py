@@ -226,7 +226,7 @@ async def test_what_is_in_the_pipe_at_the_end_is_read_before_the_pipe_is_given_u
 
 
 @aio
-async def test_a_pipe_held_by_a_process_that_nobody_can_find_is_given_up(tmp_path: Path) -> None:
+async def test_a_pipe_held_by_a_process_that_cannot_be_found_is_given_up(tmp_path: Path) -> None:
     """Without a mark and in a session of its own, it is no more ours than any other process."""
     async with terminals(tmp_path) as made:
         escaped = "env -i setsid sh -c 'echo $$; : > escaped; exec sleep 100'"

@@ -115,7 +115,7 @@ def test_a_login_that_is_missing_is_not_the_fault_of_the_agent(
 ) -> None:
     done = warm("run", "login", *words, "--", *warm.agent)
     assert done.code == 6, done
-    assert "whose fault" not in done.err and "log in" in done.err
+    assert "whose fault: the agent's login" in done.err and "log in" in done.err
 
 
 def test_a_session_that_was_begun_for_an_unknown_model_is_closed_once(warm: Cli) -> None:

@@ -53,20 +53,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_a_wheel_holds_every_descriptor_and_every_other_file_of_data(wheel: Path) -> None:
+def test_a_wheel_holds_every_descriptor_and_every_other_file(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
         files = {f"dragoman/catalogue/peers/{name}.toml" for name in Catalogue(built_in()).names}
         assert files and files - inside == set()
         source = ROOT / "src"
-        data = [
+        present = [
             path
             for path in (source / "dragoman").rglob("*")
-            if path.is_file() and path.suffix not in {".py", ".pyc"}
+            if path.is_file() and path.suffix != ".pyc"
         ]
-        names = {"__init__.pyi", "prices.toml", "py.typed", "qwen.toml", "skill.md"}
-        assert names <= {path.name for path in data}
-        for path in data:
+        names = {"__init__.pyi", "prices.toml", "probe.py", "py.typed", "qwen.toml", "skill.md"}
+        assert names <= {path.name for path in present}
+        for path in present:
             assert archive.read(path.relative_to(source).as_posix()) == path.read_bytes()
 
 

@@ -1,7 +1,7 @@
 """What our client does with an agent that plays the scenes of `script`, act by act.
 
-Owns the acts and what each of them puts on the wire. It does not know who wrote the agent: the same
-acts are played with the official Python SDK here and with the TypeScript SDK in tests/peers.
+Has the acts and what each of them puts on the wire. The acts do not depend on the agent: they are
+played with the official Python SDK here and with the TypeScript SDK in tests/peers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PATIENCE = 30.0
 
 @dataclass(slots=True)
 class Stage:
-    """The folder of a client, and what the agent told it aside from turns.
+    """The directory of a client, and what the agent sent it outside of turns.
 
-    All acts of a play share one stage and one agent, because starting an agent takes longer than
-    all of them; an act must not rely on being the first one.
+    All acts share one stage and one agent, because starting an agent takes longer than all of them;
+    an act must not rely on being the first one.
     """
 
     workspace: Path
@@ -292,7 +292,7 @@ async def giving_up(client: AcpClient, stage: Stage) -> None:
 async def play_all(
     acts: dict[str, Act], client: AcpClient, stage: Stage, trace: Path, subtests: pytest.Subtests
 ) -> None:
-    """Play every act and see in the trace that its methods were really on the wire."""
+    """Play every act, and check in the trace that its methods were on the wire."""
     for name, act in acts.items():
         before = len(list(wire.read(trace)))
         with subtests.test(act=name):
@@ -304,12 +304,12 @@ async def play_all(
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A part of the play, and the methods it shows besides those that open every act."""
+    """An act, and the methods it shows besides those that open every act."""
 
     play: Play
     methods: frozenset[str] = frozenset()
     if_offered: frozenset[str] = frozenset()
-    """Methods that it shows where the agent can do them."""
+    """Methods that it shows if the agent has them."""
 
 
 OPENING = frozenset({"initialize"})

@@ -1,8 +1,8 @@
-"""A judge made of the models of the official Python SDK.
+"""Checks messages with the models of the official Python SDK.
 
-Owns the way from a type's name to its model, and how strictly it is read. The models alone are
-lenient where the protocol is: a malformed part may be dropped silently. So a value has to come out
-of its model as it went in, apart from what is newer than the models.
+Maps a type's name to its model, and defines how strictly it is read. The models alone are as
+lenient as the protocol: an invalid part may be dropped silently. So a value must leave its model as
+it entered, except for parts that are newer than the models.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def adapter(type_name: str) -> pydantic.TypeAdapter[Any]:
 
 
 def judge(type_name: str, value: Any) -> None:
-    """Raise unless the official model reads the value, and loses nothing of it."""
+    """Raise unless the official model reads the value and loses nothing of it."""
     model = adapter(type_name)
     read = model.validate_python({} if value is None else value)
     written = model.dump_python(read, mode="json", by_alias=True, exclude_unset=True)

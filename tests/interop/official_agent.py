@@ -25,7 +25,7 @@ from acp.schema import AgentCapabilities, Implementation
 
 
 class OfficialAgent(Agent):
-    """Says OK, and counts forever where it is told to count."""
+    """Says OK, and counts forever if the prompt asks it to count."""
 
     _client: Client
 

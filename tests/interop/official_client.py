@@ -20,7 +20,7 @@ from acp.schema import (
 
 
 class OfficialClient(Client):
-    """Allows what it is asked, offers nothing, and prints nothing."""
+    """Allows every request, offers nothing, and prints nothing."""
 
     def __init__(self) -> None:
         self.heard = asyncio.Event()
@@ -50,7 +50,7 @@ class OfficialClient(Client):
 
 
 async def use(command: Sequence[str], folder: str) -> None:
-    """A prompt, and another one that is cancelled as soon as something is heard."""
+    """Send a prompt, and another one that is cancelled after its first update."""
     client = OfficialClient()  # type: ignore[abstract]
     limits = {"limit": 50 * 1024 * 1024}
     async with spawn_agent_process(client, command[0], *command[1:], transport_kwargs=limits) as (

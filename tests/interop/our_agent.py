@@ -1,7 +1,7 @@
 """An agent written with dragoman, as a program: the peer of the official SDKs' clients.
 
-It plays the scenes of `script`. With DRAGOMAN_TRACE in its environment it leaves a record of the
-wire, which the tests hold against the official models and schema.
+It plays the scenes of `script`. With DRAGOMAN_TRACE in its environment it writes a trace of the
+wire, which the tests check with the official models and schema.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What every agent of these tests does, whoever wrote the kit it is built with.
+"""What every agent of these tests does, whichever kit it is built with.
 
-A prompt's first text is the name of a scene; ACTS in `acts` says which scenes there are and what
-the client expects. The updates and the content that travel in them are data (script.json), so that
-programs in other languages read the same. It imports nothing of dragoman: one of the agents is
-written with nothing but the official SDK.
+A prompt's first text is the name of a scene; ACTS in `acts` lists the scenes and what the client
+expects. The updates and their content are data (script.json), so that programs in other languages
+use the same. It imports nothing from dragoman, because one of the agents is written with only the
+official SDK.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UPDATES: list[dict[str, Any]] = DATA["updates"]
 
 FILE_TEXT = "one\ntwo\nthree\n"
 LOCKED = "locked"
-"""The name of a folder in which a session needs a login."""
+"""The name of a directory in which a session needs a login."""
 
 HELLO = (sys.executable, ["-c", "import os; print('hello', os.environ['GREETED'])"])
 ENDLESS = (sys.executable, ["-c", "import threading; threading.Event().wait()"])
@@ -40,7 +40,7 @@ FORM_ANSWER: dict[str, Any] = {"name": "Ada", "age": 36, "sure": True}
 
 
 def bare(value: Any) -> Any:
-    """JSON without nulls: a null and an absent member say the same in what is compared here."""
+    """JSON without nulls: in these comparisons, null means the same as a missing member."""
     if isinstance(value, dict):
         return {key: bare(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

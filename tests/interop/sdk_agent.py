@@ -1,7 +1,7 @@
 """An agent written with the official Python SDK, as a program: the peer of our client.
 
-It plays the scenes of `script` and knows nothing of dragoman. What it was told comes back in what
-it says, so that the client can see whether everything arrived.
+It plays the scenes of `script` and uses nothing of dragoman. It repeats what it receives in what it
+says, so that the client can check that everything arrived.
 """
 
 from __future__ import annotations

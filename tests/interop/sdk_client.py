@@ -1,7 +1,7 @@
-"""A client written with the official Python SDK: what our agent is driven by.
+"""A client written with the official Python SDK, which drives our agent.
 
-Owns what that client answers, and keeps what it heard. Its terminals and files are made up: what
-counts here is what travels.
+Defines what that client answers, and keeps what it received. Its terminals and files are made up,
+because only the messages matter here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecordingClient:
         pass
 
     def texts(self) -> str:
-        """What the agent said since the last time."""
+        """Return what the agent said since the last call."""
         said = [
             update.content.text
             for update in self.updates

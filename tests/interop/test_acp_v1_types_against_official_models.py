@@ -1,8 +1,8 @@
 """Our ACP v1 types against the models of the official Python package, in both directions.
 
 The models are generated from the protocol's schema by other people, so agreement with them is
-agreement with something we did not write. They follow a slightly older schema: what they cannot
-know yet is listed here by name.
+independent evidence. They follow a slightly older schema: what they do not have yet is listed here
+by name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOO_NEW_FIELDS = {
     ("sessionCapabilities", "title"),
     ("auth", "status"),
 }
-"""Fields, with the field they stand in, that the models do not have."""
+"""Fields, with the field that contains them, that the models do not have."""
 
 ABSENT = {
     "SetSessionModelRequest",
@@ -137,7 +137,7 @@ BY_TAG: dict[Any, tuple[str, dict[str, str]]] = {
 
 
 def model_name(hint: Any, sample: dict[str, Any]) -> str:
-    """The official model for a sample."""
+    """Return the official model for a sample."""
     if hint in BY_TAG:
         tag_field, names = BY_TAG[hint]
         return names[sample.get(tag_field, "")]
@@ -165,7 +165,7 @@ def without_what_is_too_new(value: Any, name: str = "") -> Any:
 
 
 def is_a_name_they_know(name: str, key: str, value: dict[str, Any]) -> bool:
-    """Tool calls got a `name` lately; everything else that has one always had it."""
+    """Tool calls got a `name` recently; everything else that has one always had it."""
     return key == "name" and "toolCallId" not in value
 
 
@@ -189,14 +189,14 @@ def test_we_read_what_the_official_model_writes(pair: tuple[Any, dict[str, Any]]
     hint, sample = pair
     model: type[pydantic.BaseModel] = getattr(acp.schema, model_name(hint, sample))
     theirs = model.model_validate_json(json.dumps(sample))
-    # Every field is written, defaults as nulls included: null must count as absent.
+    # Every field is written, including defaults as nulls: null must count as absent.
     value = v1.decode(theirs.model_dump_json(by_alias=True).encode(), hint)
     expected = v1.convert(without_what_is_too_new(sample), hint)
     assert as_written(value) == as_written(expected)
 
 
 def as_written(value: Any) -> Any:
-    """The JSON of a value without what only says that something is absent."""
+    """Return the JSON of a value without parts that only say that something is absent."""
     return absent_left_out(json.loads(v1.encode(value)))
 
 

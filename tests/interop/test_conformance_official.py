@@ -1,7 +1,7 @@
 """The checks against the official Python SDK: what it passes, and what it does not.
 
-`agent-client-protocol` 0.12.1 was looked at. What is expected here to be found is real and is
-listed with its reason; when the SDK changes, these tests say so.
+These results are for `agent-client-protocol` 0.12.1. Each expected finding is real and is listed
+with its reason; when the SDK changes, these tests fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.interop import official_client
 AGENT = Path(__file__).with_name("official_agent.py")
 
 PATIENCE = 40.0
-"""Seconds for one answer of a program on a machine that is busy with other tests."""
+"""Seconds for one response of a program on a machine that is busy with other tests."""
 
 AGENT_FINDINGS = {
     "version_as_text_is_refused": "a version of any type is read as a default",

@@ -1,6 +1,6 @@
 """Our client drives an agent that was written with the official Python SDK, in a child process.
 
-Every stable method that the SDK has, act by act; everything that we send is held against the
+Covers every stable method that the SDK has, act by act, and checks everything that we send with the
 SDK's own models.
 """
 
@@ -18,7 +18,7 @@ from tests.integration.conftest import nothing_is_left_behind
 from tests.interop import models, wire
 from tests.interop.acts import ACTS, OPENING, Stage, play_all
 
-__all__ = ["nothing_is_left_behind"]  # It watches over every test of this module.
+__all__ = ["nothing_is_left_behind"]  # It applies to every test of this module.
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SDK_AGENT = [sys.executable, "-m", "tests.interop.sdk_agent"]

@@ -1,7 +1,7 @@
 """A client written with the official Python SDK drives our agent, in a child process.
 
-Every stable method that the SDK has, act by act; everything that our agent sends is held against
-the SDK's own models.
+Covers every stable method that the SDK has, act by act, and checks everything that our agent sends
+with the SDK's own models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.interop.acts import PATIENCE
 from tests.interop.sdk_client import RecordingClient
 from tests.interop.test_acp_v1_types_against_official_models import TOO_NEW_UPDATES
 
-__all__ = ["nothing_is_left_behind"]  # It watches over every test of this module.
+__all__ = ["nothing_is_left_behind"]  # It applies to every test of this module.
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ class Visit:
         self.folder = folder
 
     async def open(self) -> str:
-        """A new session, after our agent has told its commands, which it does unasked."""
+        """A new session, after our agent has sent its commands, which it does without a request."""
         opened: schema.NewSessionResponse = await self.agent.new_session(str(self.folder))
         await self.client.announced[opened.session_id].wait()
         self.client.updates.clear()
@@ -182,7 +182,7 @@ async def shorthands(visit: Visit) -> None:
     response = await visit.ask(session, "shorthands")
     assert response.stop_reason == "max_tokens"
     kinds = [update.session_update for update in visit.client.updates]
-    # This client cannot be told notices, so the notice is a part of the answer.
+    # This client cannot receive notices, so the notice is part of the answer.
     assert kinds == [
         "user_message_chunk",
         "agent_thought_chunk",

@@ -1,8 +1,8 @@
-"""What dragoman said on the wire in a test, read from its trace and held against a judge.
+"""What dragoman sent on the wire in a test, read from its trace and validated.
 
-Owns the way from a trace file to judged messages, and the names that the protocol gives to the
-parts of a message. It does not know what is valid: judges do, one with the models of the official
-Python SDK, another with the official JSON schema.
+Reads the messages from a trace file, and knows the names that the protocol gives to the parts of a
+message. Validators are arguments: one uses the models of the official Python SDK, another the
+official JSON schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragoman.dialects.acp import v1 as acp
 UNION_NAMES = {
     "elicitation/create": ("CreateElicitationRequest", "CreateElicitationResponse"),
 }
-"""Types that are unions with us, which have no name of their own at run time."""
+"""Types that are unions in dragoman and have no name of their own at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class Said:
 
 
 Judge: TypeAlias = Callable[[str, Any], None]
-"""Raises for a value that is not one of the named type of the protocol."""
+"""Raises for a value that is not of the named type of the protocol."""
 
 
 def read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every message of a trace, with its direction: ``send`` or ``recv``."""
+    """Yield every message of a trace, with its direction: ``send`` or ``recv``."""
     for line in path.read_text().splitlines():
         entry = json.loads(line)
         yield entry["dir"], entry["msg"]
 
 
 def said(path: Path) -> list[Said]:
-    """Everything that one connection sent, answers with the method that they answer."""
+    """Return everything that one connection sent, responses with the method that they answer."""
     asked: dict[Any, str] = {}
     found: list[Said] = []
     for direction, message in read(path):
@@ -84,7 +84,7 @@ def said(path: Path) -> list[Said]:
 
 
 def judge_all(messages: list[Said], judge: Judge) -> None:
-    """Hold everything that the protocol defines against a judge; nothing at all is a failure."""
+    """Validate every message that the protocol defines; fail if there are none."""
     assert messages
     for message in messages:
         if not message.is_extension or message.part == "error":
@@ -92,15 +92,15 @@ def judge_all(messages: list[Said], judge: Judge) -> None:
 
 
 def called(messages: list[Said]) -> set[str]:
-    """The methods of the protocol that were called."""
+    """Return the methods of the protocol that were called."""
     return {m.method for m in messages if m.part == "params" and not m.is_extension}
 
 
 def answered(messages: list[Said]) -> set[str]:
-    """The methods of the protocol that got a result."""
+    """Return the methods of the protocol that got a result."""
     return {m.method for m in messages if m.part == "result" and not m.is_extension}
 
 
 def updates(messages: list[Said]) -> set[str]:
-    """The kinds of updates that were sent."""
+    """Return the kinds of updates that were sent."""
     return {m.update for m in messages if m.update is not None}

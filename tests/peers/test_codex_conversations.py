@@ -152,7 +152,7 @@ async def test_a_command_that_is_refused_does_not_run_and_the_turn_goes_on(
 
 
 @aio
-async def test_a_command_that_nobody_decides_about_interrupts_the_turn(
+async def test_a_command_without_a_decision_interrupts_the_turn(
     home: Path, workspace: Path
 ) -> None:
     options = structs.replace(OPTIONS, permit=lambda question: Answer.CANCEL)

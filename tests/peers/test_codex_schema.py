@@ -269,7 +269,7 @@ def test_the_decisions_that_we_send_are_theirs(schema: Path) -> None:
         assert f'"{decision}"' in legacy
 
 
-# -- messages of the client and of the scripted server
+# -- messages from the client and of the scripted server
 
 
 async def talk_about_everything(folder: Path) -> Wire:

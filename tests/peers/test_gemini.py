@@ -77,7 +77,7 @@ async def test_a_model_that_is_chosen_is_the_one_that_is_asked(
 
 
 @on_stage
-async def test_a_new_file_cannot_be_written_if_its_absence_is_told_as_an_error(
+async def test_a_new_file_cannot_be_written_if_its_absence_is_reported_as_an_error(
     stage: Stage, workspace: Path
 ) -> None:
     # Why the option is set for this agent. When this test fails, it is not needed any more.

@@ -127,7 +127,9 @@ class Turns:
         assert shown is self.shows_images
 
     @on_stage
-    async def test_tokens_are_told_where_it_tells_them(self, stage: Stage, workspace: Path) -> None:
+    async def test_tokens_are_reported_if_the_agent_reports_them(
+        self, stage: Stage, workspace: Path
+    ) -> None:
         async with stage.talk(workspace) as talk:
             usage = (await talk.ask("CHUNKS:3 now")).usage
         told = None if usage is None else (usage.input_tokens, usage.output_tokens)
@@ -330,7 +332,7 @@ class Turns:
         """What has to happen before a session can be loaded."""
 
     @on_stage
-    async def test_a_session_that_nobody_knows_is_said_to_be_unknown(
+    async def test_an_unknown_session_is_reported_as_unknown(
         self, stage: Stage, workspace: Path
     ) -> None:
         with pytest.raises(RemoteError) as refused:

@@ -1,8 +1,8 @@
-"""The other side of a client, played by a property test: what it sends, and what must come of it.
+"""The other side of a client, played by a property test: what it sends, and what must follow.
 
-A `Wire` keeps what the client writes and is fed by hand. `Heard` watches a connection's events and
-the log while lines are fed, and knows what has to hold whatever they were: every line is the `raw`
-of an event, in the order of the wire, and nothing is thrown at anybody.
+A `Wire` keeps what the client writes and is fed by hand. `Heard` watches the events and the log of
+a connection while lines are fed, and checks what must hold for any lines: every line is the `raw`
+of an event, in wire order, and no exception reaches a callback or the loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line(message: Any) -> bytes:
 
 
 class Wire(Stream):
-    """A stream whose other side is the test: what is written is kept, and bytes are fed by hand."""
+    """A stream whose other side is the test: written bytes are kept, and bytes are fed by hand."""
 
     def __init__(self) -> None:
         self.receiver: Receiver | None = None
@@ -63,7 +63,7 @@ class Wire(Stream):
         self.receiver.data_received(b"".join(line + b"\n" for line in lines))
 
     async def asked(self, method: str, times: int = 1) -> int:
-        """The id of the newest request with this method, once so many were sent."""
+        """Return the id of the newest request with this method, once there were this many."""
         async with asyncio.timeout(10):
             while True:
                 sent = [json.loads(text) for text in self.sent.splitlines()]
@@ -73,7 +73,7 @@ class Wire(Stream):
                 await asyncio.sleep(0)
 
     async def next_request(self) -> tuple[str, int]:
-        """The method and the id of the next request that nobody has looked at yet."""
+        """Return the method and the id of the next request that was not examined yet."""
         async with asyncio.timeout(10):
             while True:
                 lines = self.sent.splitlines()
@@ -86,7 +86,7 @@ class Wire(Stream):
 
 
 class Heard(logging.Handler):
-    """What came of the lines that were fed."""
+    """What resulted from the lines that were fed."""
 
     def __init__(self, wire: Wire, *, jsonrpc: bool = True) -> None:
         super().__init__(logging.ERROR)
@@ -107,7 +107,7 @@ class Heard(logging.Handler):
         logging.getLogger("dragoman").removeHandler(self)
 
     def feed(self, *lines: bytes) -> None:
-        """Lines in one piece."""
+        """Return the lines as one piece."""
         self.received += lines
         self.wire.feed(*lines)
 
@@ -118,7 +118,7 @@ class Heard(logging.Handler):
         return line({**self._head, "method": method, "params": params})
 
     def transcript(self, counts: Callable[[model.Event], bool] = lambda event: True) -> list[bytes]:
-        """The lines that the events came from: a line that made several is there once."""
+        """Return the lines that the events came from; a line with several events is there once."""
         found: list[bytes] = []
         last: bytes | None = None
         for event in self.events:
@@ -128,7 +128,7 @@ class Heard(logging.Handler):
         return found
 
     def check(self, counts: Callable[[model.Event], bool] = lambda event: True) -> None:
-        """What holds after any lines whatever."""
+        """Check what must hold after any lines."""
         assert self.logged == []
         assert self.transcript(counts) == self.received
         assert [event.seq for event in self.events] == sorted(event.seq for event in self.events)

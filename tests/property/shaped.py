@@ -1,7 +1,7 @@
-"""JSON of a given shape, for property tests: well formed, with parts left out, or with a part that
-is something else altogether.
+"""JSON of a given shape, for property tests: well formed, with parts left out, or with one part of
+another shape.
 
-The shapes are the dialects' own, so that a field which is added there is generated here.
+The shapes are those of the dialects, so a field that is added there is generated here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ plain: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
     max_leaves=6,
 )
-# One byte would not do: it is the same object every time, and lines are told apart as objects.
+# A single byte would not do: it is the same object every time, and lines are compared by identity.
 noise = st.binary(min_size=2, max_size=12).filter(
-    # A byte order mark at the beginning of a stream is no part of its first line.
+    # A byte order mark at the beginning of a stream is not part of its first line.
     lambda data: not {*b"\r\n"} & {*data} and data.strip() != b"" and data[:1] != b"\xef"
 )
 
@@ -29,7 +29,7 @@ def shaped(
     shape: Any, hints: Mapping[str, st.SearchStrategy[Any]], *, wild: bool = True
 ) -> st.SearchStrategy[Any]:
     """Values that look like `shape` on the wire. `hints` has better values for some fields, by
-    their names on the wire; with `wild`, one in ten fields is anything at all."""
+    their names on the wire; with `wild`, one in ten fields has an arbitrary value."""
     return _of(inspect.type_info(shape), hints, wild)
 
 

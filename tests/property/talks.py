@@ -1,6 +1,6 @@
 """Conversations whose other side is a property test, from the handshake to an open session.
 
-Owns what the other side has to say first in each dialect; what it says then is the test's.
+Knows what the other side must say first in each dialect; the test decides the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONG = Budgets(cancel_grace=0.05)
 
 
 class DocumentTalk(Heard):
-    """A conversation in one of the documents' dialects."""
+    """A conversation in one of the legacy dialects."""
 
     def __init__(self, dialect: str, budgets: Budgets = LONG, **more: Any) -> None:
         super().__init__(Wire())
@@ -45,7 +45,7 @@ class DocumentTalk(Heard):
         load: str | None = None,
         answers: Mapping[str, Any] | None = None,
     ) -> Conversation:
-        """Begin, and answer whatever has to be asked first; `before` comes in front of each."""
+        """Start, and answer the first requests; `before` is sent before each response."""
         replies = {**HELLOS[self.dialect], **(answers or {})}
         opening = Opening(cwd=HERE, how="load" if load else "new", session_id=load)
 
@@ -62,16 +62,16 @@ class DocumentTalk(Heard):
                 break
             method, id = asking.result()
             answer = self.answer(id, {"result": replies[method]})
-            # What comes before and behind the answer comes in one piece with it.
+            # What comes before and after the response is sent in one piece with it.
             self.feed(*before, answer, self.tell("behind", {}))
         return await task
 
     async def prompted(self, times: int = 1) -> int:
-        """The id of the newest prompt, once there were so many."""
+        """Return the id of the newest prompt, once there were this many."""
         return await self.wire.asked(PROMPT_NAMES[self.dialect], times)
 
     def last_word(self) -> bytes | None:
-        """What ends a turn whose prompt's answer may end nothing."""
+        """Return what ends a turn if the response to its prompt does not."""
         if self.dialect != "chained":
             return None
         return self.tell("turn/status", {"status": "completed"})

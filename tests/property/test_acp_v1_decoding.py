@@ -1,7 +1,7 @@
-"""Properties of decoding: whatever arrives, the outcome is a value or the documented error.
+"""Properties of decoding: for any input, the result is a value or the documented error.
 
-Messages begin as samples of real shapes and are then damaged: fields dropped, renamed, retyped and
-moved, tags exchanged, values nested deeply, the text cut or peppered with bytes.
+Messages start as samples of real shapes and are then damaged: fields are dropped, renamed, retyped
+and moved, tags exchanged, values nested deeply, and the text is cut or gets random bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ json_objects = st.dictionaries(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container in the value with each of its keys or positions."""
+    """Yield every container in the value with each of its keys or positions."""
     found: list[tuple[Any, Any]] = []
     keys: list[Any] = []
     if isinstance(value, dict):
@@ -104,7 +104,7 @@ def nested(depth: int) -> Any:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[Any, Any]:
-    """A type, and a message that began as one of its samples."""
+    """A type, and a message that started as one of its samples."""
     hint, sample = draw(st.sampled_from(PAIRS))
     message: Any = {"": copy.deepcopy(sample)}
     for _ in range(draw(st.integers(0, 4))):
@@ -140,7 +140,7 @@ def test_a_damaged_message_is_a_value_or_a_validation_error(pair: tuple[Any, Any
     except msgspec.ValidationError:
         return
     again = v1.encode(value)
-    # What was read can be written, and reads as the same thing from then on.
+    # A decoded value can be encoded, and decodes to the same value from then on.
     assert v1.encode(v1.decode(again, hint)) == again
 
 
@@ -153,7 +153,7 @@ def test_the_tolerant_way_agrees_with_the_fast_one(pair: tuple[Any, Any]) -> Non
         fast = codec._decoders[hint](data)
     except UNDECODABLE:
         return
-    # The stable types have no null at the top, and the doors turn it into an empty object.
+    # The stable types have no null at the top level, and the callers turn it into an empty object.
     assert v1.convert(msgspec.json.decode(data), hint) == fast
 
 
@@ -185,7 +185,7 @@ PEPPER = [
 
 @st.composite
 def mangled(draw: st.DrawFn) -> tuple[Any, bytes]:
-    """A type, and bytes that began as one of its samples."""
+    """A type, and bytes that started as one of its samples."""
     hint, message = draw(damaged())
     data = json.dumps(message, ensure_ascii=draw(st.booleans())).encode()
     for _ in range(draw(st.integers(1, 3))):

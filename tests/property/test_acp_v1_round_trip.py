@@ -1,4 +1,5 @@
-"""Properties of decoding and encoding again: what this version does not know goes on unharmed."""
+"""Properties of decoding and encoding again: fields and values that this version does not know are
+preserved."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ free_json = st.recursive(
     max_leaves=4,
 )
 texts = st.text(max_size=8)
-# Sampled, because deep values cost more to draw than all the decoding of a test.
+# Sampled, because drawing deep values takes longer than all the decoding of a test.
 values: st.SearchStrategy[Any] = st.sampled_from(
     [None, False, 0, -1.5, 2**70, "", "é👋", [], {}, [None, {"a": []}], {"type": "text", "": 1}]
 )
 
 DISCRIMINATORS = ("sessionUpdate", "type", "outcome", "mode", "action", "state")
-"""The fields by which unions of the protocol are told apart."""
+"""The fields that distinguish the members of the protocol's unions."""
 
 OPEN_VALUES = (
     "stopReason",
@@ -48,7 +49,7 @@ OPEN_VALUES = (
     "archived",
     "apiType",
 )
-"""Fields with known values where others may come; `state` and `mode` are above."""
+"""Fields with known values in which other values may occur; `state` and `mode` are above."""
 
 LISTS = {
     "authMethods",
@@ -64,7 +65,7 @@ LISTS = {
     "supported",
     "vars",
 }
-"""Fields whose lists survive bad items, wherever they stand."""
+"""Fields whose lists survive invalid items, in any type."""
 
 
 def round_trip(message: Any, hint: Any) -> Any:
@@ -72,7 +73,7 @@ def round_trip(message: Any, hint: Any) -> Any:
 
 
 def objects(value: Any, name: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Every object of the protocol in a message, with the name of the field it stands in."""
+    """Yield every object of the protocol in a message, with the name of its field."""
     found: list[tuple[str, dict[str, Any]]] = []
     if isinstance(value, dict):
         found.append((name, value))
@@ -86,14 +87,14 @@ def objects(value: Any, name: str = "") -> list[tuple[str, dict[str, Any]]]:
 
 
 def extensible(message: Any) -> list[dict[str, Any]]:
-    """The objects that may have unknown fields. A map of the protocol has none: each of its
-    entries means something."""
+    """Return the objects that may have unknown fields. A map of the protocol has none: each of its
+    entries has a meaning."""
     maps = ("properties", "env", "headers", "content")
     return [item for name, item in objects(message) if name not in maps or "type" in item]
 
 
 def fields(message: Any, names: Iterable[str]) -> list[tuple[dict[str, Any], str]]:
-    """Where in the message one of these fields has a text."""
+    """Return the places in the message where one of these fields has a text."""
     return [
         (item, name)
         for _, item in objects(message)
@@ -103,7 +104,7 @@ def fields(message: Any, names: Iterable[str]) -> list[tuple[dict[str, Any], str
 
 
 def lists(message: Any) -> list[list[Any]]:
-    """The lists in the message that survive bad items."""
+    """Return the lists in the message that survive invalid items."""
     return [
         item[name]
         for _, item in objects(message)
@@ -113,7 +114,7 @@ def lists(message: Any) -> list[list[Any]]:
 
 
 def with_some(find: Callable[[Any], list[Any]]) -> st.SearchStrategy[tuple[Any, Any]]:
-    """A type and a message of it in which something is found."""
+    """Return a type, and a message of it in which `find` finds something."""
     found = [pair for pair in PAIRS if find(pair[1])]
     return st.sampled_from(found).map(copy.deepcopy)
 

@@ -1,7 +1,7 @@
-"""Properties of the bandit, and what it is worth: simulated against peers that change.
+"""Properties of the bandit, and its benefit: simulated with peers that change.
 
-The simulation is scripts/simulate_bandit.py, which also draws the picture in the documents. It uses
-the bandit as it is, and everything in it follows from the seeds.
+The simulation is scripts/simulate_bandit.py, which also draws the picture in the documentation. It
+uses the real bandit, and everything in it follows from the seeds.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tests.amounts import SOME
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION_TIMEOUT = 180.0
-"""Seconds. It takes about ten on a processor of its own, and tests share theirs with others."""
+"""Seconds. It takes about ten on an idle core, but tests share their core with others."""
 MOST_REGRET = 0.40
-"""Of the fixed order's, over the last 5,000 of 10,000 delegations."""
+"""As a share of the fixed order's, over the last 5,000 of 10,000 delegations."""
 LEAST_SHARE = 0.70
-"""Of the picks within 500 delegations of a swap, that go to the new best peer."""
+"""The share of the picks within 500 delegations of a swap that go to the new best peer."""
 
 rewards = st.just(0.0) | st.floats(0.5, 1.0)
 
 
 def a_history(number: int) -> list[tuple[float, float]]:
-    """What turns earned, and the pauses before them."""
+    """The rewards of turns, and the pauses before them."""
     dice = random.Random(number)
     longest = dice.choice([0.0, 3600.0, 2 * HALF_LIFE])
     likely = dice.random()
@@ -46,7 +46,7 @@ def a_history(number: int) -> list[tuple[float, float]]:
     ]
 
 
-# A number stands for a whole history, which is quicker than drawing every turn of it.
+# A number stands for a whole history, which is faster than drawing every turn of it.
 histories = st.integers(0, 2**32).map(a_history)
 sizes = st.sampled_from(list(SCALES))
 amounts = st.floats(0, 1e6)
@@ -128,7 +128,7 @@ def test_the_same_dice_choose_the_same_arm(
 
 @pytest.fixture(scope="module")
 def simulation() -> Summary:
-    # In a process of its own, because measuring coverage would make it several times as slow.
+    # In a separate process, because measuring coverage would make it several times slower.
     done = subprocess.run(
         [sys.executable, "-m", "scripts.simulate_bandit", "--json"],
         cwd=ROOT,
@@ -153,7 +153,7 @@ def test_regret_against_drifting_peers_is_a_fraction_of_the_fixed_orders(
 def test_the_new_best_peer_gets_most_of_the_work_at_once_after_a_swap(simulation: Summary) -> None:
     assert len(simulation.after) == 20
     assert median(simulation.after) >= LEAST_SHARE
-    # Before it the old best has to have had the work, or there would be nothing to change.
+    # Before the swap the old best peer must have had the work, or there would be nothing to change.
     assert median(simulation.before) >= LEAST_SHARE
 
 

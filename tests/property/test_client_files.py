@@ -1,8 +1,8 @@
 """Putting one entry into another program's settings leaves every other byte as it was.
 
 Texts are drawn token by token, with comments that look like code between them. What an edit may do
-is written down without asking the code under test: a new entry is one stretch put in, and one comma
-where its neighbour had none; a changed value is one word replaced by another.
+is stated independently of the code under test: a new entry is one inserted stretch, plus one comma
+if its neighbour had none; a changed value is one word replaced by another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.setup.install.json_edit import Unfit
 from dragoman.setup.install.jsonc import read
 
 EXAMPLES = 250
-"""An example is read five times or so, in a tenth of a millisecond each."""
+"""Each example is parsed about five times, in a tenth of a millisecond each."""
 
 ENTRY = {"command": "/new/dragoman", "args": ["serve", "mcp"]}
 OLD = '"OLD"'
@@ -51,7 +51,7 @@ def wanted(old: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def render(draw: st.DrawFn, value: Any) -> str:
-    """A value as somebody may have typed it."""
+    """A value as a person may have typed it."""
     ascii_only, comma_last = draw(FLIPS), draw(FLIPS)
 
     def gap() -> str:
@@ -75,7 +75,7 @@ def render(draw: st.DrawFn, value: Any) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn, section: st.SearchStrategy[Any], *, always: bool = False) -> str:
-    """A settings file, with a section `s` or perhaps without."""
+    """A settings file, perhaps with a section `s`."""
     value = draw(SECTIONS)
     value.pop("s", None)
     if always or draw(st.booleans()):
@@ -90,7 +90,8 @@ def without_entry(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def put_in(original: str, done: str) -> bool:
-    """Whether `done` is `original` with one stretch put in, and perhaps one comma before it."""
+    """Return whether `done` is `original` with one stretch inserted, and perhaps one comma before
+    it."""
     head = len(os.path.commonprefix([original, done]))
     if done[head : head + 1] == "," and original[head : head + 1] != ",":
         done = done[:head] + done[head + 1 :]
@@ -113,7 +114,7 @@ def test_a_new_entry_in_json_is_put_in_and_nothing_else_changes(text: str) -> No
 
 @st.composite
 def entries(draw: st.DrawFn) -> dict[str, Any]:
-    """A section with an entry of ours that starts a program somewhere else."""
+    """A section with an entry of ours that starts another program."""
     entry = {"x": draw(VALUES), "command": "OLD", "args": ["serve", "mcp"], "y": draw(VALUES)}
     names = draw(st.permutations([*entry]))
     return {"q": draw(VALUES), "d": {name: entry[name] for name in names}, "r": draw(VALUES)}
@@ -150,7 +151,7 @@ HEADERS = st.sampled_from(["[s.q]", "[ s . r ] # r", '[projects."/a b"]', "[[lis
 
 @st.composite
 def tables(draw: st.DrawFn, ours: str) -> str:
-    """A file of TOML, with some lines in it that are given."""
+    """A TOML file that contains some given lines."""
     found: list[str] = draw(st.lists(LINES, max_size=3, unique=True))
     headers = draw(st.lists(HEADERS, max_size=4, unique=True))
     for header in headers:
@@ -183,7 +184,7 @@ def test_a_changed_value_in_toml_is_replaced_and_nothing_else_changes(text: str)
     try:
         done = toml_edit.put(text, ("s", "d"), wanted)
     except Unfit:
-        # A table whose parts are scattered over the file may be refused, and is not damaged.
+        # A table whose parts are scattered over the file may be refused, but is not damaged.
         assert text.count("[s") + text.count("[ s") > 1
         return
     assert done == text.replace(OLD, '"/new/dragoman"')

@@ -1,5 +1,5 @@
-"""Folding does not depend on whether events are live or replayed, nor on orders that the protocol
-leaves open, nor on where a stream of events is cut."""
+"""Folding does not depend on whether events are live or replayed, on orders that the protocol
+leaves open, or on where a stream of events is cut."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_folding_in_two_steps_is_folding_in_one(updates: list[Any], cut: int) ->
 def test_a_prompt_that_the_agent_repeats_looks_like_one_that_it_does_not(
     pieces: list[str], answer: str
 ) -> None:
-    """And both look like the history that the agent replays later."""
+    """Both also equal the history that the agent replays later."""
     where = place()
     prompt = "".join(pieces)
     started = model.TurnStarted(
@@ -107,8 +107,8 @@ def test_a_prompt_that_the_agent_repeats_looks_like_one_that_it_does_not(
 def test_what_belongs_to_different_things_may_come_in_any_order(
     data: st.DataObject, updates: list[Any]
 ) -> None:
-    """Pieces of one message, one tool call, one setting keep their order; between them there is
-    none. Messages need an id for that, and are compared by it."""
+    """Pieces of one message, one tool call or one setting keep their order; pieces of different
+    ones may come in any order. Messages need an id for that, and are compared by it."""
     events = [
         replace(event, message_id=event.message_id or "m0")
         if isinstance(event, model.MessageDelta)
@@ -166,7 +166,7 @@ def test_usage_that_comes_after_the_end_counts(updates: list[Any], text: str) ->
 
 @SOME
 @given(st.lists(st.text(max_size=4), max_size=40))
-def test_a_text_is_the_sum_of_its_pieces_whenever_somebody_looks(pieces: list[str]) -> None:
+def test_a_text_is_the_sum_of_its_pieces_at_any_time(pieces: list[str]) -> None:
     view = View()
     where = place()
     for number, piece in enumerate(pieces):

@@ -1,8 +1,8 @@
-"""Whatever order a protocol leaves open makes no difference to what a session looks like.
+"""An order that a protocol leaves open makes no difference to what a session looks like.
 
-What belongs to one message, one tool call or one setting is a stream that keeps its order. Between
-streams there is none, and neither is there between them and an answer that only acknowledges a
-prompt. ACP's own orders are in `test_events_fold`.
+The parts of one message, one tool call or one setting are a stream that keeps its order. There is
+no order between streams, nor between them and a response that only acknowledges a prompt. ACP's own
+orders are in `test_events_fold`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ statuses = st.sampled_from(["running", "completed", "error"])
 
 
 def mixed(data: st.DataObject, streams: Sequence[Notes]) -> Notes:
-    """One of the orders that are allowed."""
+    """One of the allowed orders."""
     left = [list(reversed(stream)) for stream in streams if stream]
     found: Notes = []
     while left:
@@ -43,7 +43,8 @@ def mixed(data: st.DataObject, streams: Sequence[Notes]) -> Notes:
 
 
 def looks(view: View) -> Any:
-    """A session without what only the order says: where one message ends and the next begins."""
+    """Return a session without what only the order says: where one message ends and the next
+    begins."""
     said: dict[Any, str] = {}
     for message in view.messages:
         key = message.role, message.message_id
@@ -177,7 +178,7 @@ def test_streams_of_the_documents_may_come_in_any_order(dialect: str, data: st.D
     streams, result = STREAMS[dialect](data)
     views = []
     for notes in (mixed(data, streams), [note for stream in streams for note in stream]):
-        # An answer that ends the turn comes last; one that acknowledges it may come at any time.
+        # A response that ends the turn comes last; one that acknowledges it may come at any time.
         last = len(notes)
         at = data.draw(st.integers(0, last)) if dialect == "chained" else last
         views.append(looks(asyncio.run(told(dialect, notes, result, at))))
@@ -187,7 +188,7 @@ def test_streams_of_the_documents_may_come_in_any_order(dialect: str, data: st.D
 @FEWER
 @given(data=st.data())
 def test_keys_of_one_update_may_as_well_come_in_several(data: st.DataObject) -> None:
-    """In the keyed dialect an update may carry several things at once."""
+    """In the dialect `keyed`, one update may contain several things."""
     streams, result = keyed(data)
     singly = mixed(data, streams)
     together: Notes = []
@@ -213,7 +214,8 @@ def test_keys_of_one_update_may_as_well_come_in_several(data: st.DataObject) -> 
 
 
 def items(data: st.DataObject) -> tuple[list[Notes], list[dict[str, Any]]]:
-    """The items of a turn as they are told live, one stream for each, and as history has them."""
+    """The items of a turn as they are reported live, one stream for each, and as the history has
+    them."""
     here = {"threadId": "t1", "turnId": "u1"}
     streams: list[Notes] = []
     whole: list[dict[str, Any]] = []
@@ -262,7 +264,7 @@ KINDS = ["agentMessage", "reasoning", "commandExecution", "fileChange"]
 
 
 def settings(data: st.DataObject) -> list[Notes]:
-    """What may be told at any time of a turn."""
+    """What may be reported at any time during a turn."""
     here = {"threadId": "t1", "turnId": "u1"}
     counted = dict.fromkeys(
         [
@@ -336,7 +338,7 @@ def test_a_thread_that_is_loaded_looks_as_it_did_when_it_was_live(data: st.DataO
             talk.check(lambda event: not event.replay)
         return fold(events)
 
-    # The server repeats the prompt before it does anything about it.
+    # The server repeats the prompt before it does anything else.
     live = asyncio.run(codex_told([*_echo(user), *mixed(data, streams)], 0))
     again = asyncio.run(loaded())
     for tool in live.tools.values():
@@ -387,7 +389,7 @@ def test_a_resumed_thread_looks_as_its_turns_did(turns: list[tuple[str, str]]) -
 @FEWER
 @given(said=st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), max_size=3))
 def test_a_listed_session_looks_as_its_turns_did(said: list[tuple[str, str]]) -> None:
-    """In the chained dialect a history is the messages of a list entry: no turns are in it."""
+    """In the dialect `chained`, a history is the messages of a list entry, without turns."""
     here = {"sessionId": SESSIONS["chained"]}
 
     async def live() -> View:
@@ -424,7 +426,7 @@ def test_a_listed_session_looks_as_its_turns_did(said: list[tuple[str, str]]) ->
 
 
 def test_orders_really_differ() -> None:
-    """A generator that always mixes alike would prove nothing."""
+    """A generator that always gives the same order would prove nothing."""
     found = set()
 
     @FEWER

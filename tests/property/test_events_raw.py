@@ -1,5 +1,5 @@
-"""Whatever an ACP agent sends: every line of it is the `raw` of an event, in order, and nothing
-that it sends is thrown at anybody."""
+"""For anything that an ACP agent sends: every line is the `raw` of an event, in order, and no
+exception reaches a callback or the loop."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Talk(Heard):
         await start
         opening = self.client.connection.tasks.start(self.peer.open(Opening(cwd=HERE)), "open")
         id = await self.wire.asked("session/new")
-        # What comes before and behind the answer comes in one piece with it.
+        # What comes before and after the response is sent in one piece with it.
         self.feed(
             *before,
             self.answer(id, {"result": {"sessionId": SESSION}}),
@@ -181,7 +181,7 @@ class Talk(Heard):
 
 
 MANY = settings(max_examples=max(100, settings().max_examples // 5))
-"""Each example is a whole conversation, so a fifth of the usual number has to do."""
+"""Each example is a whole conversation, so a fifth of the usual number is tried."""
 
 
 @MANY

@@ -1,5 +1,5 @@
-"""Whatever an app-server sends: every line of it is the `raw` of an event, in order, the turn ends
-once, and nothing that it sends is thrown at anybody."""
+"""For anything that an app-server sends: every line is the `raw` of an event, in order, the turn
+ends once, and no exception reaches a callback or the loop."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ begun = st.one_of(
 
 
 def counts(event: model.Event) -> bool:
-    """Of a history, which is part of an answer, every item is kept beside the answer's line."""
+    """Each item of a history is kept, as is the line of the response that contains it."""
     return not event.replay
 
 
@@ -111,12 +111,12 @@ def test_every_line_is_the_raw_of_an_event_in_the_order_of_the_wire(
     async def run() -> None:
         with CodexTalk() as talk:
             conversation = await talk.open(before)
-            # Settings that nobody asked for make a thread unusable, which is not at stake here.
+            # Settings that were not requested make a thread unusable, which is not tested here.
             conversation.unusable = False
             async with conversation.prompt("go") as turn:
                 id = await talk.wire.asked("turn/start")
                 talk.feed(*during, talk.answer(id, begun), *after)
-                # Whatever was said about it so far, this is its end.
+                # Whatever was reported about it so far, this is its end.
                 ended = {"id": turn.id or "u1", "status": "completed"}
                 talk.feed(notification("turn/completed", {"threadId": "t1", "turn": ended}))
                 seen = [event async for event in turn]

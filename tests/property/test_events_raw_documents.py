@@ -1,5 +1,5 @@
-"""Whatever an agent of one of the documents' dialects sends: every line of it is the `raw` of an
-event, in order, the turn ends once, and nothing that it sends is thrown at anybody."""
+"""For anything that an agent of a legacy dialect sends: every line is the `raw` of an event, in
+order, the turn ends once, and no exception reaches a callback or the loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ tool_ids = st.sampled_from(["t1", "t2"])
 
 
 def hints(dialect: str) -> dict[str, st.SearchStrategy[Any]]:
-    """Values that mean something, for fields whose type is only a text."""
+    """Values with a meaning, for fields whose type is only a string."""
     here = SESSIONS.get(dialect, "of no dialect")
     sessions = st.sampled_from([here, here, here, "other"])
     return {
@@ -191,7 +191,7 @@ async def test_a_connection_that_breaks_ends_the_turn_and_loses_no_line(
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_a_turn_that_ran_out_of_time_ends_once_for_whoever_watches(dialect: str) -> None:
+def test_a_turn_that_ran_out_of_time_ends_once_for_observers(dialect: str) -> None:
     async def run() -> None:
         with DocumentTalk(dialect, Budgets(total=0.01, cancel_grace=5.0)) as talk:
             conversation = await talk.open([])

@@ -1,4 +1,4 @@
-"""Whatever path a peer makes up, it reads and changes nothing outside the workspace."""
+"""For any path that a peer sends, it reads and changes nothing outside the workspace."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Request = tuple[str, bool, int | None, int | None]
 
 
 def ask(runner: asyncio.Runner, files: Files, tree: HostileTree, asked: Request) -> bool:
-    """Do as a peer asks; whether something was written."""
+    """Do what a peer asks, and return whether something was written."""
     template, writes, line, limit = asked
     text = tree.path(template)
     try:
@@ -97,7 +97,7 @@ def test_no_sequence_of_requests_reaches_anything_outside() -> None:
         @given(requests=st.lists(request, min_size=1, max_size=6))
         def check(requests: list[Request]) -> None:
             if not trees:
-                # A new one is needed only after something inside was changed.
+                # A new tree is needed only after something inside was changed.
                 trees.append(build(stack.enter_context(quick_folder()), long_chain=False))
             tree = trees[-1]
             files = Files(Workspace([tree.root, tree.second]))

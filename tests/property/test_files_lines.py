@@ -1,4 +1,4 @@
-"""Reading a part of a file agrees with the plain definition of lines, however it is cut."""
+"""Reading a part of a file agrees with the plain definition of lines, however the data is cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ count = st.none() | st.integers(min_value=0, max_value=70)
 
 
 def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
-    """The data in pieces of these sizes, over and over."""
+    """Return the data in pieces of these sizes, over and over."""
     position = 0
     while position < len(data):
         for size in sizes:

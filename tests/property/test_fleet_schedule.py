@@ -83,7 +83,7 @@ def test_no_history_gives_a_job_two_results_or_two_attempts_at_once(history: lis
                 for job in plan.expired(now):
                     current = job.current
                     assert current is not None
-                    # A worker never thinks longer than the coordinator that it has the lease.
+                    # A worker never believes longer than the coordinator that it has the lease.
                     held = last_held.get((current.worker, job.id, current.number))
                     assert held is None or held + LEASE * (1 + MARGIN) <= now + 1e-6
                     write(plan.lost(job.id, facts, at=now))

@@ -1,7 +1,7 @@
-"""Editing one field of front matter changes that field and not a byte beside it.
+"""Editing one field of front matter changes only that field.
 
-Files are drawn line by line with the one field in a known shape, so that the edited file can be
-written down beforehand, byte for byte, without asking the code under test.
+Files are drawn line by line with the field in a known shape, so that the expected file can be
+stated byte for byte, independently of the code under test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Shape:
-    """The field as lines: before the value, the value as written, behind it."""
+    """The field as lines: before the value, the value as written, after it."""
 
     head: str
     value: str
@@ -41,7 +41,7 @@ class Shape:
         return (self.head + self.value + self.tail).split("\n")
 
     def changed(self, value: str) -> list[str]:
-        # A value that stood alone on its line is replaced there; one that was missing gets a space.
+        # A value that was alone on its line is replaced there; a missing one gets a space.
         gap = "" if self.value else " "
         return f"{self.head}{gap}{self.quote}{value}{self.quote}{self.tail}".split("\n")
 
@@ -74,7 +74,7 @@ FIELDS = [
     ["name: explorer"],
     ["description: a plain text", "  that goes on # and has a comment"],
     ["# delegate_to: a comment"],
-    # Without the comment above it the white space below would belong to a block value before it.
+    # Without the comment above it, the white space below would belong to a block value before it.
     ["# before an empty line", "", "   ", "# after it"],
     ["quoted: \"delegate_to: 'inside'\"   # why"],
     ["other: 'it''s delegate_to: x'"],
@@ -118,7 +118,7 @@ SHAPES = [
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    # Every field stands at most once: a name that stands twice is an error of its own.
+    # Every field occurs at most once: a repeated name is a separate error.
     fields = draw(st.lists(st.sampled_from(FIELDS), unique_by=lambda lines: lines[0], max_size=7))
     cut = draw(st.integers(0, len(fields)))
     indent = draw(st.sampled_from(["", "", "  "]))
@@ -169,7 +169,7 @@ def documents(draw: st.DrawFn) -> Document:
 
 
 def inner_of(data: bytes) -> dict[Any, Any]:
-    """The front matter as a plain YAML 1.2 reader has it, found without the code under test."""
+    """The front matter as a plain YAML 1.2 parser reads it, found without the code under test."""
     lines = data.decode().lstrip("\ufeff").split("\n")
     inner: list[str] = []
     for line in lines[1:]:
@@ -177,7 +177,7 @@ def inner_of(data: bytes) -> dict[Any, Any]:
             break
         inner.append(line)
     yaml = YAML(typ="rt", pure=True)
-    # What this reader knows only of YAML 1.1 is another matter.
+    # Values that this parser reads only as YAML 1.1 do are not compared.
     text = "\n".join(inner).replace(":\t", ": ").replace("\t#", " #").replace("\r", "")
     for mark in "\x85\u2028\u2029":
         text = text.replace(mark, "?")

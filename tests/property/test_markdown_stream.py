@@ -1,4 +1,4 @@
-"""Properties of Markdown on a terminal: whatever the text and its pieces are, nothing is lost."""
+"""Properties of Markdown on a terminal: for any text in any pieces, nothing is lost."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_letter_is_shown_once_and_in_its_order(
 def test_no_row_is_wider_than_the_window(source: list[str], sizes: list[int], width: int) -> None:
     text = "".join(each for each in source if "```" not in each and "~~" not in each)
     if "```" in text or "~~~" in text:
-        return  # Code is left to the terminal in one piece, so that it can be copied.
+        return  # Code is written in one piece, so that it can be copied.
     assert all(columns(row) <= width for row in shown(pieces_of(text, sizes), width, 8))
 
 
@@ -89,5 +89,5 @@ def test_every_letter_of_a_table_is_shown(
     text = "| a | b |\n|---|---|\n" + "".join(source)
     rows = shown(pieces_of(text, sizes), width, height)
     said, seen = letters(text), letters("".join(rows))
-    # The heads of columns may stand before every cell.
+    # The column headers may precede every cell.
     assert all(seen.count(each) >= said.count(each) for each in set(said))

@@ -1,4 +1,4 @@
-"""Whatever the rules and the acts are: narrowing narrows, and a line hides nothing."""
+"""For any rules and acts: a restricting rule only restricts, and a line hides nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.policy.rules import STRICTNESS
 from dragoman.policy.shell_parser import ANYTHING, read_line
 
 FEW = settings(max_examples=100)
-"""Examples of each. One takes about a millisecond, and making it up takes ten."""
+"""Examples of each. One takes about a millisecond, and generating it ten."""
 
 NAMES = st.sampled_from(["a", "b", "src", ".env", "rm", "git", "push", "..", ".", "x y", "-f", "é"])
 KINDS: st.SearchStrategy[Any] = st.sampled_from(
@@ -106,7 +106,7 @@ def test_the_order_of_rules_says_nothing(policy: Policy, act: Act, random: Any) 
 @FEW
 @given(policies(), acts())
 def test_one_more_file_is_never_allowed_more(policy: Policy, act: Act) -> None:
-    # An act that names no file may mean any, so that the first name can take a doubt away.
+    # An act that names no file may affect any, so that the first name can remove a doubt.
     known = msgspec.structs.replace(act, paths=("src/a", *act.paths))
     more = msgspec.structs.replace(known, paths=(*known.paths, "/elsewhere/file"))
     assert strictness(policy, more) >= strictness(policy, known)
@@ -132,8 +132,8 @@ def test_a_command_behind_any_other_is_seen(line: str, separator: str) -> None:
 @FEW
 @given(st.lists(st.text(st.sampled_from("\n" + string.printable[:95].replace("\\", "")))))
 def test_quoted_words_are_those_words(words: list[str]) -> None:
-    # No backslash, which fish reads within single quotes, too. `shlex.quote` leaves an equals
-    # sign as it is, which zsh expands where a word begins.
+    # No backslash, which fish interprets within single quotes, too. `shlex.quote` leaves an equals
+    # sign as it is, which zsh expands at the beginning of a word.
     quoted = ["'" + word.replace("'", "'\"'\"'") + "'" for word in words]
     read = read_line(" ".join(["a", *quoted]), posix=True)
     assert [command.words for command in read.commands] == [("a", *words)]
@@ -168,7 +168,7 @@ def test_a_path_fits_itself_and_everything_above_with_two_stars(
 
 
 def _slowly(pattern: list[str], path: list[str]) -> bool:
-    """The same by trying every reading."""
+    """The same by trying every interpretation."""
     if not pattern:
         return not path
     if pattern[0] == "**":

@@ -1,4 +1,4 @@
-"""Properties of routing: whatever is known of whichever peers, nobody is lost or slips in."""
+"""Properties of routing: for any facts about any peers, no peer is lost and none is added."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def a_peer(name: str, dice: random.Random) -> PeerFacts:
 
 
 def a_belief(dice: random.Random) -> Posterior:
-    """What was stored may be damaged, so anything may stand there."""
+    """Stored values may be damaged, so anything may be in their place."""
     odd = [0.0, -1.0, 1e300, math.inf, math.nan]
     return Posterior(
         alpha=dice.choice([1.0, 2.5, 40.0, *odd[: dice.choice([0, 0, 5])]]),
@@ -95,14 +95,14 @@ def a_question(number: int) -> Inputs:
     )
 
 
-# A number stands for a whole question: drawing every field of every peer one by one costs more than
-# all the routing of a test. What failed is printed whole.
+# A number stands for a whole question: drawing every field of every peer takes longer than all the
+# routing of a test. A failing question is printed completely.
 questions = st.integers(0, 2**32).map(a_question)
 seeds = st.integers(0, 1000)
 
 
 def decided(question: Inputs, seed: int) -> Decision | None:
-    """None where the question is one that may be refused, and was."""
+    """Return None if the question may be refused, and was."""
     try:
         return decide(question, random.Random(seed), NOW)
     except UnknownRole:
@@ -212,7 +212,7 @@ def test_a_model_that_was_asked_for_is_the_model_of_every_candidate_but_last_res
 @given(questions, seeds)
 def test_facts_about_one_peer_change_nothing_for_the_others(question: Inputs, seed: int) -> None:
     decision = decided(question, seed)
-    # Another that claims the role keeps the question one that can be answered.
+    # Another peer that claims the role keeps the question answerable.
     if decision is None or sum(question.role in peer.roles for peer in question.peers) < 2:
         return
     for gone in question.peers:

@@ -1,4 +1,4 @@
-"""No secret reaches the disk, however it is cut into pieces, escaped or hidden in a line."""
+"""No secret reaches the disk, however it is split, escaped or hidden in a line."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def text_of(lines: list[bytes]) -> str:
 
 
 def streamed(redact: Redactor, lines: list[bytes]) -> list[bytes]:
-    """What comes out of the lines one by one; it must be what comes out of many at once, too."""
+    """Return the result of the lines one by one, which must equal the result of many at once."""
     runs = LineRedactor(redact)
     out = [line for given in lines for line in runs.feed(given)]
     out += runs.flush()
-    for size in (7, 300):
+    for size in (1, 7, 300):
         runs = LineRedactor(redact)
         batches = [lines[at : at + size] for at in range(0, len(lines), size)]
         together = [line for batch in batches for line in runs.feed_all(batch)]
@@ -106,7 +106,7 @@ def test_a_secret_cut_anywhere_is_found_and_every_line_stays(
     out = streamed(redact, [chunk(part) for part in parts])
     assert len(out) == len(parts)
     assert secret not in text_of(out)
-    # What comes out is what the whole text would have become.
+    # The result is what the whole text would have become.
     assert text_of(out) == redact.text("".join(parts))
 
 
@@ -178,7 +178,7 @@ def test_every_kind_of_key_is_found_between_any_neighbours_in_every_encoding_and
     traced += trace.flush()
     record = "".join(message["update"]["content"]["text"] for _, message in traced)
     for clean in (stored, record):
-        # Nothing of it, neither as it is nor as it was written: what a key begins with tells only
+        # No part of it, neither as it is nor as it was written: the beginning of a key shows only
         # its kind.
         for form in (key[12:], encode(key)[-40:-20] if encode is not plain else key[12:]):
             assert form not in clean
@@ -218,7 +218,7 @@ def test_what_a_user_hands_over_is_found_under_any_name_and_however_it_is_cut(
 ) -> None:
     found = handed_values({"COLOUR": value, "SIZE": "another value"}, ["COLOUR"], "/nowhere")
     if len(value.strip()) < SHORTEST_HANDED or set(value) <= set("./"):
-        # It is too short, or a way to say "here".
+        # It is too short, or consists of dots and slashes only.
         return
     assert found == (value,)
     if value in REDACTED:
@@ -337,7 +337,7 @@ LOOKS = [
 def test_the_quick_look_sees_whatever_the_long_one_would_cut(
     pattern: re.Pattern[str], data: st.DataObject
 ) -> None:
-    # Possessive repetition is beyond the generator, and says nothing about what matches.
+    # The generator does not support possessive repetition, which does not change what matches.
     plain = re.compile(pattern.pattern.replace("}+", "}"), pattern.flags)
     text = data.draw(st.from_regex(plain, alphabet=PRINTABLE))
     redact = Redactor()
@@ -392,7 +392,7 @@ def test_no_byte_of_a_secret_is_in_any_file_of_the_folder(
             failure = {"message": f"401: bad key {secret}", "data": {"x": [secret]}}
             store.update_job(job.id, state="ended", text=f"it is {secret}!", failure=failure)
             planted = {secret, *(found for found, _ in cases)}
-            # While it is open, the log and its index are there, too.
+            # While the store is open, its log and index exist, too.
             assert len(list(folder.iterdir())) == 3
             for file in folder.iterdir():
                 data = file.read_bytes()

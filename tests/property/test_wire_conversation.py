@@ -1,8 +1,8 @@
 """Two peers talk through a channel that loses, repeats and reorders lines.
 
-No stream does that, but a program on the other side can: it forgets to answer, answers twice, and
-answers in any order. Whatever happens, a request settles once at most, and with its own answer.
-How many conversations are tried is decided by the profile, see tests/conftest.py.
+A stream does not do that, but a program on the other side can: it forgets to respond, responds
+twice, or in any order. In every case, a request settles at most once, and with its own response.
+The profile decides how many conversations are tried, see tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dragoman.wire.peer import (
 )
 
 # A step is two bytes: what to do, then at which side and with which of the things there. Both sides
-# count their ids up from zero, so equal ids are under way in both directions nearly all the time.
+# count their ids up from zero, so equal ids are in use in both directions nearly all the time.
 WORK = ["ask", "ask", "ask", "answer", "answer", "answer", "refuse", "abandon"]
 TRAVEL = ["deliver", "deliver", "deliver", "deliver", "deliver", "repeat", "lose", "burst"]
 conversations = st.binary(min_size=80, max_size=240)
@@ -38,7 +38,7 @@ conversations = st.binary(min_size=80, max_size=240)
 
 @dataclass
 class Side:
-    """One end, and everything that a plain account of it would hold."""
+    """One end, and a plain model of its state."""
 
     name: str
     peer: PeerState[str]
@@ -48,7 +48,7 @@ class Side:
     given_up: set[Id] = field(default_factory=set)
     settled: set[Id] = field(default_factory=set)
     working: dict[Id, str] = field(default_factory=dict)
-    """Requests of the other side that came and are not answered, with what they asked."""
+    """Requests of the other side that arrived and are not answered, with their content."""
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -101,7 +101,7 @@ class Side:
                 self.settled.add(id)
             case Failed(slot=slot, id=id, error=error):
                 assert self.waiting.pop(id) == slot
-                # Its own refusal, or the complaint that this very request came twice.
+                # Its own refusal, or the error that this request was sent twice.
                 assert error.message == slot or error.code == codes.INVALID_REQUEST
                 self.settled.add(id)
             case Stray(id=id, why="late"):

@@ -1,7 +1,7 @@
-"""What a stream says does not depend on how its bytes were cut.
+"""The messages of a stream do not depend on how its bytes are cut.
 
-How many streams are tried is decided by the profile, see tests/conftest.py. The limit for a line is
-small here, so that lines over it are as common as lines of exactly the limit.
+The profile decides how many streams are tried, see tests/conftest.py. The limit for a line is small
+here, so that lines over it are as common as lines of exactly the limit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ODDITIES = [
 
 
 def stream(recipe: bytes) -> bytes:
-    """A stream made by a recipe: a byte for its beginning, then two for each line."""
+    """A stream made from a recipe: one byte for its beginning, then two for each line."""
     beginning = (b"", b"", BOM, BOM[:1], BOM[:2], BOM + BOM)[recipe[0] % 6]
     lines = [
         (MESSAGES[what % len(MESSAGES)] if what < 200 else ODDITIES[what % len(ODDITIES)])
@@ -63,7 +63,7 @@ sizes = st.binary(max_size=12).map(lambda sizes: [size % 71 for size in sizes])
 
 
 def cut(data: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    """The data in pieces of these sizes, the last one as long as it takes."""
+    """Return the data in pieces of these sizes, the last one as long as needed."""
     start = 0
     for size in sizes:
         yield data[start : start + size]
@@ -72,7 +72,7 @@ def cut(data: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
 
 
 def split(data: bytes, limit: int) -> tuple[list[bytes], bool]:
-    """The lines of a whole stream, written as plainly as possible, and whether one was too long."""
+    """Return the lines of a whole stream, in the plainest way, and whether one was too long."""
     *complete, rest = data.removeprefix(BOM).split(b"\n")
     found: list[bytes] = []
     for line in complete + ([rest] if rest else []):
@@ -91,7 +91,7 @@ def framed(chunks: Iterable[bytes], limit: int) -> tuple[list[bytes], bool]:
 
 
 def said(end: End, chunks: Iterable[bytes]) -> list[object]:
-    """The events of a stream, for a peer that has asked three times and given up once."""
+    """Return the events of a stream, for a peer that has sent three requests and given up one."""
     peer: PeerState[str] = PeerState(end, max_line_size=LIMIT)
     for slot in ("zero", "one", "two"):
         peer.request("m", slot)
@@ -99,7 +99,7 @@ def said(end: End, chunks: Iterable[bytes]) -> list[object]:
     events: list[Event[str]] = []
     for chunk in chunks:
         events += peer.receive(chunk)
-    # Who ends without a newline is not answered any more; that is not a matter of cutting.
+    # A stream that ends without a newline is not answered; that does not depend on the cuts.
     events += peer.receive_end()
     assert sum(isinstance(event, Overrun) for event in events) <= 1
     state = [peer.unanswered, peer.is_open(0), peer.is_open("x")]

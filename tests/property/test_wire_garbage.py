@@ -1,6 +1,6 @@
-"""Whatever arrives is read, or is the one documented error; nothing raises and nothing is lost.
+"""Any input is read or is the one documented error; nothing raises and nothing is lost.
 
-How many inputs are tried is decided by the profile, see tests/conftest.py.
+The profile decides how many inputs are tried, see tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ FRAGMENTS = [
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A few messages in which something was cut out or put in."""
+    """A few messages from which something was removed, or to which something was added."""
     data = b"\n".join(draw(st.lists(st.sampled_from(SEEDS), min_size=1, max_size=3))) + b"\n"
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -87,7 +87,7 @@ streams = st.one_of(mutated(), mutated(), st.binary(max_size=300))
 
 
 def fits(event: Event[str], message: Message) -> bool:
-    """Whether an event is what a peer may make of a message."""
+    """Return whether an event is a valid interpretation of a message."""
     match message:
         case Notification():
             return event == message
@@ -122,7 +122,8 @@ def test_any_bytes_are_read_or_end_in_an_overrun(chunks: list[bytes], end: End) 
     lines = b"".join(chunks).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     read = [decode(line.removesuffix(b"\r")) for line in lines]
     said = [m for m in read if not (isinstance(m, Malformed) and m.reason == BLANK)]
-    # Every line is one event, in order; with an overrun, every line before the one too long.
+    # Every line is one event, in order; with an overrun, every line before the one that is too
+    # long.
     assert len(events) <= len(said) if ends else len(events) == len(said)
     assert all(map(fits, events, said))
     for event in events:
@@ -135,7 +136,7 @@ def test_any_bytes_are_read_or_end_in_an_overrun(chunks: list[bytes], end: End) 
 
 # -- any JSON
 
-# Half surrogates are written as escapes by `json`, as JavaScript does.
+# `json` writes lone surrogates as escapes, as JavaScript does.
 texts = st.text(st.characters(), max_size=6) | st.sampled_from(["\ud83d", "\ude00x", "x\ud83d"])
 values = st.recursive(
     st.none()
@@ -183,7 +184,7 @@ HALF = re.compile("[\ud800-\udfff]")
 
 
 def mended(value: Any) -> Any:
-    """The value with every half surrogate pair replaced."""
+    """Return the value with every lone surrogate replaced."""
     if isinstance(value, str):
         return HALF.sub("\ufffd", value)
     if isinstance(value, list):
@@ -200,11 +201,12 @@ def is_id(value: Any) -> bool:
 
 
 def kind(message: dict[str, Any]) -> tuple[type[Message], int | None]:
-    """What a message is, by the rules and not by the code: its kind, and the code if it is bad."""
+    """Return what a message is, by the rules and not by the code: its kind, and the error code if
+    it is invalid."""
     id = message.get("id")
     bad_id = id is not None and not is_id(id)
     if isinstance(id, str) and "\ufffd" in id and message != mended(message):
-        bad_id = True  # It may have been something else before it was mended.
+        bad_id = True  # It may have been something else before it was repaired.
     method = message.get("method")
     if bad_id or not (method is None or isinstance(method, str)):
         unanswerable = method is None and ("result" in message or "error" in message)
@@ -229,7 +231,7 @@ def test_json_is_understood_as_the_rules_say(
     if not ascii and HALF.search(text):
         text = json.dumps(message, indent=indent)  # UTF-8 has no place for half a pair
     line = text.replace("\n", " ").encode()
-    # Two halves that met are a whole character from here on.
+    # Two halves that met are one character from here on.
     message = json.loads(line)
 
     found = decode(line)

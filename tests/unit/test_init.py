@@ -75,7 +75,7 @@ def test_the_stub_has_the_names_of_the_module_and_no_others() -> None:
 @pytest.mark.parametrize("name", sorted(vars(dragoman)["_MOVED"]))
 def test_a_name_that_moved_says_where_it_is(name: str) -> None:
     home = vars(dragoman)["_MOVED"][name]
-    with pytest.warns(DeprecationWarning, match=f"dragoman.{name} is {home}.{name} now"):
+    with pytest.warns(DeprecationWarning, match=f"dragoman.{name} is now {home}.{name}"):
         assert getattr(dragoman, name) is pkgutil.resolve_name(f"{home}.{name}")
     assert name not in dir(dragoman)
 

@@ -36,7 +36,7 @@ def test_without_variables_the_folders_are_those_of_the_platform_and_all_differe
     assert all(path.is_absolute() and "dragoman" in str(path) for path in found)
 
 
-def test_without_a_runtime_folder_sockets_are_where_nobody_else_can_write(
+def test_without_a_runtime_directory_sockets_are_where_only_this_user_can_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")

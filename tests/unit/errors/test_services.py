@@ -42,5 +42,5 @@ def test_a_damaged_store_is_worth_another_try_if_it_was_replaced() -> None:
     assert not StoreCorrupt("f", "x", damaged=True).retryable
 
 
-def test_a_broker_that_cannot_be_had_is_nobodys_answer() -> None:
+def test_an_unavailable_broker_is_not_the_peers_fault() -> None:
     assert not BrokerUnavailable("no").may_have_run

@@ -54,7 +54,7 @@ def test_every_documented_name_leads_to_the_new_one(
     old: str, name: str, new: str, now: str
 ) -> None:
     module = importlib.import_module(f"dragoman.hub.{old}")
-    with pytest.warns(DeprecationWarning, match=f"is {new}.{now} now"):
+    with pytest.warns(DeprecationWarning, match=f"is now {new}.{now}"):
         value = getattr(module, name)
     there = getattr(importlib.import_module(new), now)
     assert inspect.unwrap(value) is inspect.unwrap(there)

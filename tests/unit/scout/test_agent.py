@@ -96,9 +96,11 @@ async def test_a_session_that_is_loaded_saves_the_last_answer_and_no_refusal(
 async def test_a_file_that_is_handed_over_is_read(tmp_path: Path) -> None:
     (tmp_path / "a b.py").write_text("handed = 1\n")
     link = acp.ResourceLink(uri=(tmp_path / "a b.py").as_uri(), name="a b.py")
+    invalid = acp.ResourceLink(uri="file://[x/a", name="a")
+    text = acp.TextContent(text="read this file")
     said = ""
     async with talking(tmp_path, tmp_path / ".state") as session:
-        async with session.prompt([acp.TextContent(text="read this file"), link]) as turn:
+        async with session.prompt([text, invalid, link]) as turn:
             async for update in turn:
                 if isinstance(update, acp.AgentMessageChunk):
                     assert isinstance(update.content, acp.TextContent)
@@ -122,7 +124,7 @@ async def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_folder_that_vanished_is_told(tmp_path: Path) -> None:
+async def test_a_directory_that_vanished_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     async with talking(folder, tmp_path / ".state") as session:

@@ -92,7 +92,7 @@ def test_a_root_that_is_none_is_reported(tmp_path: Path) -> None:
         FileReader(str(tmp_path / "nowhere"))
 
 
-def test_reading_that_nobody_waits_for_ends(root: Path) -> None:
+def test_an_abandoned_read_ends(root: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):

@@ -64,7 +64,7 @@ def test_a_folder_that_is_gone_is_counted(tmp_path: Path) -> None:
     assert walk.unreadable == 1
 
 
-def test_a_walk_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+def test_an_abandoned_walk_ends(tmp_path: Path) -> None:
     make(tmp_path, "a/1.py", "b/2.py")
     stop = threading.Event()
     walk = Walk(str(tmp_path)).files(stop)
@@ -74,7 +74,7 @@ def test_a_walk_that_nobody_waits_for_ends(tmp_path: Path) -> None:
         list(walk)
 
 
-def test_there_is_a_bound_and_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_kept_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_walk, "MAX_FILES", 2)
     make(tmp_path, "a/1", "a/2", "a/3", "b/4")
     walk = Walk(str(tmp_path))

@@ -98,7 +98,7 @@ def test_a_file_and_an_answer_have_their_bounds(
     assert known.entries[0].answer == "x" * 10
 
 
-def test_a_folder_that_cannot_be_made_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_does_not_fail_the_turn(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     kept = SessionFiles(tmp_path / "file" / "below")
     assert not kept.begin(ID, "/a")

@@ -53,7 +53,7 @@ def test_stop_words_and_vague_words_are_dropped_and_names_are_split() -> None:
     assert list(terms_of("how does SessionFiles keep its history?")) == ["sess", "keep", "history"]
 
 
-def test_vague_words_count_where_there_are_no_others() -> None:
+def test_vague_words_count_if_there_are_no_others() -> None:
     assert list(terms_of("where is the class defined?")) == ["class", "defin"]
     assert terms_of("what is it?") == {}
 

@@ -15,7 +15,7 @@ from tests.unit.scout.asking import answer
     [
         (Found([]), ""),
         (Found([], cut=True), "stopped early"),
-        (Found([], unreadable=2), "2 files or folders could not be read"),
+        (Found([], unreadable=2), "2 files or directories could not be read"),
     ],
 )
 def test_what_was_missed_is_said(found: Found, words: str) -> None:

@@ -129,7 +129,7 @@ async def test_closing_sends_at_once_what_was_still_to_be_sent_slowly() -> None:
 
 
 @aio
-async def test_a_slow_write_that_fails_later_is_told_to_the_next_writer() -> None:
+async def test_a_slow_write_that_fails_later_is_reported_to_the_next_writer() -> None:
     scene = Scene(Slow(direction="outbound"))
     scene.ours.write(LINE)
     scene.inner.break_link()

@@ -157,7 +157,7 @@ def test_a_rule_drops_the_events_of_its_part_only(part: Part, event: Any) -> Non
     assert without([said, event, said], {part}) == [said, said]
 
 
-def test_a_title_waits_for_what_becomes_of_the_name() -> None:
+def test_a_title_waits_for_the_name() -> None:
     [event] = without([TOOL], {Part.TOOL_TITLES, Part.TOOL_KINDS})
     assert isinstance(event, model.ToolChanged)
     assert (event.title, event.kind) == ("read", ToolKind.READ)

@@ -182,7 +182,7 @@ def test_a_closed_output_ends_while_the_peer_lives_on() -> None:
         assert child.end()[2] == 9
 
 
-def test_a_closed_input_breaks_the_pipe_of_whoever_writes() -> None:
+def test_a_closed_input_breaks_the_pipe_of_the_writer() -> None:
     with playing(CloseStdin(), Notify("closed"), GoSilent()) as child:
         child.hear()
         with pytest.raises(BrokenPipeError):
@@ -210,7 +210,7 @@ def test_a_peer_may_ignore_the_signal_to_end() -> None:
 
 
 @pytest.mark.parametrize("step", [Die(), Die(signal.SIGSEGV)])
-def test_a_peer_dies_of_the_signal_it_was_told(step: Die) -> None:
+def test_a_peer_dies_of_the_signal_in_its_script(step: Die) -> None:
     with playing(Notify("last"), step) as child:
         out, _, code = child.end()
     assert b"last" in out

@@ -39,7 +39,7 @@ def test_the_one_tool_of_the_canary_can_be_listed_and_called(tmp_path: Path) -> 
     assert song["result"]["content"][0]["text"] == canary_mcp_server.SONG
 
 
-def test_what_it_does_not_know_is_refused_and_what_is_no_message_is_ignored(tmp_path: Path) -> None:
+def test_unknown_methods_are_refused_and_invalid_messages_are_ignored(tmp_path: Path) -> None:
     source = io.StringIO('garbage\n[1]\n{"id": 1}\n{"id": 2, "method": "resources/list"}\n')
     sink = io.StringIO()
     canary_mcp_server.serve(source, sink, str(tmp_path / "mark"))

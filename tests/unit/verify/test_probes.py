@@ -84,7 +84,7 @@ def test_dialects_that_have_no_such_question_are_not_asked() -> None:
         assert probes.with_all_params(peer(dialect), HERE) == []
 
 
-def test_an_agent_of_threads_is_asked_for_a_thread_of_nobody() -> None:
+def test_an_agent_of_the_threads_dialect_is_asked_for_an_unknown_thread() -> None:
     asked = probes.unknown_session(peer("threads"), HERE)
     assert asked is not None and asked[0] == "threadResume"
     asked = probes.unknown_session(peer("keyed"), HERE)

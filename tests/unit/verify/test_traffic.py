@@ -123,6 +123,7 @@ def test_a_listener_hears_only_what_comes_while_it_listens() -> None:
         b'{"params":{"turnId":"t"}}',
         b'{"params":{"update":{"_meta":{"turnId":"t"}}}}',
         b'{"params":{"_meta":{"vendor":{"promptId":7}}}}',
+        b'{"params":{"turnId":"t","text":"half an emoji: \\ud83d"}}',
     ],
 )
 def test_the_id_of_a_turn_is_found_where_agents_put_it(line: bytes) -> None:

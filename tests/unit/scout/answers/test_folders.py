@@ -56,16 +56,16 @@ async def test_what_is_there_is_reported(question: str, words: str, folder: Path
     ("question", "words"),
     [
         ("read same.py", "may be any of 2 files; say which:"),
-        ("read nothing.py", "There is no file or folder `nothing.py`"),
+        ("read nothing.py", "There is no file or directory `nothing.py`"),
         ("read src/app.py:5000", "has only 1,000 lines"),
-        ("what is in nowhere/", "There is no file or folder `nowhere/` here."),
+        ("what is in nowhere/", "There is no file or directory `nowhere/` here."),
         ("read ../outside.py", "outside"),
         ("what is in ..", "outside"),
         ("/layout nowhere", "does not exist"),
     ],
 )
 @aio
-async def test_what_is_not_there_is_no_answer(question: str, words: str, folder: Path) -> None:
+async def test_a_missing_path_is_not_an_answer(question: str, words: str, folder: Path) -> None:
     reply = await asked(folder, question)
     assert reply.stop == "refusal", reply.text
     assert words in reply.text

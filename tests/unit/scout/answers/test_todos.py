@@ -59,6 +59,6 @@ async def test_todos_are_counted_by_kind_and_filtered(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_folder_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_not_an_answer(tmp_path: Path) -> None:
     reply = await asked(tmp_path, "list the todos in nowhere")
     assert reply.stop == "refusal"

@@ -84,7 +84,7 @@ def test_an_answer_that_is_late_comes_with_the_next_message() -> None:
     assert said == []
 
 
-def test_answers_may_come_twice_or_for_nobody() -> None:
+def test_responses_may_come_twice_or_without_a_request() -> None:
     assert [answer["id"] for answer in talk("answers-twice", HELLO)[1]] == [0, 0]
     ids = [answer["id"] for answer in talk("unknown-ids", HELLO)[1]]
     assert ids[-1] == 0 and ids[0] > 1000

@@ -13,7 +13,7 @@ def test_every_fault_has_a_meaning_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "hang:", "hang:session/nothing"])
-def test_what_is_no_fault_has_none(name: str) -> None:
+def test_a_healthy_behaviour_has_no_fault(name: str) -> None:
     assert name not in faults.names()
     with pytest.raises(KeyError):
         faults.meaning(name)

@@ -19,7 +19,7 @@ def test_a_fault_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]
     assert "--list" in capsys.readouterr().err
 
 
-def test_the_agent_is_healthy_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_is_healthy_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[str] = []
 
     def play(fault: str) -> int:

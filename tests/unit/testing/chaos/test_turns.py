@@ -116,7 +116,7 @@ def test_a_command_runs_in_the_clients_terminal(tmp_path: Path, canaries: Canari
     assert turn.go({"result": {}}) == "end_turn"
 
 
-def test_a_command_runs_in_the_agent_where_there_is_no_terminal(tmp_path: Path) -> None:
+def test_without_a_terminal_a_command_runs_in_the_agent(tmp_path: Path) -> None:
     turn = Played("SHELL:echo ran > x", tmp_path, "runs-itself")
     turn.go()
     assert turn.go(GO) == "end_turn"

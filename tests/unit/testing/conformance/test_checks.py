@@ -100,7 +100,7 @@ async def test_capabilities_are_found_by_their_dotted_names() -> None:
 
 
 @aio
-async def test_an_agent_that_wants_a_login_first_is_not_blamed_for_it() -> None:
+async def test_an_agent_that_requires_a_login_first_is_not_blamed_for_it() -> None:
     under_test, ends = lab()
     conversation = await under_test.ready()
     conversation.begin("x", {})

@@ -59,7 +59,7 @@ async def test_a_line_that_breaks_the_rules_is_noted(line: bytes, kind: str) -> 
 
 
 @aio
-async def test_good_lines_are_no_breach_and_the_last_needs_no_newline() -> None:
+async def test_valid_lines_are_accepted_and_the_last_needs_no_newline() -> None:
     conversation, far = talk()
     for line in GOOD:
         far.write(line)

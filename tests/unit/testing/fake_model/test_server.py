@@ -210,7 +210,7 @@ async def test_there_is_no_address_outside_of_the_block() -> None:
 
 
 @aio
-async def test_an_answer_that_nobody_waits_for_any_more_is_not_an_error(
+async def test_a_response_that_is_no_longer_awaited_is_not_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with FakeModel() as model:

@@ -108,7 +108,7 @@ def test_a_path_may_begin_with_a_drive() -> None:
     assert call == ToolCall("write_file", {"file_path": "C:\\a\\b.txt", "content": "text"})
 
 
-def test_a_file_is_patched_where_there_is_no_tool_for_files() -> None:
+def test_without_a_file_tool_a_file_is_patched() -> None:
     patch = "*** Begin Patch\n*** Add File: a.txt\n+text\n*** End Patch"
     free = Tool("apply_patch", freeform=True)
     assert reply_to(asked("WRITE:a.txt:text", EXEC, free)).call == ToolCall("apply_patch", patch)

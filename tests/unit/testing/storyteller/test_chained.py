@@ -30,7 +30,7 @@ def test_a_failed_tool_has_an_error() -> None:
         assert (result["output"], result.get("error")) == ("out", error)
 
 
-def test_what_is_no_good_end_is_an_error() -> None:
+def test_an_end_that_is_not_a_success_is_an_error() -> None:
     failed = heard("chained", SEND, steps=(Fail("internal", "no"),))[-1]
     assert (failed["method"], failed["params"]["error"]["message"]) == ("error", "no")
     refused = heard("chained", SEND, steps=(End("refusal"),))[-1]

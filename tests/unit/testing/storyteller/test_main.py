@@ -37,7 +37,7 @@ def test_a_crash_ends_the_program_in_the_middle() -> None:
     assert "Hello." in done.stdout and "result" not in done.stdout
 
 
-def test_a_dialect_that_nobody_tells_in_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_dialect_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--dialect", "klingon", dumps(Story(()))])
     assert "invalid choice: 'klingon'" in capsys.readouterr().err

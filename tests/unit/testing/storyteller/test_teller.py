@@ -40,7 +40,7 @@ def test_a_story_is_reported_again_at_the_next_prompt() -> None:
     assert [m.get("id") for m in said] == [None, 1, None, 2]
 
 
-def test_a_request_that_comes_while_somebody_is_asked_is_answered_later() -> None:
+def test_a_request_during_a_question_is_answered_later() -> None:
     steps = (UseTool("1", "x", "X"), Ask("1", (Say("yes"),), (Say("no"),)))
     allowed = {"outcome": {"outcome": "selected", "optionId": "yes"}}
     said = heard("acp", PROMPT, call("dance"), {"id": "ask-1", "result": allowed}, steps=steps)

@@ -84,7 +84,7 @@ async def test_an_answer_in_acp_is_a_handshake(tmp_path: Path) -> None:
 
 
 @aio
-async def test_a_handshake_that_may_be_one_of_two_dialects_is_told(tmp_path: Path) -> None:
+async def test_an_ambiguous_handshake_is_reported(tmp_path: Path) -> None:
     for answer, protocol, shown in (
         (ACP, "auto", True),
         (BARE, "auto", False),
@@ -245,7 +245,7 @@ async def test_a_greeting_that_makes_it_exit_is_followed_by_the_next(tmp_path: P
 
 
 @aio
-async def test_a_version_that_nobody_speaks_is_not_taken_for_another_protocol(
+async def test_an_unknown_version_is_not_taken_for_another_protocol(
     tmp_path: Path,
 ) -> None:
     climb = greeted(tmp_path, {"acp": ProtocolMismatch("version 77", version="77")})

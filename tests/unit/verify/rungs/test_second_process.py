@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -13,7 +15,7 @@ from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
-from dragoman.errors import CallTimeout, RemoteError, Unsupported
+from dragoman.errors import CallTimeout, ConfigInvalid, RemoteError, Unsupported
 from dragoman.events.parts import Capabilities
 from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.rungs import second_process
@@ -55,7 +57,9 @@ async def test_a_session_that_another_process_lists_is_remembered(tmp_path: Path
 
 
 @aio
-async def test_a_list_is_read_until_the_session_is_found_and_not_for_ever(tmp_path: Path) -> None:
+async def test_a_list_is_read_until_the_session_is_found_or_the_limit_is_reached(
+    tmp_path: Path,
+) -> None:
     class Endless(tuple[str, ...]):
         asked = 0
 
@@ -158,6 +162,15 @@ async def test_a_server_that_left_its_mark_was_started(tmp_path: Path) -> None:
     finding = await second_process.mcp(climb)
     assert verdict(finding) == (RungVerdict.PASS, {"mcp": True})
     assert "started, initialize" in finding.evidence
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes of POSIX")
+@aio
+async def test_a_mark_that_the_peer_made_a_named_pipe_is_an_error(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    os.mkfifo(climb.surroundings.marks / "mcp")
+    with pytest.raises(ConfigInvalid, match="not a regular file"):
+        await second_process.mcp(climb)
 
 
 @aio

@@ -125,7 +125,7 @@ async def test_what_came_after_the_end_is_named(tmp_path: Path) -> None:
 
 
 @aio
-async def test_no_failure_is_provoked_where_nobody_knows_how(tmp_path: Path) -> None:
+async def test_no_failure_is_provoked_if_the_trigger_is_unknown(tmp_path: Path) -> None:
     assert (await turns.errors(climbing(tmp_path))).verdict is RungVerdict.SKIPPED
 
 
