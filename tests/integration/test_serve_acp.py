@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,58 @@ def test_the_commands_of_a_session_come_after_the_response_that_opens_it(cli: Cl
                 assert message["params"]["sessionId"] in known
                 with_commands.append(message["params"]["sessionId"])
         assert sorted(with_commands) == sorted(known)
+
+
+def test_requests_that_are_piped_in_are_all_answered(cli: Cli) -> None:
+    opening = {"cwd": str(cli.cwd), "mcpServers": []}
+    hello = request(0, "initialize", {"protocolVersion": 1})
+    asked = [hello, *(request(n, "session/new", opening) for n in (1, 2, 3))]
+    # The last line has no newline.
+    done = cli.child("serve", "acp", "--peer", "left", stdin="".join(asked).rstrip())
+    answers = by_id(done.out)
+    assert set(answers) == {0, 1, 2, 3}, done.err
+    session = answers[3]["result"]["sessionId"]
+
+    load = request(1, "session/load", {"sessionId": session, **opening})
+    done = cli.child("serve", "acp", stdin=hello + load + request(2, "session/list", {}))
+    answers = by_id(done.out)
+    assert set(answers) == {0, 1, 2}, done.err
+    assert len(answers[2]["result"]["sessions"]) == 3
+    assert "configOptions" in answers[1]["result"]
+
+
+@pytest.mark.parametrize("work", ["write x", "wait"])
+def test_a_prompt_that_runs_at_the_end_of_stdin_is_cancelled_and_answered(
+    work: str, cli: Cli
+) -> None:
+    awaited = "session/request_permission" if work == "write x" else "waiting"
+    with with_open_stdin(cli, "serve", "acp", "--peer", "left") as served:
+        assert served.stdin is not None and served.stdout is not None
+        opening = {"cwd": str(cli.cwd), "mcpServers": []}
+        served.stdin.write(request(0, "initialize", {"protocolVersion": 1}))
+        served.stdin.write(request(1, "session/new", opening))
+        served.stdin.flush()
+        opened = read_until('"id":1', served.stdout)
+        text = [{"type": "text", "text": work}]
+        session = by_id(opened)[1]["result"]["sessionId"]
+        served.stdin.write(request(2, "session/prompt", {"sessionId": session, "prompt": text}))
+        served.stdin.flush()
+        read_until(awaited, served.stdout)
+        served.stdin.close()
+        answer = by_id(read_until('"id":2', served.stdout))[2]
+        assert answer["result"]["stopReason"] == "cancelled"
+        assert served.wait(WAIT_TIMEOUT) == 0
+
+
+def read_until(text: str, lines: Iterable[str]) -> str:
+    """The first line that contains the text."""
+    return next(line for line in lines if text in line)
+
+
+def by_id(out: str) -> dict[int, Any]:
+    """The responses among some messages."""
+    messages = [json.loads(line) for line in out.splitlines()]
+    return {message["id"]: message for message in messages if "method" not in message}
 
 
 def request(id: int, method: str, params: dict[str, Any]) -> str:

@@ -36,6 +36,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.errors import (
+    ConnectionEnded,
     ConnectionLost,
     DragomanError,
     RemoteError,
@@ -48,6 +49,7 @@ from dragoman.rpc.tasks import all_ended, finish, in_thread
 from dragoman.runs.context import RunContext, load_context
 from dragoman.store.records import new_session_key
 from dragoman.transports.base import Stream
+from dragoman.transports.duplex import DuplexStream
 from dragoman.version import __version__
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -62,6 +64,10 @@ NAME: Final = "dragoman"
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds to disconnect from all peers after a client has disconnected."""
+
+LAST_ANSWERS_TIMEOUT: Final = 90.0
+"""Seconds for the last responses after the input has ended: as long as a peer may take to start and
+open a session. A client that wants to stop us sooner sends a signal or closes our output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +119,17 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 
 class _Server(Server):
-    """An agent server that sets an event when its client sends the first request."""
+    """An agent server that sets an event when its client sends the first request, and can cancel
+    all turns."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)
         self.greeted = asyncio.Event()
+
+    def stop_all(self) -> None:
+        """Cancel every running turn. Its request is answered."""
+        for session_id in self._sessions:
+            self.stop(session_id)
 
     def request(self, request: Request) -> Any:
         self.greeted.set()
@@ -141,7 +153,8 @@ class AcpServer:
     ) -> ConnectionLost:
         """Serve the client until it disconnects. Returns why its connection ended.
 
-        A client that sends no request within `greeting_timeout` seconds is disconnected.
+        A client that sends no request within `greeting_timeout` seconds is disconnected. A client
+        that has only closed its input gets its last responses first.
         """
         settings = ConnectionSettings(
             max_line_size=self._front.max_line_size,
@@ -153,6 +166,8 @@ class AcpServer:
         except BaseException:
             await stream.aclose()
             raise
+        if isinstance(stream, DuplexStream):
+            stream.on_input_end = functools.partial(self._input_ended, connection)
         try:
             async with connection:
                 if greeting_timeout is not None:
@@ -177,6 +192,22 @@ class AcpServer:
         except TimeoutError:
             log.warning("disconnecting a client that sent no request within %g s", seconds)
             await connection.aclose()
+
+    def _input_ended(self, connection: Connection) -> None:
+        """Called when nothing more will arrive, although the client may still read."""
+        # A last line typed by hand may have no newline.
+        connection.data_received(b"\n")
+        connection.tasks.start(self._answer_last(connection), "send the last responses")
+
+    async def _answer_last(self, connection: Connection) -> None:
+        # A turn may wait for the client, which can no longer answer.
+        self._server.stop_all()
+        try:
+            async with asyncio.timeout(LAST_ANSWERS_TIMEOUT):
+                await connection.wait_answered()
+        except TimeoutError:
+            log.warning("the input has ended; dropping responses that took too long")
+        connection.fail(ConnectionEnded())
 
     async def _leave(self) -> None:
         editor_sessions = list(self._editor_sessions.values())

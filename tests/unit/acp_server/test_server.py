@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,11 @@ import pytest
 from dragoman.acp_server.peer_session import PeerSession
 from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.acp_server.session_store import SessionStore
-from dragoman.errors import RemoteError, UnknownPeer, UnknownSession, UsageError
+from dragoman.agent import Session
+from dragoman.errors import ConnectionEnded, RemoteError, UnknownPeer, UnknownSession, UsageError
 from dragoman.rpc.tasks import THREAD_NAME, TaskOwner, together
 from dragoman.runs.context import RunContext, load_context
+from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
 from tests.aio import aio
@@ -255,6 +260,33 @@ async def test_a_client_that_says_nothing_is_sent_away() -> None:
     near, far = memory_pair()
     await AcpServer(ServerContext()).serve(far, greeting_timeout=0.01)
     await near.aclose()
+
+
+@aio
+async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hang(self: AcpServer, session: Session) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("dragoman.acp_server.server.LAST_ANSWERS_TIMEOUT", 0.0)
+    monkeypatch.setattr(AcpServer, "_new", hang)
+    near, far = socket.socketpair()
+    with near, far:
+        near.sendall(
+            b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
+            b'{"jsonrpc":"2.0","id":1,"method":"session/new",'
+            b'"params":{"cwd":"/","mcpServers":[]}}\n'
+        )
+        near.shutdown(socket.SHUT_WR)
+        for end in (near, far):
+            end.setblocking(False)
+        stream = DuplexStream(os.dup(far.fileno()), os.dup(far.fileno()))
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            ended = await AcpServer(ServerContext()).serve(stream)
+        assert isinstance(ended, ConnectionEnded)
+        assert [json.loads(line)["id"] for line in near.recv(65536).splitlines()] == [0]
+    assert "dropping responses that took too long" in caplog.text
 
 
 @aio
