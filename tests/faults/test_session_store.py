@@ -6,6 +6,7 @@ to do.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -14,8 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import DragomanError, StoreCorrupt, StoreError, UnknownSession
-from dragoman.store import SessionRecord, Store, StoreWriter
+from dragoman.broker.error_codec import revive
+from dragoman.errors import (
+    DragomanError,
+    RemoteError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    UnknownSession,
+)
+from dragoman.store import SessionRecord, Store, StoreWriter, database, store_path
 from dragoman.store.damage import aside_of
 from tests.aio import aio
 from tests.faults.children import (
@@ -28,6 +37,7 @@ from tests.faults.children import (
     run,
     small_disk,
 )
+from tests.integration.broker_stage import stage, stored
 
 PRELUDE = """
 import asyncio, itertools, json, os, resource, sys
@@ -316,3 +326,47 @@ def test_a_file_that_is_deleted_while_it_is_open_affects_only_itself(
             other.create_session(session("s-one"))
             other.append("s-one", 0, [line(0)])
     assert check(path, 1) == 1
+
+
+HOLDING = """
+import sqlite3
+with sqlite3.connect(path, isolation_level=None) as held:
+    held.execute("PRAGMA locking_mode = EXCLUSIVE")
+    held.execute("BEGIN EXCLUSIVE")
+    tell(held=True)
+    sys.stdin.readline()
+"""
+
+
+@aio
+async def test_a_session_that_is_resumed_while_the_store_is_held_is_refused_and_not_stored_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.1)
+    flags = ("--resume", "--state", str(tmp_path / "agent"))
+    async with stage(tmp_path, *flags) as at, at.caller() as caller:
+        about = {"sessionId": await caller.new(tmp_path), "cwd": str(tmp_path)}
+    path = store_path(tmp_path / "state")
+    with child(PRELUDE + HOLDING, path) as holder:
+        assert heard(holder) == {"held": True}
+        async with stage(tmp_path, *flags) as at, at.caller() as caller:
+            with pytest.raises(RemoteError, match="another process has held it") as refused:
+                await caller.call("session/resume", about)
+            error = revive(refused.value.data)
+            assert isinstance(error, StoreBusy)
+            assert (error.retryable, error.may_have_run) == (True, False)
+            go([holder])
+            assert await asyncio.to_thread(holder.wait, CHILD_TIMEOUT) == 0
+            async with asyncio.timeout(CHILD_TIMEOUT):
+                while True:
+                    try:
+                        await caller.call("session/resume", about)
+                    except RemoteError:
+                        # The broker opens the store again after an interval.
+                        await asyncio.sleep(0.05)
+                    else:
+                        break
+            await caller.prompting(about["sessionId"], "say hello")
+    (only,) = stored(tmp_path)
+    assert only["record"].peer_session_id == about["sessionId"]
+    assert only["lines"]

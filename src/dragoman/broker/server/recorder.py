@@ -31,6 +31,7 @@ from dragoman.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
+    StoreRefused,
     UnknownSession,
 )
 from dragoman.events.words import Outcome
@@ -336,10 +337,12 @@ class BrokerRecorder:
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
         """Return the stored session with this key, or with this id of the peer; None if there is
-        none, or if the store cannot be read."""
-        writer = self._writer
-        if writer is None:
-            return None
+        none, or if the store is damaged or may not be read.
+
+        Raises `StoreError` if the store may be readable later, for example `StoreBusy`: the caller
+        would store the session as a new one.
+        """
+        writer = self._opened_writer()
         peer = self._spec.peer
 
         def read(store: Store) -> SessionRecord | None:
@@ -348,9 +351,13 @@ class BrokerRecorder:
 
         try:
             return await writer.call(read, reads=True)
-        except StoreError as error:
+        except (StoreCorrupt, StoreRefused) as error:
             log.warning("the store cannot be read: %s", error)
             return None
+        except StoreError as error:
+            # It was only read.
+            error.may_have_run = False
+            raise
 
     # -- jobs
 
@@ -458,11 +465,15 @@ class BrokerRecorder:
     async def find_job(self, id: str) -> JobRecord | None:
         """Return a stored job that is no longer in memory, or None. Raises `StoreError` if the
         store cannot be read or is not open yet, because the job may be there."""
-        writer = self._writer
-        if writer is None:
+        writer = self._opened_writer()
+        return await writer.call(lambda store: store.job(id), reads=True)
+
+    def _opened_writer(self) -> StoreWriter:
+        """Return the writer. Raises `StoreBusy` before `open` has created it."""
+        if self._writer is None:
             path = store_path(Path(self._spec.paths.state))
             raise StoreBusy(str(path), "the broker has not opened it yet")
-        return await writer.call(lambda store: store.job(id), reads=True)
+        return self._writer
 
     # -- store failures
 

@@ -17,7 +17,7 @@ from dragoman.broker.server import gap_notes
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.recorder import BrokerRecorder
-from dragoman.errors import StoreBusy, StoreFull, StoreRefused
+from dragoman.errors import StoreBusy, StoreError, StoreFull, StoreRefused
 from dragoman.events.words import Outcome
 from dragoman.rpc import tasks
 from dragoman.store import Store, recorder, store_path, writer
@@ -355,6 +355,32 @@ async def test_a_job_is_not_unknown_before_the_store_is_open(tmp_path: Path) -> 
     kept = BrokerRecorder(spec_of(tmp_path))
     with pytest.raises(StoreBusy, match="not opened it yet"):
         await kept.find_job("j-1")
+
+
+@aio
+async def test_a_session_is_not_unknown_before_the_store_is_open(tmp_path: Path) -> None:
+    kept = BrokerRecorder(spec_of(tmp_path))
+    with pytest.raises(StoreBusy, match="not opened it yet"):
+        await kept.find("s1", None)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreBusy("file", "it is held"), StoreRefused("file", "it may not be read")]
+)
+@aio
+async def test_a_session_is_unknown_only_if_the_store_will_not_be_readable_later(
+    error: StoreError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    async with keeping(tmp_path) as (kept, _):
+        monkeypatch.setattr(Store, "find_by_peer_id", fail)
+        if isinstance(error, StoreBusy):
+            with pytest.raises(StoreBusy, match="it is held"):
+                await kept.find("s1", None)
+        else:
+            assert await kept.find("s1", None) is None
 
 
 @aio
