@@ -226,3 +226,32 @@ def test_a_broker_follows_the_store_that_another_process_began() -> None:
         after = cli.child("run", "once more", "-s", "three", *words)
         assert after.code == 0 and "moved or deleted" not in after.err, after.err
         assert "you said once more" in cli.child("sessions", "show", "three").out
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_an_agent_whose_first_answer_is_over_the_limit_of_its_descriptor_names_the_limit(
+    warm: bool,
+) -> None:
+    program = (
+        "from dragoman.agent import Agent; agent = Agent('big', title='x' * 80_000); "
+        "agent.prompt(lambda turn: turn.say('spoken')); agent.run()"
+    )
+    with warm_cli() as cli:
+        peers = cli.home / "config_home" / "peers"
+        peers.mkdir(parents=True)
+        for name, size in (("big", 70_000), ("wide", 100_000), ("zero", 0)):
+            (peers / f"{name}.toml").write_text(
+                f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\nroles = ["execute"]\n'
+                f"max_line_size = {size}\n"
+                f"[[launch]]\ncommand = {json.dumps([sys.executable, '-c', program])}\n"
+            )
+        cold = () if warm else ("--cold",)
+        done = cli.child("run", "big", "hi", *cold)
+        told = " ".join(done.err.split())
+        assert done.code != 0
+        assert "answered with a line of more than 70000 bytes" in told
+        assert "may need a larger `max_line_size`" in told and "not an agent" not in told
+        allowed = cli.child("run", "wide", "hi", *cold)
+        assert (allowed.code, allowed.out) == (0, "spoken\n"), allowed
+        told = " ".join(cli.child("run", "zero", "hi", *cold).err.split())
+        assert "max_line_size: it must be 4096 bytes or greater" in told

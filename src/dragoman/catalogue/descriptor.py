@@ -239,7 +239,7 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     canaries: CanaryPrompts = CanaryPrompts()
     """Prompts for its verification, if it does not understand the default ones."""
     max_line_size: int | None = None
-    """The maximum size of a message from it, in bytes."""
+    """The maximum size of a message from it, in bytes; at least 4096."""
     handshake_timeout: float | None = None
     """Seconds to wait for its first response, if the default of 30 is not enough."""
     adapter: str | None = None

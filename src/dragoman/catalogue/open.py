@@ -25,6 +25,7 @@ from dragoman.dialects.discovery import ACP, CODEX, Cache
 from dragoman.events.parts import Failure
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.paths import find_paths
+from dragoman.wire.framing import require_line_size
 
 ERROR_LOOKS: Final = (
     (r"\b401\b|\b403\b|authentication failed", ErrorKind.AUTH_REQUIRED),
@@ -87,9 +88,14 @@ def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
 
 
 def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
-    """Return the maximum message size from the options, or else from the descriptor."""
-    known = None if launch.descriptor is None else launch.descriptor.max_line_size
-    return options.max_line_size or known
+    """Return the maximum message size from the options, or else from the descriptor.
+
+    Raises `UsageError` if that of the options is too small to work.
+    """
+    require_line_size(options.max_line_size)
+    if options.max_line_size is not None:
+        return options.max_line_size
+    return None if launch.descriptor is None else launch.descriptor.max_line_size
 
 
 def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:

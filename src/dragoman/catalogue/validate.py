@@ -20,6 +20,7 @@ from dragoman.client.options import AUTO
 from dragoman.config.validate import ROLE, VARIABLE, convert, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS, dialect_named
 from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.wire.framing import MIN_LINE_SIZE
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
@@ -129,12 +130,14 @@ def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     if (descriptor.models.listing == "command") != bool(descriptor.models.command):
         refuse("models", "`command` must be set if and only if `listing` is 'command'")
     for place, number in (
-        ("max_line_size", descriptor.max_line_size),
         ("handshake_timeout", descriptor.handshake_timeout),
         ("install.node", descriptor.install.node),
     ):
         if number is not None and not number > 0:
             refuse(place, "it must be a number above 0")
+    limit = descriptor.max_line_size
+    if limit is not None and limit < MIN_LINE_SIZE:
+        refuse("max_line_size", f"it must be {MIN_LINE_SIZE} bytes or greater")
 
 
 def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:

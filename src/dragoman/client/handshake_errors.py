@@ -25,6 +25,7 @@ from dragoman.errors import (
 )
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.peer import Noise, Stray
 
 KEPT_NOISE: Final = 8
@@ -94,8 +95,14 @@ def explain(
             happened = f"{what} did not answer within {error.timeout:g} s"
             cause = _silence(noise)
         case LineTooLong():
-            happened = f"{what} sent a line that is too long to be an answer"
+            happened = f"{what} answered with a line of more than {error.limit} bytes, the limit"
             cause = f"It is probably not an agent, or was started incorrectly: {_ENTRY}."
+            if error.limit < DEFAULT_MAX_LINE_SIZE:
+                cause = (
+                    "It may need a larger `max_line_size`, which sets this limit: in the settings, "
+                    "in the peer's descriptor, or as an option in a program. The default is "
+                    f"{DEFAULT_MAX_LINE_SIZE}."
+                )
         case ConnectionLost():
             happened = f"{what} ended the connection before it answered"
             cause = "The program that listens there is probably not an agent."

@@ -23,6 +23,7 @@ from dragoman.config.validate import (
     with_all_mistakes,
 )
 from dragoman.errors import ConfigInvalid
+from dragoman.wire.framing import MIN_LINE_SIZE
 
 AT_LEAST_0: Final = (
     *("ttl", "max_idle_brokers", "max_depth", "keep_days", "max_store_size", "question_timeout"),
@@ -33,9 +34,6 @@ ENDLESS: Final = (
     *("timeouts.first_event", "timeouts.silence", "timeouts.tool_silence", "timeouts.total"),
 )
 """Timeouts that can be switched off."""
-
-MIN_LINE_SIZE: Final = 4096
-"""Smallest valid `max_line_size`, in bytes: a handshake has to fit."""
 
 
 def check_table(table: Mapping[str, Any], origin: str) -> dict[str, Any]:

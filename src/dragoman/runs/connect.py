@@ -27,6 +27,7 @@ from dragoman.client.programs import require_words
 from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
 from dragoman.events import model
+from dragoman.wire.framing import require_line_size
 
 if TYPE_CHECKING:
     from dragoman.client.inquiries import Inquire
@@ -148,6 +149,7 @@ def _require(target: object, workspace: object, options: ConnectOptions, host: s
         # Otherwise it is a directory on that machine.
         require_folder(workspace)
     require_options(options)
+    require_line_size(options.max_line_size)
 
 
 @asynccontextmanager

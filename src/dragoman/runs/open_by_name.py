@@ -24,6 +24,7 @@ from dragoman.config import find_paths, load_config
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.view import View
+from dragoman.wire.framing import require_line_size
 
 
 @asynccontextmanager
@@ -38,6 +39,7 @@ async def open_named(
     settings say otherwise. Unless `permit` is `approve_all`, the peer is configured to ask for
     permission. Raises `PolicyNotEnforced` if it does not ask, unless the settings allow that."""
     options = options or ConnectOptions()
+    require_line_size(options.max_line_size)
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
     way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)

@@ -10,8 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.errors import UsageError
+
 DEFAULT_MAX_LINE_SIZE: Final = 16 * 1024 * 1024
 """The maximum line size in bytes without the newline; exactly this many are allowed."""
+
+MIN_LINE_SIZE: Final = 4096
+"""The smallest limit that users may set, in bytes: the handshake has to fit."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _NEWLINE: Final = 0x0A
@@ -22,6 +27,16 @@ _LONG_SIZE: Final = 512
 times as long as searching."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
+
+
+def require_line_size(size: object) -> None:
+    """Raise `UsageError` for a `max_line_size` of a program that cannot work."""
+    if size is None:
+        return
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise UsageError(f"max_line_size= takes a number of bytes, not {size!r}")
+    if size < MIN_LINE_SIZE:
+        raise UsageError(f"max_line_size= must be {MIN_LINE_SIZE} bytes or greater, not {size}")
 
 
 class Framer:

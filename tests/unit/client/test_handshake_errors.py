@@ -18,6 +18,7 @@ from dragoman.errors import (
     SpawnError,
 )
 from dragoman.transports.memory import MemoryStream
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.peer import Noise, Stray
 
 
@@ -40,7 +41,11 @@ class Program(MemoryStream):
             CallTimeout("initialize", 30),
             ["within 30 s", "not started as an agent", "`timeouts.initialize`"],
         ),
-        (LineTooLong(10), ["too long"]),
+        (LineTooLong(70_000), ["more than 70000 bytes", "larger `max_line_size`", "descriptor"]),
+        (
+            LineTooLong(DEFAULT_MAX_LINE_SIZE),
+            ["more than 16777216 bytes", "probably not an agent", "--acp"],
+        ),
         (ConnectionEnded(), ["ended the connection", "not an agent"]),
         (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
         (InvalidAnswer("x"), ["failed the handshake: x"]),

@@ -75,6 +75,7 @@ def test_every_option_reaches_the_connection(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(runs_connect, "_connected", hand)
     monkeypatch.setattr(runs_connect, "require_options", lambda options: None)
+    monkeypatch.setattr(runs_connect, "require_line_size", lambda size: None)
     connect(["x"], **given)  # type: ignore[arg-type]
     assert {name: getattr(handed[0], name) for name in given} == given
 
@@ -89,6 +90,15 @@ def test_an_option_that_does_not_exist_is_named(function: Any) -> None:
 def test_a_workspace_is_a_path(function: Any) -> None:
     with pytest.raises(UsageError, match="workspace= takes the path"):
         function(["x"], workspace=b"/")
+
+
+@pytest.mark.parametrize("function", [connect, connect_sync])
+@pytest.mark.parametrize("size", [0, -1, 4095])
+def test_a_message_size_that_no_handshake_fits_in_is_refused(function: Any, size: int) -> None:
+    with pytest.raises(UsageError, match=f"must be 4096 bytes or greater, not {size}"):
+        function(["x"], max_line_size=size)
+    with pytest.raises(UsageError, match="takes a number of bytes, not 'big'"):
+        function("gemini", max_line_size="big")
 
 
 @aio

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, Framer
+from dragoman.errors import UsageError
+from dragoman.wire.framing import (
+    DEFAULT_MAX_LINE_SIZE,
+    MIN_LINE_SIZE,
+    Framer,
+    require_line_size,
+)
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -384,3 +390,14 @@ def test_an_overflow_lets_go_of_what_was_held(sizes: tuple[int, ...]) -> None:
     assert fed(framer, pieces(bytes(MIB + 1), *sizes)) == []
     assert framer.overflowed
     assert held_size(framer) < KIB
+
+
+@pytest.mark.parametrize("size", [-1, 0, MIN_LINE_SIZE - 1, True, 5000.0, "5000"])
+def test_a_limit_that_cannot_work_is_refused(size: object) -> None:
+    with pytest.raises(UsageError, match="^max_line_size= "):
+        require_line_size(size)
+
+
+@pytest.mark.parametrize("size", [None, MIN_LINE_SIZE, DEFAULT_MAX_LINE_SIZE])
+def test_a_limit_that_a_handshake_fits_in_is_accepted(size: int | None) -> None:
+    require_line_size(size)
