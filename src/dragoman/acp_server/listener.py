@@ -7,7 +7,6 @@ number of clients and the time until the first request. Requests are handled by 
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from dragoman.acp_server.server import AcpServer, ServerContext
-from dragoman.config.token_file import MIN_SIZE
+from dragoman.config.token_file import has_token, valid_token
 from dragoman.errors import UsageError
 from dragoman.transports import open_stdio
 from dragoman.transports.addresses import is_loopback
@@ -62,12 +61,11 @@ async def serve_websocket(
     """Serve clients that have the token on a WebSocket.
 
     Raises `UsageError` for an address that other machines can reach, where the token would be sent
-    in the clear, and for a token that is too short.
+    in the clear, and for a token that is not valid.
     """
     if not is_loopback(host):
         raise UsageError(f"other machines can reach {host}; listen on 127.0.0.1 and use a tunnel")
-    if len(token) < MIN_SIZE:
-        raise UsageError(f"the token is shorter than {MIN_SIZE} characters")
+    token = valid_token(token, "token=", remedy="pass one of config.token_file.new_token()")
     from dragoman.transports import listen_websocket
 
     options.setdefault("max_message_size", front.max_line_size)
@@ -114,18 +112,15 @@ def admission(token: str, host: str) -> Callable[[Any], bool]:
     The Host header protects against DNS rebinding: a web page whose name resolves to this machine
     sends its own name.
     """
-    wanted = f"Bearer {token}".encode()
     names = LOCAL_NAMES | {host.casefold()}
 
     def admitted(request: Any) -> bool:
         headers = request.headers
-        # Repeated headers are ambiguous: refuse them.
-        given = headers.get_all("Authorization")
         asked = headers.get_all("Host")
-        if len(given) != 1 or len(asked) != 1:
+        # Repeated headers are ambiguous: refuse them.
+        if len(asked) != 1 or not has_token(headers.get_all("Authorization"), token):
             return False
-        known = hmac.compare_digest(given[0].encode("utf-8", "replace"), wanted)
-        return known and _name_of(asked[0]) in names
+        return _name_of(asked[0]) in names
 
     return admitted
 

@@ -208,13 +208,14 @@ def token_of(file: Path | None) -> tuple[str, str | None]:
     file."""
     import os
 
-    from dragoman.config.token_file import new_token, token_in
+    from dragoman.config.token_file import new_token, token_in, valid_token
 
     if file is not None:
         return token_in(file), f"the token is in {file}"
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token:
-        return token, None
+        remedy = "set another one, or unset the variable and use --token-file"
+        return valid_token(token, TOKEN_VARIABLE, remedy=remedy), None
     token = new_token()
     return token, f"the token is {token}"
 

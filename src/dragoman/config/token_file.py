@@ -1,16 +1,18 @@
-"""The bearer token of a server, which is stored in a file.
+"""The bearer token of a server: its file, what is a valid token, and whether a request has it.
 
 Any user of the machine can reach a port of it, hence the token. Its file is created once with mode
 600, and refused if other users can read it. `acp_server.listener` and `mcp_server.http_guard`
-compare the token that a client sends.
+refuse the requests without it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import secrets
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +27,7 @@ MIN_SIZE: Final = 16
 """Minimum length of a token, in characters: a shorter one could be guessed."""
 
 MAX_SIZE: Final = 1024
-"""Maximum number of bytes read from a file: a token is short."""
+"""Maximum length of a token, in characters, and maximum number of bytes read from a file."""
 
 
 def new_token() -> str:
@@ -47,13 +49,36 @@ def token_in(path: Path) -> str:
         raise UsageError(
             f"other users can read the token in {path}: delete the file to create a new token"
         )
-    try:
-        token = text.decode("ascii").strip()
-    except UnicodeDecodeError:
-        token = ""
-    if not MIN_SIZE <= len(token) <= MAX_SIZE or not token.isprintable() or " " in token:
-        raise UsageError(f"{path} contains no valid token: delete the file to create one")
-    return token
+    return valid_token(
+        text.decode("ascii", "replace"), str(path), remedy="delete the file to create one"
+    )
+
+
+def valid_token(text: str, origin: str, *, remedy: str) -> str:
+    """Return the token in a text, without white space around it. Raises `UsageError`, which names
+    the origin of the text, if it is not a token that a client can send."""
+    token = text.strip()
+    if len(token) < MIN_SIZE:
+        problem = f"it is shorter than {MIN_SIZE} characters"
+    elif len(token) > MAX_SIZE:
+        problem = f"it is longer than {MAX_SIZE} characters"
+    elif not (token.isascii() and token.isprintable()) or " " in token:
+        problem = "it contains a space or a character that is not printable ASCII"
+    else:
+        return token
+    raise UsageError(f"{origin} contains no valid token, because {problem}: {remedy}")
+
+
+def has_token(headers: Sequence[str | bytes], token: str) -> bool:
+    """Return whether the `Authorization` headers of a request are a single one, with the scheme
+    Bearer in any case and this token. Several headers are ambiguous."""
+    if len(headers) != 1:
+        return False
+    header = headers[0]
+    given = header if isinstance(header, bytes) else header.encode("utf-8", "backslashreplace")
+    scheme, _, sent = given.partition(b" ")
+    # Constant time: the duration must not reveal how many characters match.
+    return scheme.lower() == b"bearer" and hmac.compare_digest(sent.strip(), token.encode())
 
 
 def _make(path: Path) -> None:

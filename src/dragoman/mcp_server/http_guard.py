@@ -1,16 +1,16 @@
 """Authorize HTTP requests to the MCP server with a bearer token.
 
-`config.token_file` reads the token from its file. `transports.http_guard` checks Host, Origin and
-size.
+`config.token_file` reads the token from its file and compares it. `transports.http_guard` checks
+Host, Origin and size.
 """
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.exceptions import HTTPException
 
+from dragoman.config.token_file import has_token
 from dragoman.transports.http_guard import AddressGuard
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class HttpGuard(AddressGuard):
 
     def __init__(self, inner: ASGIApp, *, token: str, **limits: Any) -> None:
         super().__init__(inner, **limits)
-        self._token = token.encode()
+        self._token = token
 
     def authorize(self, scope: Scope) -> None:
         if not self._knows_token(scope["headers"]):
@@ -40,11 +40,7 @@ class HttpGuard(AddressGuard):
 
     def _knows_token(self, headers: list[tuple[bytes, bytes]]) -> bool:
         given = [value for name, value in headers if name == b"authorization"]
-        if len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(b" ")
-        # Constant time: the duration must not reveal how many characters match.
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+        return has_token(given, self._token)
 
 
 def default_path(paths: Paths) -> Path:

@@ -42,6 +42,15 @@ async def test_a_client_with_the_token_is_served() -> None:
             assert client.agent.agent_info.name == "dragoman"
 
 
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+@aio
+async def test_the_case_of_the_scheme_does_not_matter(scheme: str) -> None:
+    async with await door() as listener:
+        given = {"Authorization": f"{scheme} {TOKEN}"}
+        client = await connect(listener.address, additional_headers=given, proxy=None)
+        await client.close()
+
+
 @pytest.mark.parametrize(
     "given",
     [

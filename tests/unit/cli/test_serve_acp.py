@@ -26,8 +26,8 @@ def test_a_token_is_created_and_shown_if_none_is_given(monkeypatch: pytest.Monke
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     token, told = token_of(None)
     assert told is not None and token in told
-    monkeypatch.setenv(TOKEN_VARIABLE, "from the environment")
-    assert token_of(None) == ("from the environment", None)
+    monkeypatch.setenv(TOKEN_VARIABLE, "from-the-environment")
+    assert token_of(None) == ("from-the-environment", None)
 
 
 def test_a_token_file_is_made_for_its_owner_alone_and_used_again(tmp_path: Path) -> None:
@@ -45,6 +45,17 @@ def test_a_token_file_without_a_valid_token_is_named(shell: Shell, text: bytes) 
     file.chmod(0o600)
     said = shell("serve", "acp", "--websocket", "0", "--token-file", str(file))
     assert (said.code, f"{file} contains no valid token" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["abc", "two words " * 4, "x" * 2000, "\udcff" * 20])
+def test_a_variable_without_a_valid_token_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, text)
+    said = shell("serve", "acp", "--websocket", "0")
+    told = " ".join(said.err.split())
+    assert (said.code, f"{TOKEN_VARIABLE} contains no valid token" in told) == (2, True)
+    assert "set another one, or unset the variable and use --token-file" in told
 
 
 def test_two_carriers_and_a_token_without_a_door_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.token_file import MIN_SIZE, new_token, token_in
+from dragoman.config.token_file import MIN_SIZE, has_token, new_token, token_in, valid_token
 from dragoman.errors import UsageError
 
 
@@ -78,3 +78,54 @@ def test_no_file_is_left_without_a_token_if_the_disk_is_full(
     with pytest.raises(UsageError, match=re.escape(f"{path}: {os.strerror(errno.ENOSPC)}")):
         token_in(path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("short", "shorter than 16 characters"),
+        ("x" * 2000, "longer than 1024 characters"),
+        ("two words " * 4, "contains a space"),
+        ("ä" * 20, "not printable ASCII"),
+        ("x" * 20 + "\udcff", "not printable ASCII"),
+        ("x" * 20 + "\x07", "not printable ASCII"),
+    ],
+)
+def test_the_error_for_an_invalid_token_names_its_origin_the_problem_and_the_remedy(
+    text: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        valid_token(text, "THE_VARIABLE", remedy="set another one")
+    told = str(refused.value)
+    assert told.startswith("THE_VARIABLE contains no valid token, because it ")
+    assert problem in told and told.endswith(": set another one")
+
+
+def test_white_space_around_a_token_is_not_part_of_it() -> None:
+    token = new_token()
+    assert valid_token(f" {token}\n", "x", remedy="y") == token
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_a_request_has_the_token_whatever_the_case_of_its_scheme(scheme: str) -> None:
+    token = new_token()
+    for header in (f"{scheme} {token}", f"{scheme}  {token} "):
+        assert has_token([header], token) and has_token([header.encode()], token)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [""],
+        ["Bearer"],
+        ["Bearer "],
+        ["a token of this server"],
+        ["Basic a token of this server"],
+        ["Bearer a token of this server", "Bearer a token of this server"],
+        ["Bearer a token of this serve\udcff"],
+        [b"Bearer \xff"],
+    ],
+)
+def test_a_request_with_no_other_or_two_tokens_does_not_have_it(headers: list[str]) -> None:
+    assert not has_token(headers, "a token of this server")

@@ -67,6 +67,7 @@ async def test_a_request_with_the_token_is_let_in_with_its_whole_body() -> None:
     inner = Inner()
     assert await ask(GOOD, [b'{"a":', b"1}"], inner=inner) == 200
     assert inner.bodies == [b'{"a":1}']
+    assert await ask({**GOOD, "authorization": f"bearer {TOKEN}"}) == 200
     assert await ask({**GOOD, "host": "localhost:80", "origin": "http://localhost:80"}) == 200
 
 
