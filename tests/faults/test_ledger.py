@@ -108,7 +108,7 @@ def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
             assert ledger.health("codex").failures == finished
             lost = [each for each in attempts if each["outcome"] is None]
             assert len(lost) <= 1
-            ended = ledger.end_orphans(is_alive)
+            ended = ledger.end_orphans(is_alive, lambda attempt: None)
             assert [(each.id, each.error_class) for each in ended] == [
                 (each["id"], PROCESS_GONE) for each in lost
             ]

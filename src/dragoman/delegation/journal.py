@@ -101,10 +101,10 @@ class Journal:
 
     def _open(self) -> None:
         self._try(self._open_ledger)
+        self._try(self._open_store)
         ledger = self.ledger
         if ledger is not None:
-            self._try(lambda: ledger.end_orphans(is_alive))
-        self._try(self._open_store)
+            self._try(lambda: ledger.end_orphans(is_alive, self._last_sign))
 
     def _open_ledger(self) -> None:
         self.ledger = Ledger.open(ledger_path(self._paths.state), self._redact)
@@ -113,6 +113,16 @@ class Journal:
     def _open_store(self) -> None:
         self._store = open_store(paths=self._paths)
         self._tell_replaced(self._store)
+
+    def _last_sign(self, attempt: AttemptRecord) -> float | None:
+        """Return when the last event of an attempt was stored with its session, or None if that is
+        unknown."""
+        if self._store is None:
+            return None
+        try:
+            return self._store.last_sign(f"{attempt.job}-{attempt.number}")
+        except StoreError:
+            return None
 
     def _tell_replaced(self, file: Ledger | Store) -> None:
         if file.replaced:

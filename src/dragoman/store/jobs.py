@@ -151,6 +151,21 @@ class JobTable(Database):
             for job in jobs
         ]
 
+    def last_sign(self, id: str) -> float | None:
+        """Return when a job ended, or else when its last event was stored or it began; None if it
+        is unknown."""
+        job = self.job(id)
+        if job is None:
+            return None
+        if job.ended_at is not None:
+            return job.ended_at
+        with self._reading() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM events WHERE session_key = ? AND job = ? LIMIT 1",
+                (job.session_key, id),
+            ).fetchone()
+            return _last_sign(connection, job, has_events=found is not None)
+
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
         """Mark the jobs whose `runner` is gone as crashed, and return their ids. They ended with
         their last event; when their process was killed is unknown."""

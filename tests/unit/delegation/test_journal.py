@@ -95,6 +95,40 @@ async def test_a_mismatch_of_protocols_and_a_success_have_lines_of_their_own(
 
 
 @aio
+async def test_an_attempt_of_a_killed_process_ended_with_its_last_stored_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_in(tmp_path)
+    session = SessionRecord(
+        key="s-1",
+        peer="alpha",
+        root="/w",
+        peer_session_id="p",
+        cwd="/w",
+        created_at=1.0,
+        updated_at=1.0,
+    )
+    record = JobRecord(
+        id="j-1-1", session_key="s-1", peer="alpha", root="/w", created_at=5.0, state="running"
+    )
+    with open_store(paths=place.paths) as store:
+        store.create_session(session)
+        store.create_job(record)
+        monkeypatch.setattr("time.time", lambda: 6.0)
+        store.append("s-1", 0, [b"{}"], "j-1-1")
+    monkeypatch.undo()
+    with Ledger.open(ledger_path(place.paths.state)) as ledger:
+        for number in (1, 2):
+            ledger.begin("d-1", {}, structs.replace(ATTEMPT, number=number))
+    monkeypatch.setattr("dragoman.delegation.journal.is_alive", lambda runner: False)
+    async with books_of(place) as books:
+        assert books.ledger is not None
+        ended = {one.number: one.ended_at for one in books.ledger.attempts("j-1")}
+    # Nothing is stored of the second one.
+    assert ended == {1: 6.0, 2: ATTEMPT.started_at}
+
+
+@aio
 async def test_the_job_shows_the_attempt_that_is_stored(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     wish = DelegationRequest(role="review", prompt="look", workspace=place.cwd)

@@ -173,6 +173,7 @@ def test_a_job_of_a_killed_process_ended_with_the_last_that_is_known_of_it(
         store.append(other.key, 0, [chunk("a")], jobs["followed"].id)
         store.append(other.key, 1, [chunk("b")], jobs["following"].id)
         now = 500.0
+        signs = {made.id: store.last_sign(made.id) for made in jobs.values()}
         store.end_orphans(lambda runner: False)
         ended = {made.id: made.ended_at for made in store.jobs()}
         assert {name: ended[made.id] for name, made in jobs.items()} == {
@@ -182,6 +183,8 @@ def test_a_job_of_a_killed_process_ended_with_the_last_that_is_known_of_it(
             "followed": 94.0,
             "following": 99.0,
         }
+        assert signs == ended
+        assert store.last_sign("j-unknown") is None
 
 
 def test_the_first_prompt_of_a_session_is_found_by_its_key(tmp_path: Path) -> None:

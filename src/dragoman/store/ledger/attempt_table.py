@@ -6,7 +6,6 @@ the health of the peer. A killed process loses at most the end, and `end_orphans
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -181,21 +180,31 @@ class AttemptTable(PosteriorTable):
             return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
 
     def end_orphans(
-        self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
+        self,
+        is_alive: Callable[[dict[str, Any]], bool],
+        last_sign: Callable[[AttemptRecord], float | None],
     ) -> list[AttemptRecord]:
         """Mark the attempts whose process is gone as crashed, and return them. Their cost remains
-        unknown."""
+        unknown.
+
+        They ended with the last that `last_sign` knows of them, or as soon as they began: when
+        their process was killed is unknown, and may be days before this.
+        """
+        orphans = [one for one in self._attempts("outcome IS NULL") if not is_alive(one.runner)]
+        if not orphans:
+            return []
+        # Before the transaction: it reads another file, for which it may have to wait.
+        ended_at = {one.id: last_sign(one) or one.started_at for one in orphans}
         ended = []
         with self.transaction():
             for attempt in self._attempts("outcome IS NULL"):
-                if is_alive(attempt.runner):
-                    continue
-                ending = Ending(
-                    ended_at=time.time() if now is None else now,
-                    outcome=Outcome.CRASHED.value,
-                    error_class=PROCESS_GONE,
-                )
-                ended.append(self.finish(attempt.id, ending))
+                if attempt.id in ended_at:
+                    ending = Ending(
+                        ended_at=ended_at[attempt.id],
+                        outcome=Outcome.CRASHED.value,
+                        error_class=PROCESS_GONE,
+                    )
+                    ended.append(self.finish(attempt.id, ending))
         return ended
 
     def export(self) -> Iterator[dict[str, Any]]:

@@ -134,12 +134,23 @@ def test_attempts_of_dead_processes_end_as_crashed_with_unknown_cost(tmp_path: P
         dead = ledger.begin("d-1", {}, attempt(runner={"pid": 1}))
         alive = ledger.begin("d-1", {}, attempt(number=2, runner={"pid": 2}))
         done(ledger, attempt(number=3, runner={"pid": 1}))
-        ended = ledger.end_orphans(lambda runner: runner["pid"] == 2, now=START + 9)
+        ended = ledger.end_orphans(lambda runner: runner["pid"] == 2, lambda attempt: None)
         assert [each.id for each in ended] == [dead]
         assert (ended[0].outcome, ended[0].error_class) == ("crashed", PROCESS_GONE)
         assert ended[0].cost.provenance is Provenance.UNKNOWN
         still = ledger.attempt(alive)
         assert still is not None and still.outcome is None
+
+
+def test_an_attempt_of_a_dead_process_ended_with_the_last_that_is_known_of_it(
+    tmp_path: Path,
+) -> None:
+    signs = {1: START + 5, 2: None, 3: START - 5}
+    with new_ledger(tmp_path) as ledger:
+        for number in signs:
+            ledger.begin("d-1", {}, attempt(number=number))
+        ended = ledger.end_orphans(lambda runner: False, lambda one: signs[one.number])
+        assert [each.ended_at for each in ended] == [START + 5, START, START]
 
 
 def test_no_secret_reaches_any_byte_of_the_folder(tmp_path: Path) -> None:
