@@ -108,6 +108,52 @@ MAKERS = {
         "runs/host_commands.py",
         "delegation/worktree/bundle.py",
     },
+    # `copyfileobj` writes to an open file.
+    r"shutil\.(?:copy2?|copyfile|copytree|move)\(": {
+        # The index of git, whose time has to be kept: `safe_files` gives a file a new one.
+        "runs/git.py",
+    },
+    # `packed` is an archive in memory.
+    r"(?:Zip|Tar)File\((?!packed\b)[^)]*\"[wxa]|tarfile\.open\(|gzip\.open\(": set[str](),
+    r"\.renames?\(": {
+        # A directory that is complete before it gets its name: `safe_files` only has files.
+        "delegation/worktree/records.py",
+        "delegation/worktree/sent_tree.py",
+        # Moves a damaged file aside, without reading or writing it.
+        "console/review_comments.py",
+    },
+    r"\bsymlink\(|symlink_to\(|hardlink_to\(": {
+        # From a path that is too long for a socket to the short one.
+        "broker/question_sockets.py",
+        # Installs on another machine, with only its standard library.
+        "setup/remote_scripts/install.py",
+    },
+    # `tempfile` creates private directories and files under new names.
+    r"\bimport tempfile|from tempfile": {
+        # Unnamed files: the list of processes to end, and output that is too long for the memory.
+        "transports/process/guard.py",
+        "cli/output/terminal.py",
+        # A file for the bundle while it arrives, in our own directory, removed afterwards.
+        "delegation/host_receiver.py",
+        # Directories of files for git, in which it writes itself.
+        "delegation/worktree/bundle.py",
+        "delegation/worktree/isolation.py",
+        "delegation/worktree/patch.py",
+        "delegation/worktree/received_patch.py",
+        "delegation/worktree/snapshot.py",
+        "delegation/worktree/uncommitted.py",
+        "delegation/host_transfer.py",
+        "fleet/submitter.py",
+        # The new directory of a worktree, which is renamed when it is complete.
+        "delegation/worktree/records.py",
+        # Wheels to send to another machine, and the script that unpacks them there.
+        "setup/hosts.py",
+        "setup/remote_scripts/install.py",
+        # Working directories for other programs: one that is asked for its version, and a peer that
+        # is verified.
+        "transports/process/query.py",
+        "verify/environment.py",
+    },
 }
 
 STARTERS = {

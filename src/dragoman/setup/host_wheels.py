@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import dragoman
 from dragoman.client.folders import make_private
+from dragoman.config.safe_files import write_whole
 from dragoman.errors import UsageError
 from dragoman.transports.process.query import ProgramOutput, run_program
 from dragoman.version import __version__
@@ -338,13 +339,15 @@ def _write_wheel(path: Path, files: Mapping[str, bytes]) -> Path:
     record = f"{info.partition('/')[0]}/RECORD"
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             # With a fixed time, the same files give the same wheel.
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
             writer.writerow((name, f"sha256={_hash(data)}", len(data)))
         writer.writerow((record, "", ""))
         archive.writestr(zipfile.ZipInfo(record), lines.getvalue())
+    write_whole(path, packed.getvalue())
     return path
 
 
