@@ -19,6 +19,7 @@ from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.integration.broker_stage import Stage, stage
 from tests.integration.cli_shell import Cli, warm_cli
+from tests.integration.pty_terminal import CTRL_C
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="a stopped process is seen in /proc"
@@ -135,6 +136,20 @@ async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_pa
         other = await caller.new(tmp_path)
         assert await answers(scene, caller, other, "after") == "end_turn"
         assert len(scene.host.peers) == 1
+
+
+def test_a_turn_that_is_cancelled_at_a_stopped_agent_is_shown_as_cancelled_only(warm: Cli) -> None:
+    with warm.terminal("run", "wait", "-s", "talk", "--", *warm.agent) as terminal:
+        terminal.expect("waiting")
+        (agent,) = warm.agents_left()
+        os.kill(int(agent), signal.SIGSTOP)
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+    assert "[ended] cancelled" in terminal.shown
+    assert "cancelled by you" in terminal.shown
+    assert "crashed" not in terminal.shown
+    job = json.loads(warm("jobs", "list", "--format", "json").out)
+    assert (job["outcome"], job["failure"]) == ("cancelled", None)
 
 
 def test_after_a_turn_that_timed_out_at_a_stopped_agent_the_next_command_works(warm: Cli) -> None:

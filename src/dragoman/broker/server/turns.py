@@ -236,6 +236,9 @@ class Turns:
                 if error.code == codes.AUTH_REQUIRED:
                     # The job's error includes how to log in, as in a run without a broker.
                     error = session.far.explain(error)
+            if job.cancelled and job.expired is None and isinstance(error, PeerUnresponsive):
+                # It was killed because it ignored the cancel, as after the grace period.
+                result, error = CANCELLED, None
             self._end(job, result=result, error=error)
         self.advance()
 
