@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,48 @@ def test_bytes_that_are_not_utf_8_are_refused_by_the_real_command(cli: Cli) -> N
 def test_a_long_output_name_is_refused_by_the_real_command(cli: Cli) -> None:
     assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
     refused(cli.child("sessions", "export", "talk", "-o", LONG), "File name too long")
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (("run", BAD, "--", "true"), "for 'PROMPT':"),
+        (("run", BAD, "please", "--", "true"), "for 'PROMPT':"),
+        (("run", BAD), "for 'PEER' / 'PROMPT':"),
+        (("run", "scout", BAD), "for 'PROMPT':"),
+        (("delegate", BAD), "for 'ROLE' / 'PROMPT':"),
+        (("chat", BAD), "for 'PEER':"),
+    ],
+)
+def test_a_word_that_may_be_of_the_prompt_is_named_as_such(
+    cli: Cli, words: tuple[str, ...], places: str
+) -> None:
+    done = cli.child(*words)
+    assert (done.code, places in done.err) == (2, True), done.err
+
+
+def test_a_directory_whose_name_is_not_utf_8_has_no_sessions_and_the_error_says_so(
+    cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
+    key = cli("sessions", "list", "--format", "quiet").out.strip()
+    odd = tmp_path / BAD
+    try:
+        odd.mkdir()
+    except OSError:
+        pytest.skip("this file system takes only names of UTF-8 text")
+    there = replace(cli, cwd=odd)
+    for words, option in (
+        (("sessions",), "sessions list --all"),
+        (("jobs",), "jobs list --all"),
+        (("sessions", "show", "talk"), "name the session by its key"),
+    ):
+        done = there.child(*words)
+        refused(done, "the path of the project is not UTF-8 text")
+        assert option in " ".join(done.err.split()) and "--help" not in done.err
+    assert key in there.child("sessions", "--all").out
+    assert there.child("jobs", "list", "--all").code == 0
+    assert there.child("sessions", "show", key).code == 0
 
 
 def test_a_home_that_is_not_utf_8_lets_commands_work_without_a_broker(

@@ -29,16 +29,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman.cli import completions
-from dragoman.cli.prompt_options import CommandOption
+from dragoman.cli.prompt_options import AFTER_DASHES, CommandOption
 from dragoman.cli.typer_without_pydantic import quicken
 
 HELP_NAMES: Final = ("-h", "--help")
 
 MARGIN: Final = 2
 """Columns that typer leaves empty beside a help page."""
-
-AFTER_DASHES: Final = "dragoman.words_after_dashes"
-"""Key under which a context stores the words after ``--``."""
 
 
 OTHER_SUBCOMMANDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -52,7 +52,8 @@ def complete_session(incomplete: str) -> list[str]:
     try:
         with open_store(read_only=True) as store:
             records = store.sessions(root=str(root_of(Path.cwd())), limit=COMPLETED)
-    except (DragomanError, OSError):
+    except (DragomanError, OSError, UnicodeEncodeError):
+        # The last one: the path of the project is not UTF-8 text, so it has no sessions.
         return []
     words = [word for each in records for word in (each.name, each.key) if word]
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -23,6 +22,7 @@ from dragoman.cli.shared_options import (
     LimitOption,
     ListFormat,
     check_limit,
+    project_root,
 )
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def list_command(
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.tables import write_list
     from dragoman.runs.jobs import list_jobs
-    from dragoman.store import root_of
 
-    root = None if everywhere else root_of(cwd or Path.cwd())
+    remedy = "`dragoman jobs list --all` lists the jobs of all projects"
+    root = None if everywhere else project_root(cwd, remedy=remedy)
     check_limit(limit)
     found = list_jobs(root=root, running=running, attempts=attempts, limit=limit + 1)
     now = time.time()

@@ -34,6 +34,10 @@ MAX_NUMBER: Final = 10**18
 """Upper bound (exclusive) for whole numbers, which the database stores in 64 bits."""
 
 
+AFTER_DASHES: Final = "dragoman.words_after_dashes"
+"""Key under which a context of typer stores the words after ``--``."""
+
+
 class CommandOption(NamedTuple):
     """An option or argument of a command."""
 

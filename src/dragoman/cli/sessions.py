@@ -24,6 +24,7 @@ from dragoman.cli.shared_options import (
     YesOption,
     check_limit,
     check_peer,
+    project_root,
 )
 from dragoman.errors import UnknownSession, UsageError
 
@@ -136,10 +137,10 @@ def list_command(
     from dragoman.cli.output import session_pages
     from dragoman.cli.output.tables import write_list
     from dragoman.runs.sessions import merge
-    from dragoman.store import root_of
 
     check_limit(limit)
-    root = None if everywhere else str(root_of(cwd or Path.cwd()))
+    remedy = "`dragoman sessions list --all` lists the sessions of all projects"
+    root = None if everywhere else str(project_root(cwd, remedy=remedy))
     asks = peer is not None and not offline
     with _store(read_only=True) as store:
         # The peer may remember sessions stored as closed, so all of its sessions are needed. One
@@ -482,6 +483,11 @@ def _find(
     except UnknownSession:
         if peer is not None:
             check_peer(peer, cwd)
+        raise
+    except UnicodeEncodeError:
+        # Without the root, only a session's whole key is found.
+        remedy = "name the session by its key: `dragoman sessions list --all` lists all keys"
+        project_root(cwd, remedy=remedy)
         raise
 
 

@@ -1,5 +1,6 @@
 """Typer options shared by several commands: `--format`, `--limit`, `--after`, `--cwd`, `--yes`.
 Checks of options: `check_limit`, `check_peer`.
+`project_root` is the project of `--cwd`.
 
 Imports nothing that prints or runs.
 """
@@ -14,6 +15,7 @@ import typer
 
 from dragoman.cli.completions import complete_job
 from dragoman.errors import UsageError
+from dragoman.errors.usage import shown
 
 
 class ListFormat(enum.StrEnum):
@@ -68,6 +70,23 @@ def check_limit(limit: int) -> None:
     """Raise `UsageError` for a `LimitOption` below 1."""
     if limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}")
+
+
+def project_root(cwd: Path | None, *, remedy: str) -> Path:
+    """Return the root of the project of a directory. Raises `UsageError` with the remedy if its
+    path is not UTF-8 text: no agent works there, so nothing is stored for it."""
+    from dragoman.store import root_of
+
+    root = root_of(cwd or Path.cwd())
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the path of the project is not UTF-8 text, so it has no stored sessions or jobs: "
+            f"{shown(str(root))}",
+            remedy=remedy,
+        ) from None
+    return root
 
 
 def check_peer(peer: str, cwd: Path | None) -> None:

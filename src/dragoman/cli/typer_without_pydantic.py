@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import typer
 
-from dragoman.cli.prompt_options import Duration, checked
+from dragoman.cli.prompt_options import AFTER_DASHES, Duration, checked
 from dragoman.errors.usage import shown
 
 SIMPLE: Final = (str, int, float, bool, Path, Duration)
@@ -54,7 +54,24 @@ class Converter:
             wanted = "one of " + ", ".join(str(each.value) for each in self._kind)
         else:
             wanted = _WANTED.get(self._kind, "a valid value")
-        raise typer.BadParameter(f"{shown(str(value))} is not {wanted}.", ctx=ctx, param=param)
+        raise typer.BadParameter(
+            f"{shown(str(value))} is not {wanted}.",
+            ctx=ctx,
+            param=param,
+            param_hint=_places(param, ctx) if self._kind is str else None,
+        )
+
+
+def _places(param: Any, ctx: Any) -> list[str] | None:
+    """Return the names of the arguments that a word may belong to if it may be part of the prompt:
+    before a prompt, the peer or role can be left out. None: only to `param`."""
+    names = {each.name for each in ctx.command.params}
+    if param.name not in ("peer", "role") or param.opts != [param.name] or "prompt" not in names:
+        return None
+    if param.name == "peer" and ctx.meta.get(AFTER_DASHES) is not None:
+        # The command is the agent, so all words before it are the prompt.
+        return ["PROMPT"]
+    return [param.name.upper(), "PROMPT"]
 
 
 def converter_for(annotation: Any) -> Converter | None:
