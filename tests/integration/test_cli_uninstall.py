@@ -63,6 +63,20 @@ def test_all_of_it_is_shown_and_removed_and_a_project_is_left_alone() -> None:
         assert again.code == 0 and "There is nothing to remove." in again.out
 
 
+def test_an_entry_in_a_named_file_is_not_found_and_the_help_says_how_to_remove_it(cli: Cli) -> None:
+    file = cli.home / "elsewhere.json"
+    named = ("--client", "claude", "--write", "--file", str(file))
+    assert cli("mcp", "install", *named).code == 0
+    assert str(file) not in cli("uninstall").out
+    told = " ".join(cli("uninstall", "--help").out.split())
+    assert "everything" not in told
+    assert "in a file that you named with --file are not found" in told
+    assert "`mcp uninstall` or `acp uninstall` and the same option" in told
+    assert "dragoman" in file.read_text()
+    assert cli("mcp", "uninstall", *named).code == 0
+    assert "dragoman" not in file.read_text()
+
+
 def test_settings_stay_if_that_is_wanted(cli: Cli) -> None:
     used(cli)
     done = cli("uninstall", "--yes", "--keep-config")

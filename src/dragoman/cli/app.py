@@ -53,7 +53,7 @@ GROUPS: Final = {
         "config": "Show, set and trust configuration.",
         "policy": "Show and test the permission policy.",
         "doctor": "Find problems with this installation, and how to fix them.",
-        "uninstall": "Show everything dragoman has installed, and remove it.",
+        "uninstall": "Show what dragoman has installed, and remove it.",
     },
 }
 """Every command with its line in `dragoman --help`, by heading. Its module is `cli.NAME`."""

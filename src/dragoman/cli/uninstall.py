@@ -1,4 +1,4 @@
-"""`dragoman uninstall`: list everything dragoman has installed, and remove it.
+"""`dragoman uninstall`: list what dragoman has installed, and remove it.
 
 Finding and removing are in `setup.uninstall`.
 """
@@ -27,11 +27,13 @@ def uninstall_command(
         bool, typer.Option("--keep-config", help="Keep your settings and the peers you added.")
     ] = False,
 ) -> None:
-    """Show everything dragoman has installed, and remove it.
+    """Show what dragoman has installed, and remove it.
 
     Removes settings, stored sessions, caches, running brokers, and what `mcp install`, `acp
-    install` and `skill` added to other programs, after asking you. Files in projects are not
-    touched. Remove the package itself with the tool that installed it.
+    install` and `skill` added to the usual files of other programs, after asking you. Entries in a
+    project or in a file that you named with --file are not found: remove them first, with `mcp
+    uninstall` or `acp uninstall` and the same option. Skills in other directories are not found
+    either. Remove the package itself with the tool that installed it.
 
     \b
     Examples:
