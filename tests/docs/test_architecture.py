@@ -136,14 +136,7 @@ MAKERS = {
         # A file for the bundle while it arrives, in our own directory, removed afterwards.
         "delegation/host_receiver.py",
         # Directories of files for git, in which it writes itself.
-        "delegation/worktree/bundle.py",
-        "delegation/worktree/isolation.py",
-        "delegation/worktree/patch.py",
-        "delegation/worktree/received_patch.py",
-        "delegation/worktree/snapshot.py",
-        "delegation/worktree/uncommitted.py",
-        "delegation/host_transfer.py",
-        "fleet/submitter.py",
+        "delegation/worktree/scratch.py",
         # The new directory of a worktree, which is renamed when it is complete.
         "delegation/worktree/records.py",
         # Wheels to send to another machine, and the script that unpacks them there.

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from dragoman.delegation.worktree.isolation import Isolation
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import ConnectionLost
 from dragoman.runs import git as git_module
 from dragoman.transports import spawn
 from dragoman.transports.process.stream import ProcessStream
 from tests.aio import aio
+from tests.faults.children import CHILD_TIMEOUT, child, go, heard
 from tests.unit.delegation.worktree.repositories import git, make, tree, with_submodule
 
 READY_TIMEOUT = 20.0
@@ -209,3 +211,36 @@ async def test_a_cancelled_job_keeps_its_work_as_a_patch(tmp_path: Path) -> None
     (kept,) = (tmp_path / "patches").iterdir()
     assert "+half done" in kept.read_text()
     assert "half done" not in (folder / "a.txt").read_text()
+
+
+HOLDER = """
+import sys
+from dragoman.delegation.worktree.scratch import scratch_folder
+
+with scratch_folder("copy") as folder:
+    (folder / "index").write_text("x")
+    print('{"there": true}', flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_scratch_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with child(HOLDER) as killed:
+        heard(killed)
+        (first,) = tmp_path.iterdir()
+        with child(HOLDER) as living:
+            heard(living)
+            assert first.exists()
+            killed.kill()
+            killed.wait(CHILD_TIMEOUT)
+            assert first.exists()
+            (second,) = set(tmp_path.iterdir()) - {first}
+            with scratch_folder("copy"):
+                assert (first.exists(), second.exists()) == (False, True)
+            go([living])
+            assert living.wait(CHILD_TIMEOUT) == 0
+    assert list(tmp_path.iterdir()) == []

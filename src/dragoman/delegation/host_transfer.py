@@ -8,7 +8,6 @@ JSON and bytes in each direction. `host_receiver` is the other end; `worktree.bu
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +21,7 @@ from dragoman.broker.error_codec import revive
 from dragoman.decoders import decode_typed
 from dragoman.delegation.worktree.bundle import Bundle, pack, project_of
 from dragoman.delegation.worktree.received_patch import MAX_PATCH_SIZE
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.delegation.worktree.sent_tree import TREE_ID
 from dragoman.errors import HostUnavailable, SpawnError, UsageError
 from dragoman.wire.messages import UNDECODABLE
@@ -96,8 +96,8 @@ async def send_workspace(
     """
     project = await project_of(workspace)
     asked, _ = await _exchange(host, TransferRequest(what="known", project=project))
-    with tempfile.TemporaryDirectory(prefix="dragoman-send-") as scratch:
-        file = Path(scratch) / "workspace.bundle"
+    with scratch_folder("send") as scratch:
+        file = scratch / "workspace.bundle"
         bundle = await pack(workspace, file, known=asked.heads, included=included)
         request = TransferRequest(what="receive", bundle=bundle)
         made, _ = await _exchange(host, request, payload=_chunks(file), timeout=TRANSFER_TIMEOUT)

@@ -7,7 +7,6 @@ misses nothing. `coordinator` accepts the jobs, `records` has the types.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -20,6 +19,7 @@ from nats.aio.msg import Msg
 from dragoman.broker.error_codec import revive
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.worktree.bundle import pack
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import (
     FleetError,
     FleetFull,
@@ -101,8 +101,8 @@ class PackedWorkspace(Struct, frozen=True):
 
 async def pack_workspace(workspace: Path) -> PackedWorkspace:
     """Pack the repository of a workspace, without ignored files."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-fleet-") as scratch:
-        file = Path(scratch) / "repository.bundle"
+    with scratch_folder("fleet") as scratch:
+        file = scratch / "repository.bundle"
         bundle = await pack(workspace, file, max_size=MAX_OBJECT_SIZE)
         data = await in_thread(str(file), lambda _: file.read_bytes())
     return PackedWorkspace(data, msgspec.to_builtins(bundle))

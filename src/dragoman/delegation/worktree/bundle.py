@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from dragoman.client.folders import make_private
 from dragoman.config.safe_files import read_file, write_whole
 from dragoman.delegation.worktree.isolation import IDENTITY, MAX_DEPTH, TOO_NESTED
 from dragoman.delegation.worktree.patch import MAX_TREES, Captured, capture
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import ConfigInvalid, IsolationFailed, UsageError
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT, Repository
@@ -131,10 +131,8 @@ async def pack(
     repository = await _find(folder)
     if await git.is_ignored(repository, folder):
         raise UsageError(f"{folder} is ignored by its repository, so nothing would be sent")
-    with tempfile.TemporaryDirectory(prefix="dragoman-pack-") as scratch:
-        return await _Packer(repository, folder, Path(scratch)).pack(
-            bundle, known, included, max_size
-        )
+    with scratch_folder("pack") as scratch:
+        return await _Packer(repository, folder, scratch).pack(bundle, known, included, max_size)
 
 
 async def _find(workspace: Path) -> Repository:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +28,7 @@ from dragoman.delegation.worktree.patch import (
     patch_of,
 )
 from dragoman.delegation.worktree.records import Tree, WorktreeRecord
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.rpc.tasks import finish
@@ -162,8 +162,8 @@ class Isolation:
         self._note(tree)
         # A file that needs a filter defined only by the repository cannot be copied faithfully.
         filters = await git.own_filters(repository, refuse=True)
-        with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
-            captured = await capture(repository, folder, Path(scratch), env=filters)
+        with scratch_folder("copy") as scratch:
+            captured = await capture(repository, folder, scratch, env=filters)
         base, staged = captured.everything, captured.staged
         head = await git.ask(("rev-parse", "--quiet", "--verify", "HEAD"), cwd=repository.top)
         commit = head.text

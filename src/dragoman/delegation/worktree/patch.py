@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.delegation.worktree.records import Tree
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
@@ -158,8 +158,8 @@ async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tr
         # The peer may have put filters into the configuration that all worktrees share. They do not
         # run; the files are read unchanged.
         env = {**extra, **await git.own_filters(repository, env=extra)}
-        with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
-            now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
+        with scratch_folder("copy") as scratch:
+            now = await capture(repository, repository.top, scratch, staged=False, env=env)
         told = ("hash-object", "-t", "tree", os.devnull)
         empty = await git.demand(told, cwd=path, env={**extra, **repository.env})
         if now.everything != (tree.base or empty.text):

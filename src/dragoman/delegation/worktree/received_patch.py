@@ -7,13 +7,13 @@ patch can also become a branch, based on the commit that was sent. `sent_tree` c
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from dragoman.delegation.worktree.bundle import COMMIT
 from dragoman.delegation.worktree.isolation import IDENTITY
 from dragoman.delegation.worktree.patch import Applied, apply_patch, keep_patch, stat_of
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
@@ -58,13 +58,13 @@ async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, m
     if head and not await has_commit(top, head):
         raise UsageError(f"the sent commit {head} is no longer in {top}")
     await _checked(data)
-    with tempfile.TemporaryDirectory(prefix="dragoman-branch-") as scratch:
-        env = {**repository.env, "GIT_INDEX_FILE": str(Path(scratch) / "index")}
+    with scratch_folder("branch") as scratch:
+        env = {**repository.env, "GIT_INDEX_FILE": str(scratch / "index")}
         await git.demand(
             ("read-tree", head) if head else ("read-tree", "--empty"), cwd=top, env=env
         )
         if data:
-            kept = keep_patch(Path(scratch), "received", data)
+            kept = keep_patch(scratch, "received", data)
             told = ("apply", "--cached", "--whitespace=nowarn", str(kept))
             answer = await git.ask(told, cwd=top, env=env)
             if not answer.ok:
@@ -111,8 +111,8 @@ async def _checked(data: bytes) -> tuple[FileChange, ...]:
     if len(data) > MAX_PATCH_SIZE:
         raise IsolationFailed("reading the patch", f"larger than {MAX_PATCH_SIZE >> 20} MiB")
     headers = _headers(data)
-    with tempfile.TemporaryDirectory(prefix="dragoman-patch-") as scratch:
-        stat = await stat_of(keep_patch(Path(scratch), "received", data))
+    with scratch_folder("patch") as scratch:
+        stat = await stat_of(keep_patch(scratch, "received", data))
     if not stat or len(stat) != len(headers):
         raise IsolationFailed("reading the patch", "not a git patch")
     if any(GITLINK in line for lines in headers for line in lines):

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from dragoman.delegation.worktree.scratch import ScratchFolder
 from dragoman.errors import FileFailed, SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
@@ -229,13 +228,13 @@ async def _take_repository(
     top = repository.top
     notes: list[str] = []
     others = ("ls-files", "--others", "-z", "--full-name")
-    scratch = Path(tempfile.mkdtemp(prefix="dragoman-look-"))
+    scratch = ScratchFolder("look")
     try:
         env, staged = await git.stage_everything(
             repository,
             folder,
-            scratch / "index",
-            objects=scratch / "objects",
+            scratch.path / "index",
+            objects=scratch.path / "objects",
             env=await git.own_filters(repository),
         )
         (listed, left, ignored), facts = await together(
@@ -372,11 +371,13 @@ def _hashed(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-async def _remove(folder: Path) -> None:
+async def _remove(scratch: ScratchFolder) -> None:
     def remove(_: threading.Event) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.remove()
 
     try:
-        await finish(in_thread(str(folder), remove, changes_disk=True, timeout=REMOVE_TIMEOUT))
+        await finish(
+            in_thread(str(scratch.path), remove, changes_disk=True, timeout=REMOVE_TIMEOUT)
+        )
     except FileFailed as error:
         log.warning("temporary files are left: %s", error)

@@ -6,11 +6,11 @@ Changes nothing, neither the user's index nor the objects of the repository.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from dragoman.delegation.worktree.patch import DIFF
+from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.runs import git
 
@@ -30,8 +30,7 @@ async def uncommitted(workspace: Path) -> tuple[bytes, bool]:
     repository, why = await git.find_repository(folder)
     if repository is None:
         raise UsageError(f"{folder} is not in a git repository: {why}")
-    with tempfile.TemporaryDirectory(prefix="dragoman-diff-") as name:
-        scratch = Path(name)
+    with scratch_folder("diff") as scratch:
         env, staged = await git.stage_everything(
             repository, folder, scratch / "index", objects=scratch / "objects"
         )

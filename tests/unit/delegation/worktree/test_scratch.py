@@ -1,0 +1,112 @@
+"""Temporary directories for git, and those that killed processes left."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.broker.lock import try_lock
+from dragoman.delegation.worktree import scratch
+from dragoman.delegation.worktree.scratch import LOCK, UNLOCKED_AGE, scratch_folder
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(temporary: Path, name: str = "dragoman-copy-left", *, locked: bool = True) -> Path:
+    """A directory of a process that was killed."""
+    home = temporary / name
+    home.mkdir(mode=0o700)
+    (home / "index").write_text("x")
+    if locked:
+        (home / LOCK).touch()
+    return home
+
+
+def test_a_scratch_folder_is_private_and_removed_at_the_end(temporary: Path) -> None:
+    with scratch_folder("copy") as folder:
+        (folder / "index").write_text("x")
+        (home,) = temporary.iterdir()
+        assert home.name.startswith("dragoman-copy-")
+        assert home.stat().st_mode & 0o077 == 0
+        assert list(folder.iterdir()) == [folder / "index"]
+    assert list(temporary.iterdir()) == []
+
+
+def test_folders_of_killed_processes_are_removed_before_a_new_one_is_created(
+    temporary: Path,
+) -> None:
+    left(temporary)
+    left(temporary, "dragoman-diff-left")
+    with scratch_folder("copy"):
+        assert len(list(temporary.iterdir())) == 1
+
+
+def test_a_folder_in_use_is_kept(temporary: Path) -> None:
+    with scratch_folder("look") as first, scratch_folder("copy"):
+        assert first.is_dir()
+
+
+def test_a_folder_without_a_lock_is_removed_only_when_it_is_old(temporary: Path) -> None:
+    new = left(temporary, "dragoman-copy-new", locked=False)
+    old = left(temporary, "dragoman-copy-old", locked=False)
+    then = time.time() - UNLOCKED_AGE - 60
+    os.utime(old, (then, then))
+    with scratch_folder("copy"):
+        assert (new.exists(), old.exists()) == (True, False)
+
+
+def test_only_private_folders_with_our_names_are_removed(temporary: Path) -> None:
+    kept = [left(temporary, name) for name in ("dragoman-other", "mine-dragoman-copy-x")]
+    shared = left(temporary, "dragoman-copy-shared")
+    shared.chmod(0o777)
+    target = temporary / "target"
+    left(temporary, target.name)
+    (temporary / "dragoman-copy-link").symlink_to(target)
+    (temporary / "dragoman-copy-file").write_text("x")
+    with scratch_folder("copy"):
+        assert all((home / "index").exists() for home in (*kept, shared, target))
+        assert (temporary / "dragoman-copy-link").is_symlink()
+        assert (temporary / "dragoman-copy-file").exists()
+
+
+def test_a_folder_of_another_user_is_kept(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = left(temporary)
+    user = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: user + 1)
+    with scratch_folder("copy"):
+        assert home.exists()
+
+
+def test_a_folder_that_another_process_sweeps_at_once_is_replaced(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def swept_at_first(path: Path) -> object:
+        tried.append(path)
+        if len(tried) == 1:
+            raise FileNotFoundError
+        return None if len(tried) == 2 else try_lock(path)
+
+    monkeypatch.setattr(scratch, "try_lock", swept_at_first)
+    with scratch_folder("copy") as folder:
+        assert folder.parent == tried[2].parent
+
+
+def test_without_locks_there_is_still_a_folder(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(path: Path) -> object:
+        raise OSError("no locks")
+
+    monkeypatch.setattr(scratch, "try_lock", without_locks)
+    with scratch_folder("copy") as folder:
+        assert folder.is_dir()
+    assert list(temporary.iterdir()) == []
