@@ -214,33 +214,37 @@ async def test_a_cancelled_job_keeps_its_work_as_a_patch(tmp_path: Path) -> None
 
 
 HOLDER = """
-import sys
+import asyncio, sys
 from dragoman.delegation.worktree.scratch import scratch_folder
 
-with scratch_folder("copy") as folder:
-    (folder / "index").write_text("x")
-    print('{"there": true}', flush=True)
-    sys.stdin.readline()
+async def hold():
+    async with scratch_folder("copy") as folder:
+        (folder / "index").write_text("x")
+        print('{"there": true}', flush=True)
+        sys.stdin.readline()
+
+asyncio.run(hold())
 """
 
 
-def test_the_scratch_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(
+@aio
+async def test_the_scratch_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with child(HOLDER) as killed:
         heard(killed)
-        (first,) = tmp_path.iterdir()
+        first = tmp_path / os.listdir(tmp_path)[0]
         with child(HOLDER) as living:
             heard(living)
             assert first.exists()
             killed.kill()
             killed.wait(CHILD_TIMEOUT)
             assert first.exists()
-            (second,) = set(tmp_path.iterdir()) - {first}
-            with scratch_folder("copy"):
+            (second,) = {tmp_path / name for name in os.listdir(tmp_path)} - {first}
+            async with scratch_folder("copy"):
                 assert (first.exists(), second.exists()) == (False, True)
             go([living])
             assert living.wait(CHILD_TIMEOUT) == 0
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []

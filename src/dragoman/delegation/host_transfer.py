@@ -96,7 +96,7 @@ async def send_workspace(
     """
     project = await project_of(workspace)
     asked, _ = await _exchange(host, TransferRequest(what="known", project=project))
-    with scratch_folder("send") as scratch:
+    async with scratch_folder("send") as scratch:
         file = scratch / "workspace.bundle"
         bundle = await pack(workspace, file, known=asked.heads, included=included)
         request = TransferRequest(what="receive", bundle=bundle)

@@ -101,7 +101,7 @@ class PackedWorkspace(Struct, frozen=True):
 
 async def pack_workspace(workspace: Path) -> PackedWorkspace:
     """Pack the repository of a workspace, without ignored files."""
-    with scratch_folder("fleet") as scratch:
+    async with scratch_folder("fleet") as scratch:
         file = scratch / "repository.bundle"
         bundle = await pack(workspace, file, max_size=MAX_OBJECT_SIZE)
         data = await in_thread(str(file), lambda _: file.read_bytes())

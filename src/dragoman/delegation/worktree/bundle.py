@@ -131,7 +131,7 @@ async def pack(
     repository = await _find(folder)
     if await git.is_ignored(repository, folder):
         raise UsageError(f"{folder} is ignored by its repository, so nothing would be sent")
-    with scratch_folder("pack") as scratch:
+    async with scratch_folder("pack") as scratch:
         return await _Packer(repository, folder, scratch).pack(bundle, known, included, max_size)
 
 

@@ -162,7 +162,7 @@ class Isolation:
         self._note(tree)
         # A file that needs a filter defined only by the repository cannot be copied faithfully.
         filters = await git.own_filters(repository, refuse=True)
-        with scratch_folder("copy") as scratch:
+        async with scratch_folder("copy") as scratch:
             captured = await capture(repository, folder, scratch, env=filters)
         base, staged = captured.everything, captured.staged
         head = await git.ask(("rev-parse", "--quiet", "--verify", "HEAD"), cwd=repository.top)

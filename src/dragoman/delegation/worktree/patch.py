@@ -158,7 +158,7 @@ async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tr
         # The peer may have put filters into the configuration that all worktrees share. They do not
         # run; the files are read unchanged.
         env = {**extra, **await git.own_filters(repository, env=extra)}
-        with scratch_folder("copy") as scratch:
+        async with scratch_folder("copy") as scratch:
             now = await capture(repository, repository.top, scratch, staged=False, env=env)
         told = ("hash-object", "-t", "tree", os.devnull)
         empty = await git.demand(told, cwd=path, env={**extra, **repository.env})

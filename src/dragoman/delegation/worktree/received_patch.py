@@ -58,7 +58,7 @@ async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, m
     if head and not await has_commit(top, head):
         raise UsageError(f"the sent commit {head} is no longer in {top}")
     await _checked(data)
-    with scratch_folder("branch") as scratch:
+    async with scratch_folder("branch") as scratch:
         env = {**repository.env, "GIT_INDEX_FILE": str(scratch / "index")}
         await git.demand(
             ("read-tree", head) if head else ("read-tree", "--empty"), cwd=top, env=env
@@ -111,7 +111,7 @@ async def _checked(data: bytes) -> tuple[FileChange, ...]:
     if len(data) > MAX_PATCH_SIZE:
         raise IsolationFailed("reading the patch", f"larger than {MAX_PATCH_SIZE >> 20} MiB")
     headers = _headers(data)
-    with scratch_folder("patch") as scratch:
+    async with scratch_folder("patch") as scratch:
         stat = await stat_of(keep_patch(scratch, "received", data))
     if not stat or len(stat) != len(headers):
         raise IsolationFailed("reading the patch", "not a git patch")

@@ -18,11 +18,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.delegation.worktree.scratch import ScratchFolder
-from dragoman.errors import FileFailed, SpawnError, UsageError
+from dragoman.delegation.worktree.scratch import scratch_folder
+from dragoman.errors import SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
-from dragoman.rpc.tasks import finish, in_thread, together
+from dragoman.rpc.tasks import in_thread, together
 from dragoman.runs import changed_files, git
 from dragoman.runs.changed_files import FileStates
 from dragoman.runs.git import Repository, find_repository
@@ -41,9 +41,6 @@ matter least and are the most numerous."""
 
 IGNORED_HASHED_SIZE: Final = 0
 """Maximum number of bytes read from files in ignored directories."""
-
-REMOVE_TIMEOUT: Final = 10.0
-"""Seconds to wait for the removal of the temporary directory with the index."""
 
 _GITLINK: Final = b"160000 "
 
@@ -228,13 +225,12 @@ async def _take_repository(
     top = repository.top
     notes: list[str] = []
     others = ("ls-files", "--others", "-z", "--full-name")
-    scratch = ScratchFolder("look")
-    try:
+    async with scratch_folder("look") as scratch:
         env, staged = await git.stage_everything(
             repository,
             folder,
-            scratch.path / "index",
-            objects=scratch.path / "objects",
+            scratch / "index",
+            objects=scratch / "objects",
             env=await git.own_filters(repository),
         )
         (listed, left, ignored), facts = await together(
@@ -248,8 +244,6 @@ async def _take_repository(
             ),
             _facts(repository),
         )
-    finally:
-        await _remove(scratch)
     for answer in (staged, listed, left, ignored):
         # What git says about single files while it stages is handled below.
         if not answer.ok and (answer is not staged or answer.cut or answer.exit_code is None):
@@ -369,15 +363,3 @@ def _content(path: Path) -> str:
 
 def _hashed(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-async def _remove(scratch: ScratchFolder) -> None:
-    def remove(_: threading.Event) -> None:
-        scratch.remove()
-
-    try:
-        await finish(
-            in_thread(str(scratch.path), remove, changes_disk=True, timeout=REMOVE_TIMEOUT)
-        )
-    except FileFailed as error:
-        log.warning("temporary files are left: %s", error)

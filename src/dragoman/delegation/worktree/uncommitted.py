@@ -30,7 +30,7 @@ async def uncommitted(workspace: Path) -> tuple[bytes, bool]:
     repository, why = await git.find_repository(folder)
     if repository is None:
         raise UsageError(f"{folder} is not in a git repository: {why}")
-    with scratch_folder("diff") as scratch:
+    async with scratch_folder("diff") as scratch:
         env, staged = await git.stage_everything(
             repository, folder, scratch / "index", objects=scratch / "objects"
         )
