@@ -1,13 +1,14 @@
 """List, find, wait for and cancel jobs.
 
-Merges the stored job with what its broker reports. A job whose process is gone is marked as crashed
-when it is next looked at. A job is cancelled through its broker, or without one with
-`cancel_by_file` or SIGINT. Starts nothing.
+Merges the stored job with what its broker reports. A job whose process is gone is stored as crashed
+when it is next looked at, and shown as crashed if the store cannot be written. A job is cancelled
+through its broker, or without one with `cancel_by_file` or SIGINT. Starts nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,8 @@ from dragoman.transports.process.identity import ProcessIdentity, kill
 if TYPE_CHECKING:
     from dragoman.store import Store
     from dragoman.store.records import JobRecord
+
+log = logging.getLogger(__name__)
 
 RECENT: Final = 200
 """Number of recent jobs to search for a mistyped id."""
@@ -74,6 +77,7 @@ def list_jobs(
         where = None if root is None else str(root)
         if not running:
             found = store.jobs(root=where, limit=limit, attempts=attempts)
+            found = [_current(store, job) for job in found]
             if not attempts:
                 found += [one for job in found if (one := _survivor(store, job)) is not None]
         else:
@@ -81,6 +85,7 @@ def list_jobs(
                 *store.jobs("running", where, limit=limit),
                 *store.jobs("queued", where, limit=limit),
             ]
+            found = [job for job in found if _current(store, job).state != "ended"]
             if not attempts:
                 found = [job for job in found if not _is_covered(store, job)]
     return sorted(found, key=lambda job: (job.created_at, job.id), reverse=True)[:limit]
@@ -289,7 +294,7 @@ def _read(id: str, paths: Paths) -> JobRecord:
             return _with_attempt(store, job)
     _end_orphans(paths)
     with open_store(read_only=True, paths=paths) as store:
-        return _with_attempt(store, store.job(id) or job)
+        return _with_attempt(store, _current(store, store.job(id) or job))
 
 
 def _with_attempt(store: Store, job: JobRecord) -> JobRecord:
@@ -315,7 +320,7 @@ def _survivor(store: Store, job: JobRecord) -> JobRecord | None:
     None."""
     if job.outcome != Outcome.CRASHED:
         return None
-    attempts = store.attempts(job.id)
+    attempts = [_current(store, attempt) for attempt in store.attempts(job.id)]
     if not attempts or attempts[-1].outcome == Outcome.CRASHED:
         return None
     return attempts[-1]
@@ -328,7 +333,7 @@ def _is_covered(store: Store, job: JobRecord) -> bool:
 
 
 def _end_orphans(paths: Paths) -> None:
-    """Store as crashed the jobs whose process is gone."""
+    """Store as crashed the jobs whose process is gone, if the store can be written."""
     with open_store(read_only=True, paths=paths) as store:
         unfinished = [*store.jobs("running"), *store.jobs("queued")]
     if all(is_alive(job.runner) for job in unfinished):
@@ -336,6 +341,13 @@ def _end_orphans(paths: Paths) -> None:
     try:
         with open_store(paths=paths) as store:
             store.end_orphans(is_alive)
-    except StoreError:
-        # A directory that is not writable can still be read: then the job is shown as stored.
-        return
+    except StoreError as error:
+        # What can only be read is shown as it is: see `_current`.
+        log.info("cannot store that jobs have crashed: %s", error)
+
+
+def _current(store: Store, job: JobRecord) -> JobRecord:
+    """Return a job as stored, or as crashed if its process is gone."""
+    if job.state == "ended" or is_alive(job.runner):
+        return job
+    return store.as_crashed(job)

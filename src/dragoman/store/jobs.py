@@ -177,21 +177,35 @@ class JobTable(Database):
             for job in map(_record, rows):
                 if is_alive(job.runner):
                     continue
-                # Not up to the end of the session: another job may have run in it since.
-                last = connection.execute(
-                    "SELECT max(first + count) FROM events WHERE session_key = ? AND job = ?",
-                    (job.session_key, job.id),
-                ).fetchone()
+                crashed = self.as_crashed(job)
                 self.update_job(
                     job.id,
-                    state="ended",
-                    outcome=Outcome.CRASHED.value,
-                    ended_at=_last_sign(connection, job, has_events=last[0] is not None),
-                    failure={"message": "the process that ran it is gone"},
-                    next_event=max(last[0] or 0, job.next_event),
+                    state=crashed.state,
+                    outcome=crashed.outcome,
+                    ended_at=crashed.ended_at,
+                    failure=crashed.failure,
+                    next_event=crashed.next_event,
                 )
                 ended.append(job.id)
         return ended
+
+    def as_crashed(self, job: JobRecord) -> JobRecord:
+        """Return a job that has not ended as crashed, without storing it."""
+        with self._reading() as connection:
+            # Not up to the end of the session: another job may have run in it since.
+            last = connection.execute(
+                "SELECT max(first + count) FROM events WHERE session_key = ? AND job = ?",
+                (job.session_key, job.id),
+            ).fetchone()
+            ended_at = _last_sign(connection, job, has_events=last[0] is not None)
+        return structs.replace(
+            job,
+            state="ended",
+            outcome=Outcome.CRASHED.value,
+            ended_at=ended_at,
+            failure={"message": "the process that ran it is gone"},
+            next_event=max(last[0] or 0, job.next_event),
+        )
 
     def _row(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values as stored in the table, redacted."""

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.broker.client import hello
-from dragoman.errors import BrokerError, CallTimeout, UnknownJob
+from dragoman.errors import BrokerError, CallTimeout, StoreRefused, UnknownJob
 from dragoman.paths import Paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import cancel_by_file
@@ -55,6 +55,37 @@ async def test_a_job_whose_process_is_gone_has_crashed_and_keeps_what_was_said(
     assert [each.id for each in list_jobs(paths=paths, running=True)] == ["j-2"]
     assert len(list_jobs(paths=paths, root=Path(ROOT))) == 2
     assert list_jobs(paths=paths, root=Path("/elsewhere")) == []
+
+
+@aio
+async def test_a_job_whose_process_is_gone_has_crashed_even_if_that_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with store_in(tmp_path) as store:
+        store.create_job(
+            job("j-1", session_key="", state="running", outcome=None, ended_at=None, runner=GONE)
+        )
+        store.create_session(session())
+        store.append("s-0000000001", 0, [said("half")], "j-1-1")
+        store.create_job(job("j-1-1", state="running", outcome=None, ended_at=None, runner=GONE))
+
+    def refuse(*_: object) -> None:
+        raise StoreRefused(str(tmp_path), "read-only")
+
+    monkeypatch.setattr("dragoman.store.Store.end_orphans", refuse)
+    paths = paths_in(tmp_path)
+    with caplog.at_level("INFO"):
+        async with asyncio.timeout(20):
+            found = await wait_for("j-1", paths=paths)
+    assert (found.state, found.outcome) == ("ended", "crashed")
+    assert found.failure == {"message": "the process that ran it is gone"}
+    assert "cannot store that jobs have crashed" in caplog.text
+    assert (await find_job("j-1-1", paths=paths)).next_event == 1
+    assert list_jobs(paths=paths, running=True) == []
+    assert {each.outcome for each in list_jobs(paths=paths)} == {"crashed"}
+    with store_in(tmp_path) as store:
+        stored = store.job("j-1")
+        assert stored is not None and stored.state == "running"
 
 
 @aio
