@@ -28,7 +28,6 @@ from dragoman.errors import (
     HandshakeFailed,
     InputTimeout,
     NoPeer,
-    NotInstalled,
     ProtocolMismatch,
     RemoteError,
     SessionLost,
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
     from dragoman.catalogue.descriptor import Credentials
     from dragoman.cli.output.renderer import PassedVariables, TurnReport
     from dragoman.delegation.attempt_report import AttemptReport
+
+_REMEDIES: Final = ("remedy", "hint")
+"""Attributes of an error that say what to do."""
 
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
 
@@ -155,11 +157,10 @@ def message(
         again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
     next_step = advice(error, peer=peer, login=login, passed=passed)
     happened = str(error)
-    if isinstance(error, AuthRequired) and error.hint:
-        # The next step covers it.
-        happened = happened.removesuffix(f"; {error.hint}")
-    elif isinstance(error, NotInstalled) and error.remedy:
-        happened = happened.removesuffix(f"; {error.remedy}")
+    for name in _REMEDIES:
+        if remedy := getattr(error, name, ""):
+            # The next step covers it.
+            happened = happened.removesuffix(f"; {remedy}")
     return _lines(happened, whose(error), next_step, again=again, stderr=tail)
 
 
@@ -473,7 +474,7 @@ def advice(
         hidden := let_through(str(error), peer=peer, passed=passed)
     ):
         return hidden
-    for name in ("remedy", "hint"):
+    for name in _REMEDIES:
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
             # Methods that the agent handles itself; others are separate commands.

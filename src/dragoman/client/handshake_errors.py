@@ -128,7 +128,8 @@ def explain(
             return error
     tail = _tail(error, stream)
     shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
-    said = f"; the end of its stderr: {tail.strip()[-shown_size:]}" if tail.strip() else ""
+    end = tail.strip()[-shown_size:].rstrip(".")
+    said = f"; the end of its stderr: {end}" if end else ""
     printed = f"; it printed text that is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
     failed = HandshakeFailed(

@@ -41,6 +41,13 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
     ]
 
 
+def test_a_remedy_is_shown_once() -> None:
+    full = errors.StoreFull("sessions.db", "the disk is full", remedy="free some disk space")
+    lines = error_messages.message(full).splitlines()
+    assert lines[0] == "dragoman: sessions.db: the disk is full"
+    assert lines[1].split(":", 1)[1].strip() == "free some disk space"
+
+
 def test_a_broker_that_was_stopped_in_the_middle_of_a_turn_is_not_a_fault() -> None:
     stopped = errors.ConnectionClosed("the broker was stopped")
     stopped.may_have_run = True

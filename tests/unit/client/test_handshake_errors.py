@@ -79,6 +79,12 @@ def test_the_output_and_the_stderr_of_a_program_are_shown() -> None:
     assert "expects a person at a terminal" in str(explained)
 
 
+def test_a_stderr_that_ends_with_a_full_stop_gets_no_second_one() -> None:
+    ended = ProcessExited(exit_code=1, stderr_tail="No key is set.\n")
+    explained = handshake_errors.explain(ended, "x", None, [])
+    assert "stderr: No key is set. " in str(explained)
+
+
 def test_only_the_first_noise_is_kept_and_none_of_it_at_any_length() -> None:
     ears = handshake_errors.HandshakeWatch()
     ears.hear(Stray("late", 1, None, b"x" * 10_000))
