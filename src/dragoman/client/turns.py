@@ -180,8 +180,16 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         if self.state is not TurnStage.NEW:
             raise UsageError("a turn can begin only once")
         session = self.session
-        await session.wait_replayed()
-        await self._wait_for_room()
+        try:
+            await session.wait_replayed()
+            await self._wait_for_room()
+        except ConnectionLost:
+            # Sending the prompt, below, fails with the reason.
+            pass
+        except DragomanError as error:
+            # Whatever failed may have run, but the prompt was not sent.
+            error.may_have_run = False
+            raise
         if session.unusable:
             raise SessionUnusable(f"the session {session.id} was closed or abandoned; open another")
         if session.turn is not None:

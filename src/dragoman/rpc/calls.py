@@ -387,7 +387,7 @@ class Requester:
                 async with asyncio.timeout(timeout):
                     await self.drain()
             except TimeoutError:
-                raise not_sent(method, timeout) from None
+                raise not_sent(method, timeout, _NOT_READ) from None
 
     async def _call_later(
         self,
@@ -402,15 +402,17 @@ class Requester:
         loop = asyncio.get_running_loop()
         give_up_at = None if timeout is None else loop.time() + timeout
         half_duplex = self._half_duplex
+        why = _NOT_READ
         try:
             async with asyncio.timeout_at(give_up_at):
                 if self._outbox.is_full:
                     await self.drain()
                 if half_duplex:
+                    why = "an earlier request is still unanswered"
                     await self._turn.acquire()
         except TimeoutError:
             assert timeout is not None
-            raise not_sent(method, timeout) from None
+            raise not_sent(method, timeout, why) from None
         try:
             left = None if give_up_at is None else give_up_at - loop.time()
             return await self._call(method, params, decode, timeout, explain, after, left)
@@ -495,8 +497,12 @@ class Requester:
                 log.exception("%s: %s could not be cancelled", self.name, call.method)
 
 
-def not_sent(method: str, timeout: float) -> CallTimeout:
+_NOT_READ: Final = "the other side does not read what it is sent"
+
+
+def not_sent(method: str, timeout: float, why: str) -> CallTimeout:
     """Return the error for a request that could not be sent in time, and so cannot have run."""
     error = CallTimeout(method, timeout)
+    error.args = (f"{method} was not sent within {timeout:g} s: {why}",)
     error.may_have_run = False
     return error

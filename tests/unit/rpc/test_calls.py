@@ -352,7 +352,7 @@ async def test_half_duplex_counts_the_wait_for_a_turn_against_the_timeout() -> N
     async with talk(settings=ConnectionSettings(half_duplex=True)) as (connection, other):
         first = connection.tasks.start(connection.call("one"), "one")
         request = await other.next()
-        with pytest.raises(CallTimeout) as caught:
+        with pytest.raises(CallTimeout, match="two was not sent .*: an earlier request") as caught:
             await soon(connection.call("two", timeout=SOON))
         assert not caught.value.may_have_run
         other.answer(request, 1)

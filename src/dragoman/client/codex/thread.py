@@ -19,7 +19,6 @@ from dragoman.client.codex.turn import CodexTurn
 from dragoman.client.conversation import blocks_of
 from dragoman.dialects.codex import shapes, translate
 from dragoman.errors import (
-    CallTimeout,
     DragomanError,
     ProtocolMismatch,
     Unsupported,
@@ -41,6 +40,7 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.words import ChangeStage
+from dragoman.rpc.calls import not_sent
 
 log: Final = logging.getLogger("dragoman.client")
 
@@ -147,7 +147,9 @@ class CodexConversation(EventConversation):
                 async with asyncio.timeout(self.client.budgets.request):
                     await turn.wait_active()
             except TimeoutError:
-                raise CallTimeout("turn/start", self.client.budgets.request) from None
+                raise not_sent(
+                    "turn/steer", self.client.budgets.request, "the turn has not started"
+                ) from None
         if turn is None or turn is not self.turn or turn.cancelling:
             raise UsageError("there is no running turn to steer")
         params = {"threadId": self.id, "expectedTurnId": turn.id, "input": wire}

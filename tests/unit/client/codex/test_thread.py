@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.codex import CodexOptions
 from dragoman.client.codex.thread import input_of
 from dragoman.errors import (
+    CallError,
     CallTimeout,
     ProtocolMismatch,
     RemoteError,
@@ -20,6 +22,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Audio, Block, Image, Link, OtherBlock, Resource, Text
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.client.codex.server_side import (
     BUDGETS,
@@ -30,6 +33,11 @@ from tests.unit.client.codex.server_side import (
     thread,
     watch,
 )
+from tests.unit.rpc.other_side import soon
+
+
+async def never(params: Any) -> None:
+    await asyncio.Event().wait()
 
 
 async def play(server: Server, talk: Any, prompt: str = "x") -> Any:
@@ -296,3 +304,45 @@ async def test_a_thread_whose_close_is_cancelled_is_left_and_forgotten() -> None
                 await closing
         assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
         assert peer.client.conversations == {}
+
+
+@pytest.mark.parametrize("refusal", [RemoteError(-32603, "no"), None])
+@aio
+async def test_a_prompt_did_not_run_if_the_settings_cannot_be_read_before_it(
+    refusal: RemoteError | None,
+) -> None:
+    server = Server({"thread/resume": refusal or never})
+    options = CodexOptions(budgets=structs.replace(BUDGETS, request=0.05))
+    async with talking(server, options) as (_, talk):
+        await talk.set_mode("read-only")
+        assert (await play(server, talk)).ok
+        with pytest.raises(CallError) as failed:
+            await talk.ask("more")
+        assert not failed.value.may_have_run
+        assert len(server.sent("turn/start")) == 1
+
+
+@aio
+async def test_a_server_that_ends_before_the_prompt_is_sent_is_a_result() -> None:
+    server = Server({"thread/resume": never})
+    tasks = TaskOwner("test")
+    async with talking(server) as (_, talk):
+        await talk.set_mode("read-only")
+        assert (await play(server, talk)).ok
+        turn = talk.prompt("more")
+        began = tasks.start(turn.begin(), "begin")
+        await server.wait_for("thread/resume")
+        await server.connection.aclose()
+        await soon(began)
+        assert turn.unsent is not None and not turn.unsent.may_have_run
+        assert (await soon(turn.wait())).outcome is Outcome.CRASHED
+
+
+@aio
+async def test_input_for_a_turn_that_does_not_start_was_not_sent() -> None:
+    server = Server()
+    options = CodexOptions(budgets=structs.replace(BUDGETS, request=0.05))
+    async with talking(server, options) as (_, talk), talk.prompt("x"):
+        with pytest.raises(CallTimeout, match="turn/steer was not sent within") as failed:
+            await talk.steer("y")
+        assert not failed.value.may_have_run
