@@ -90,7 +90,10 @@ class CodexTurn(ConversationTurn):
             else:
                 self.id = self.id or turn.id
                 self._thread.took(self._sent)
-        if may_retry(error, self._attempt) and self.state is TurnStage.RUNNING:
+        retries = may_retry(error, self._attempt)
+        if retries and self.cancelling:
+            self._cancelled_before_it_began()
+        elif retries and self.state is TurnStage.RUNNING:
             loop = asyncio.get_running_loop()
             self._retry = loop.call_later(retry_delay(self._attempt), self._send_again)
         elif error is not None:

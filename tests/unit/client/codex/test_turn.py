@@ -378,3 +378,20 @@ async def test_giving_up_a_turn_that_is_over_changes_nothing() -> None:
         turn.give_up(AuthRequired())
         assert turn.result == result
         assert structs.replace(result) == result
+
+
+@aio
+async def test_a_prompt_that_is_refused_as_overloaded_after_a_cancel_was_cancelled() -> None:
+    refuse = asyncio.Event()
+
+    async def overloaded(params: Any) -> None:
+        await refuse.wait()
+        raise OVERLOADED
+
+    server = Server({"turn/start": overloaded})
+    async with talking(server) as (_, talk), talk.prompt("x") as turn:
+        await server.wait_for("turn/start")
+        turn.cancel()
+        refuse.set()
+        assert (await end_of(turn)).outcome is Outcome.CANCELLED
+        assert len(server.sent("turn/start")) == 1
