@@ -360,11 +360,16 @@ class InboundHandlers:
         elicit = self.elicit
         assert elicit is not None
         answer: acp.CreateElicitationResponse
-        if session is None:
-            answer = await _answer(lambda: elicit(params))
-        else:
-            asking = _answer(lambda: elicit(params))
-            answer = await self._answered(session, turn, asking, acp.ElicitationCancelled())
+        asking = _answer(lambda: elicit(params))
+        try:
+            if session is None:
+                answer = await asking
+            else:
+                answer = await self._answered(session, turn, asking, acp.ElicitationCancelled())
+        except BaseException:
+            # The agent cancelled its question or disconnected, or the callback failed.
+            tell("cancel")
+            raise
         if isinstance(params, acp.ElicitationUrl) and isinstance(answer, acp.ElicitationAccepted):
             self._urls.add(params.elicitation_id)
         tell(_action(answer))

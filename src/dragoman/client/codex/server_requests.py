@@ -159,13 +159,18 @@ class ServerRequests:
         nothing: dict[str, Sequence[str]] = {}
         answers = nothing
         answering = self._client.options.answer_questions
-        if answering is not None:
-            work = _awaited(answering, asked)
-            answers = await self._ask(asked.thread_id, work, name, nothing)
-        elif (inquiry := codex_inquiries.of_questions(asked)) is not None:
-            answers = codex_inquiries.answers_of(
-                await self._inquire(asked.thread_id, inquiry, name)
-            )
+        try:
+            if answering is not None:
+                work = _awaited(answering, asked)
+                answers = await self._ask(asked.thread_id, work, name, nothing)
+            elif (inquiry := codex_inquiries.of_questions(asked)) is not None:
+                answers = codex_inquiries.answers_of(
+                    await self._inquire(asked.thread_id, inquiry, name)
+                )
+        except BaseException:
+            # The callback failed, or the server disconnected.
+            self._settled(place, request, name, action="cancel")
+            raise
         self._settled(place, request, name, action="accept" if answers else "decline")
         return {"answers": {key: {"answers": list(given)} for key, given in answers.items()}}
 
@@ -192,11 +197,15 @@ class ServerRequests:
     ) -> Any:
         reply = inquiries.DECLINED
         filling = self._client.options.answer_form
-        if filling is not None:
-            content = await self._ask(wanted.thread_id, _awaited(filling, wanted), name, None)
-            reply = reply if content is None else Reply("accept", content)
-        elif (inquiry := codex_inquiries.of_elicitation(wanted)) is not None:
-            reply = await self._inquire(wanted.thread_id, inquiry, name)
+        try:
+            if filling is not None:
+                content = await self._ask(wanted.thread_id, _awaited(filling, wanted), name, None)
+                reply = reply if content is None else Reply("accept", content)
+            elif (inquiry := codex_inquiries.of_elicitation(wanted)) is not None:
+                reply = await self._inquire(wanted.thread_id, inquiry, name)
+        except BaseException:
+            self._settled(place, request, name, action="cancel")
+            raise
         self._settled(place, request, name, action=reply.action)
         return {"action": reply.action, "content": reply.content}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -143,3 +144,28 @@ async def test_an_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFix
         session = await soon(client.new_session("/w"))
         assert session.id == "s1"
     assert "on_event callback" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@aio
+async def test_a_question_whose_answer_never_comes_is_reported_as_cancelled(fails: bool) -> None:
+    asked = asyncio.Event()
+
+    async def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        asked.set()
+        if fails:
+            raise RuntimeError("broken")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with recorded(ClientOptions(elicit=elicit)) as (_, agent, events):
+        form = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object"}}
+        agent.ask(1, "elicitation/create", {**form, "requestId": 1})
+        await soon(asked.wait())
+        if not fails:
+            params = {"requestId": 1}
+            agent.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params})
+        assert "error" in await agent.heard_answer(1)
+        (question,) = [event for event in events if isinstance(event, model.InputAsked)]
+        (answer,) = [event for event in events if isinstance(event, model.InputAnswered)]
+    assert (answer.request_id, answer.action) == (question.request_id, "cancel")

@@ -400,3 +400,26 @@ async def test_what_is_not_understood_is_refused_and_told(method: str, code: int
             await server.ask(method, nonsense=1)
         assert refused.value.code == code
         assert [e.native for e in events if isinstance(e, model.Unknown)] == [method]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("item/tool/requestUserInput", {**HERE, "questions": QUESTIONS}),
+        ("mcpServer/elicitation/request", {**FORM, "requestedSchema": {"type": "object"}}),
+    ],
+)
+@aio
+async def test_a_question_whose_callback_fails_is_reported_as_cancelled(
+    method: str, params: Any
+) -> None:
+    def inquire(inquiry: Inquiry) -> Reply:
+        raise RuntimeError("broken")
+
+    server = Server()
+    async with talking(server, structs.replace(OPTIONS, inquire=inquire)) as (peer, talk):
+        events = watch(peer)
+        with pytest.raises(RemoteError, match="Internal error"):
+            await server.ask(method, **params)
+        (answer,) = [event for event in events if isinstance(event, model.InputAnswered)]
+        assert answer.action == "cancel"
