@@ -282,6 +282,11 @@ class BaseClient(abc.ABC, Generic[S]):
 
     # -- for the sessions
 
+    def require_new(self, session_id: str) -> None:
+        """Raise `UsageError` if the session is already open: its messages have one receiver."""
+        if session_id in self.conversations:
+            raise UsageError(f"the session {session_id} is already open on this connection")
+
     def forget(self, session: S) -> None:
         """Remove a session that is no longer open."""
         if self.conversations.get(session.id) is session:

@@ -357,7 +357,7 @@ class AcpClient(BaseClient[Session]):
 
         Only its file and terminal requests are served here.
         """
-        self._require_new(session_id)
+        self.require_new(session_id)
         session = Session(self, session_id, cwd, additional_directories)
         self.conversations[session_id] = session
         return session
@@ -512,7 +512,8 @@ class AcpClient(BaseClient[Session]):
         try:
             await self.ask_then(method, request, opened, timeout=timeout, undo=undo)
         except BaseException:
-            self.forget(session)
+            # The agent may have started commands for it already.
+            await session.release()
             raise
         return await self._prepare(session, mode, model)
 
@@ -538,12 +539,8 @@ class AcpClient(BaseClient[Session]):
                 self.connection.tasks.start(work, "close a session that nothing uses")
 
     def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
-        self._require_new(session_id)
+        self.require_new(session_id)
         return Session(self, session_id, root, others, self.events)
-
-    def _require_new(self, session_id: str) -> None:
-        if session_id in self.conversations:
-            raise UsageError(f"the session {session_id} is already open on this connection")
 
     def _roots(
         self,

@@ -101,6 +101,8 @@ class CodexPeer(ClientPeer):
             raise Unsupported("Codex does not support additional directories for a thread")
         if opening.metadata:
             raise Unsupported("Codex does not support metadata for a thread")
+        if opening.how != "fork" and opening.session_id is not None:
+            self.client.require_new(opening.session_id)
         options = self.client.options
         settings = {
             "approvalPolicy": require_policy(options.approval_policy),
@@ -130,8 +132,11 @@ class CodexPeer(ClientPeer):
             try:
                 await self._require(answer, opening, settings)
                 models = await self._models()
+                # Another caller may have opened it in the meantime.
+                self.client.require_new(answer.thread.id)
             except BaseException:
-                await finish(self._leave(answer.thread.id))
+                if answer.thread.id not in self.client.conversations:
+                    await finish(self._leave(answer.thread.id))
                 raise
             conversation = CodexConversation(self.client, answer, settings, models)
             self.client.adopt(conversation)

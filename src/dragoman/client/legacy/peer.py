@@ -92,6 +92,8 @@ class DocumentPeer(ClientPeer):
     async def open(self, opening: Opening) -> DocumentConversation:
         end = self.client.end
         self._require(opening)
+        if opening.session_id is not None:
+            self.client.require_new(opening.session_id)
         await self._learn_names()
         if end.loads_from_list and opening.session_id is not None:
             self.require(self.capabilities.list, "list its sessions")
@@ -128,7 +130,8 @@ class DocumentPeer(ClientPeer):
         except BaseException as error:
             # A caller that is cancelled just after the response was read never gets the session.
             for conversation in made:
-                self.client.forget(conversation)
+                # The agent may have started commands for it already.
+                await conversation.close()
             if isinstance(error, RemoteError) and self._wants_login(error):
                 raise self._login_required(error) from error
             raise
@@ -172,7 +175,7 @@ class DocumentPeer(ClientPeer):
         conversation = client.conversations.get(session_id)
         if conversation is not None and opening.session_id is None:
             raise InvalidAnswer(f"the agent returned the session id {session_id!r} twice")
-        if conversation is None or conversation.turn is not None or raw is None:
+        if conversation is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
             conversation.implicit = told_id is None
             client.adopt(conversation)

@@ -17,7 +17,7 @@ from dragoman.client.acp import client as client_module
 from dragoman.client.acp.peer import AcpPeer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
-from dragoman.client.permissions import approve_all
+from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     AuthRequired,
@@ -33,6 +33,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import (
@@ -639,3 +640,29 @@ async def test_options_default_to_refusing() -> None:
     assert ClientOptions().permit is not approve_all
     with pytest.raises(TypeError):
         ClientOptions(permitt=approve_all)  # type: ignore[call-arg]
+
+
+@aio
+async def test_a_session_that_does_not_load_ends_its_commands_and_its_questions(
+    tmp_path: Path,
+) -> None:
+    async def wait(question: Question) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    options = ClientOptions(terminals=True, permit=wait)
+    tasks = TaskOwner("test")
+    async with driven(options, capabilities=EVERYTHING) as (client, agent):
+        loading = tasks.start(client.load_session("s1", tmp_path), "load")
+        load = await agent.expect("session/load")
+        (session,) = client.sessions
+        terminals = session.terminals()
+        agent.ask(1, "session/request_permission", agent.permission())
+        await until(lambda: len(session.questions) == 1)
+        agent.reply(load, Refusal(-32603, "no"))
+        with pytest.raises(RemoteError):
+            await soon(loading)
+        assert (await agent.heard_answer(1))["result"] == {"outcome": {"outcome": "cancelled"}}
+        with pytest.raises(UsageError, match="terminals of this session are closed"):
+            await terminals.create("true")
+        assert client.sessions == ()

@@ -10,8 +10,9 @@ import pytest
 from msgspec import structs
 
 from dragoman.client.codex import CodexOptions
+from dragoman.client.conversation import Opening
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import InvalidAnswer, ProtocolMismatch, RemoteError, Unsupported
+from dragoman.errors import InvalidAnswer, ProtocolMismatch, RemoteError, Unsupported, UsageError
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.words import Outcome
@@ -374,3 +375,28 @@ async def test_the_peer_can_be_given_another_observer() -> None:
 def test_options_are_values() -> None:
     options = CodexOptions()
     assert structs.replace(options, sandbox="read-only") == options
+
+
+@aio
+async def test_an_open_thread_cannot_be_opened_again_and_keeps_its_events() -> None:
+    server = Server({"thread/resume": thread()})
+    async with connected(server) as peer, peer.session() as talk:
+        with pytest.raises(UsageError, match="already open on this connection"):
+            async with peer.session(resume="t1"):
+                pass
+        assert server.sent("thread/resume") == []
+        assert peer.client.conversations == {"t1": talk}
+
+
+@aio
+async def test_of_two_callers_that_open_a_thread_at_once_one_gets_it() -> None:
+    server = Server({"thread/resume": thread()})
+    opening = Opening(cwd=Path("/w"), how="resume", session_id="t1")
+    async with connected(server) as peer:
+        opened = await asyncio.gather(
+            peer.open(opening), peer.open(opening), return_exceptions=True
+        )
+        (talk,) = peer.client.conversations.values()
+        (failure,) = [each for each in opened if each is not talk]
+        assert isinstance(failure, UsageError)
+        assert server.sent("thread/unsubscribe") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,9 +23,10 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Audio, Image
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
-from tests.unit.client.legacy.far_end import SILENCE, HostAgent, examples, meet, refusing
-from tests.unit.rpc.other_side import turns, until
+from tests.unit.client.legacy.far_end import QUICK, SILENCE, HostAgent, examples, meet, refusing
+from tests.unit.rpc.other_side import soon, turns, until
 
 # -- sessions
 
@@ -383,3 +384,33 @@ def test_a_secret_is_masked_in_the_trace(tmp_path: Path, monkeypatch: pytest.Mon
     written = trace.read_text()
     assert written.count("authenticate") == 2
     assert "sesame" not in written and "a-token" not in written
+
+
+@aio
+async def test_a_session_that_does_not_load_ends_its_commands(tmp_path: Path) -> None:
+    options = DocumentOptions(budgets=QUICK, terminals=True)
+    replies = {"session/load": SILENCE}
+    tasks = TaskOwner("test")
+    async with meet("keyed", replies, options=options) as (peer, agent):
+        opening = Opening(cwd=tmp_path, how="load", session_id="ses_1")
+        loading = tasks.start(peer.open(opening), "load")
+        await until(lambda: "session/load" in agent.methods)
+        terminals = cast("Any", peer.client.conversations["ses_1"]).terminals()
+        agent.refuse(agent.heard[-1], -32603)
+        with pytest.raises(RemoteError):
+            await soon(loading)
+        with pytest.raises(UsageError, match="terminals of this session are closed"):
+            await terminals.create("true")
+        assert peer.client.conversations == {}
+
+
+@pytest.mark.parametrize("dialect", ["threads", "keyed", "chained"])
+@aio
+async def test_an_open_session_cannot_be_opened_again(dialect: str) -> None:
+    async with meet(dialect) as (peer, agent), peer.session() as session:
+        known = len(agent.methods)
+        with pytest.raises(UsageError, match="already open on this connection"):
+            async with peer.session(load=session.id):
+                pass
+        assert peer.client.conversations == {session.id: session}
+        assert agent.methods[known:] == []
