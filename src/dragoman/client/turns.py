@@ -357,6 +357,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self._grace.cancel()
         if self.session.turn is self:
             self.session.turn = None
+        if self._watchdog.open_questions:
+            # The agent no longer waits for an answer.
+            self.session.cancel_questions()
         if self._why is not None:
             # A budget that ran out is the reason, whatever the agent made of the cancel.
             end = self._failed(self._why)

@@ -508,3 +508,17 @@ async def test_a_consumer_that_never_reads_is_cut_off_and_told_so() -> None:
         with pytest.raises(UsageError):
             _ = turn.result
     flow.close(ConnectionClosed())
+
+
+@aio
+async def test_the_end_of_a_turn_withdraws_its_open_questions() -> None:
+    session = Conversation()
+    async with Turn(session) as turn:
+        turn.question_opened()
+        turn.question_closed()
+        turn.answer("done")
+    assert session.questions_cancelled == 0
+    async with Turn(session) as turn:
+        turn.question_opened()
+        turn.answer("done")
+    assert session.questions_cancelled == 1

@@ -390,6 +390,10 @@ class Session(AcpSettings, Conversation):
         self, record: EventSource, question: Question, answer: Decision, option_id: str | None
     ) -> None:
         """Emit the event for the answer to a question, and deliver it to the running turn."""
+        turn = self.turn
+        if turn is None:
+            # The question may be of a turn that has ended.
+            self.place.turn = None
         event = model.PermissionAnswered(
             *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
             question.request_id,
@@ -397,7 +401,6 @@ class Session(AcpSettings, Conversation):
             option_id,
             "cancel" if answer is Answer.CANCEL else "caller",
         )
-        turn = self.turn
         record.emit(event)
         if turn is not None:
             # Not urgent: the agent already has its answer.

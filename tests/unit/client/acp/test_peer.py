@@ -22,7 +22,7 @@ from dragoman.events.words import Outcome
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import EVERYTHING, AgentSide, Refusal, chunk
-from tests.unit.rpc.other_side import soon, turns
+from tests.unit.rpc.other_side import soon, turns, until
 
 MODES = {
     "currentModeId": "ask",
@@ -266,3 +266,22 @@ async def test_what_is_reported_beside_a_session_and_a_prompt_travels_as_their_m
             agent.answer(request, {"stopReason": "end_turn"})
             await turn.wait()
         await conversation.close()
+
+
+@aio
+async def test_a_question_that_is_open_at_the_end_of_its_turn_is_cancelled_outside_of_it() -> None:
+    async def never(question: Question) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with talking(never) as (peer, agent, events), peer.session() as session:
+        async with session.prompt("hi") as turn:
+            request = await agent.expect("session/prompt")
+            agent.ask(5, "session/request_permission", agent.permission({"toolCallId": "t"}))
+            await until(lambda: len(session.questions) == 1)
+            agent.answer(request, {"stopReason": "end_turn"})
+            result = await turn.wait()
+        cancelled = {"outcome": {"outcome": "cancelled"}}
+        assert (await agent.heard_answer(5))["result"] == cancelled
+    (answer,) = [event for event in events if isinstance(event, model.PermissionAnswered)]
+    assert (answer.by, answer.turn, result.denials) == ("cancel", None, ())
