@@ -226,4 +226,10 @@ class CodexPeer(ClientPeer):
 
 
 def _instant(seconds: int | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+    """Return a time in ISO format, or None if there is none or it is out of range."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (OSError, OverflowError, ValueError):
+        return None

@@ -400,3 +400,12 @@ async def test_of_two_callers_that_open_a_thread_at_once_one_gets_it() -> None:
         (failure,) = [each for each in opened if each is not talk]
         assert isinstance(failure, UsageError)
         assert server.sent("thread/unsubscribe") == []
+
+
+@pytest.mark.parametrize("seconds", [10**12, 10**18, -(10**18)])
+@aio
+async def test_a_thread_with_an_impossible_time_is_listed_without_it(seconds: int) -> None:
+    page = {"data": [{"id": "t", "updatedAt": seconds, "createdAt": 0}]}
+    async with connected(Server({"thread/list": page})) as peer:
+        (listed,) = [session async for session in peer.list_sessions()]
+        assert (listed.updated_at, listed.created_at) == (None, "1970-01-01T00:00:00+00:00")
