@@ -296,8 +296,15 @@ class _DaemonThreads(Executor):
         if not self._idle.acquire(blocking=False):
             with self._lock:
                 if self._count < MAX_THREADS:
-                    self._count += 1
-                    threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+                    try:
+                        threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+                    except RuntimeError:
+                        # The system allows no more threads. One that exists takes the call.
+                        if not self._count:
+                            future.cancel()
+                            raise
+                    else:
+                        self._count += 1
         return future
 
     def _work(self) -> None:
@@ -330,7 +337,10 @@ async def in_thread(
     timeout = ANSWER_TIMEOUT if timeout is None else timeout
     loop = asyncio.get_running_loop()
     stop = threading.Event()
-    future = loop.run_in_executor(_threads, work, stop)
+    try:
+        future = loop.run_in_executor(_threads, work, stop)
+    except RuntimeError as error:
+        raise FileFailed(path, str(error), errno.EAGAIN) from error
     # Not `asyncio.wait`, which costs as much as reading a small file.
     waiter: asyncio.Future[None] = loop.create_future()
 

@@ -592,3 +592,33 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 def test_an_exception_in_a_thread_reaches_the_caller() -> None:
     future = _DaemonThreads().submit(int, "x")
     assert isinstance(future.exception(timeout=10), ValueError)
+
+
+@aio
+async def test_threads_that_could_not_be_started_are_not_missing_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(tasks, "_threads", _DaemonThreads())
+    ran: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(tasks.MAX_THREADS):
+            with pytest.raises(FileFailed, match="can't start new thread") as caught:
+                await in_thread("/f", lambda stop: ran.append(0))
+            assert (caught.value.blame, caught.value.may_have_run) == ("world", False)
+    assert await in_thread("/f", lambda stop: "done") == "done"
+    work = Work()
+    owner = TaskOwner("test")
+    waiting = owner.start(in_thread("/f", work), "wait")
+    await work.wait_begun()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        queued = owner.start(in_thread("/f", lambda stop: "later"), "wait")
+        await turns()
+    work.let_go.set()
+    assert await soon(queued) == "later"
+    await soon(waiting)
+    assert ran == []
