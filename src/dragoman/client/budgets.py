@@ -17,7 +17,7 @@ from dragoman.events.words import ToolStatus
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """Time limits in seconds; None means no limit."""
+    """Time limits in seconds. None, where it is allowed, means no limit."""
 
     initialize: float = 30.0
     """The response to the handshake. Real agents need up to 12 s when the machine is busy."""
@@ -49,11 +49,15 @@ class Budgets(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and value < 0:
+            value: object = getattr(self, name)
+            may_be_none = name in ("first_event", "silence", "tool_silence", "total")
+            if value is None and may_be_none:
+                continue
+            if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+                raise UsageError(f"{name} takes a number of seconds, not {value!r}")
+            if value < 0:
                 raise UsageError(f"{name} must not be negative: {value!r}")
-        for name in ("first_event", "silence", "tool_silence", "total"):
-            if getattr(self, name) == 0:
+            if value == 0 and may_be_none:
                 raise UsageError(f"{name} cannot be 0; to wait forever, pass None")
 
     def grace_after(self, budget: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.client.budgets import CHECKS_PER_BUDGET, Budgets, Watchdog
@@ -192,3 +194,12 @@ def test_a_total_that_ran_out_waits_less_for_the_end_than_a_silence() -> None:
     assert budgets.grace_after("total") == budgets.expired_grace
     assert budgets.grace_after("silence") == budgets.silent_grace > budgets.expired_grace
     assert Budgets(cancel_grace=0.2).grace_after("silence") == 0.2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"total": float("nan")}, {"silence": "5"}, {"request": True}, {"cancel_grace": None}]
+)
+def test_a_budget_is_a_number_of_seconds(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(UsageError, match=f"{name} takes a number of seconds"):
+        Budgets(**wrong)
