@@ -339,8 +339,8 @@ async def in_thread(
     stop = threading.Event()
     try:
         future = loop.run_in_executor(_threads, work, stop)
-    except RuntimeError as error:
-        raise FileFailed(path, str(error), errno.EAGAIN) from error
+    except RuntimeError as refused:
+        raise FileFailed(path, str(refused), errno.EAGAIN) from refused
     # Not `asyncio.wait`, which costs as much as reading a small file.
     waiter: asyncio.Future[None] = loop.create_future()
 

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
+from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Opening
 from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
 from dragoman.errors import ProtocolMismatch, SessionUnusable, Unsupported
@@ -278,7 +279,7 @@ async def test_a_question_that_is_open_at_the_end_of_its_turn_is_cancelled_outsi
         async with session.prompt("hi") as turn:
             request = await agent.expect("session/prompt")
             agent.ask(5, "session/request_permission", agent.permission({"toolCallId": "t"}))
-            await until(lambda: len(session.questions) == 1)
+            await until(lambda: len(cast("Session", session).questions) == 1)
             agent.answer(request, {"stopReason": "end_turn"})
             result = await turn.wait()
         cancelled = {"outcome": {"outcome": "cancelled"}}
