@@ -197,6 +197,7 @@ def _service(
         client.deliver(called(*base), len(request.line))
 
         async def answered() -> Any:
+            conversation.serving += 1
             try:
                 if client.options.guard is not None:
                     await _guarded(client.options.guard, conversation, params)
@@ -205,6 +206,8 @@ def _service(
                 base = conversation.place.base(request.method, None)
                 client.deliver(called(*base, error=str(error)), 0)
                 raise service_refusal(error) from error
+            finally:
+                conversation.serving -= 1
 
         return answered()
 

@@ -289,6 +289,8 @@ class DocumentConversation(EventConversation, WorkspaceServices):
         self.peer = peer
         self.place = self.client.place(session_id)
         self._turns = itertools.count(1)
+        self.serving = 0
+        """Number of the agent's file and terminal requests that are being served."""
 
     # -- prompting
 

@@ -82,6 +82,9 @@ class DocumentTurn(ConversationTurn):
             self._alone = False
             self._client.let_others()
 
+    def _is_held(self) -> bool:
+        return self._here.serving > 0 or super()._is_held()
+
     async def _wait_for_room(self) -> None:
         await self._client.connection.wait_for_room("the prompt", self._client.budgets.request)
 

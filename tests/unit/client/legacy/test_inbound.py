@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.conversation import Conversation
 from dragoman.client.legacy import DocumentOptions
 from dragoman.client.permissions import Answer, Permit, Question, approve_all
+from dragoman.client.services.terminals import ExitStatus, Terminals
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.events import model
 from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.client.legacy.far_end import QUICK, SILENCE, HostAgent, examples, meet
 from tests.unit.rpc.other_side import until
@@ -273,3 +276,34 @@ def test_a_guard_is_asked_before_a_file_or_a_command_is_served(tmp_path: Path) -
 
     run()
     assert (tmp_path / "a.txt").read_text() == "old"
+
+
+@aio
+async def test_the_silence_of_an_agent_that_waits_for_a_command_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exited = asyncio.Event()
+
+    async def wait(terminals: Terminals, terminal_id: str) -> ExitStatus:
+        await exited.wait()
+        return ExitStatus(0, None)
+
+    monkeypatch.setattr(Terminals, "wait_for_exit", wait)
+    limits = structs.replace(QUICK, first_event=0.02, silence=0.02)
+    options = DocumentOptions(budgets=limits, terminals=True)
+    replies = {"session/prompt": SILENCE}
+    tasks = TaskOwner("test")
+    async with meet("keyed", replies, options=options, workspace=str(tmp_path)) as (peer, agent):
+        async with peer.session() as session, session.prompt("x") as turn:
+            await until(lambda: agent.prompts == 1)
+            prompt = agent.heard[-1]
+            asking = Asking(agent, []).ask("terminal/wait_for_exit", {"terminalId": "t"})
+            answered = tasks.start(asking, "ask")
+            passed = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.06, passed.set)
+            await passed.wait()
+            assert not turn.cancelling
+            exited.set()
+            assert (await answered)["result"] == {"exitCode": 0}
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            assert (await turn.wait()).error is None
