@@ -44,6 +44,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.transports.base import Stream
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 
 if TYPE_CHECKING:
     from dragoman.wire.peer import Noise, Stray
@@ -95,7 +96,7 @@ class StreamSource(Struct, frozen=True):
 
 def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> StreamSource:
     if isinstance(target, str):
-        return _address(target)
+        return _address(target, options)
     require_words(target)
     argv, inherit = tuple(target), tuple(options.inherit)
     if not argv or not all(isinstance(word, str) for word in argv):
@@ -110,12 +111,19 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
     return StreamSource(named, start, argv, program_of(argv), str(workspace))
 
 
-def _address(address: str) -> StreamSource:
+def _address(address: str, options: ConnectOptions) -> StreamSource:
     scheme, _, rest = address.partition(":")
+    name, size = address, options.max_line_size or DEFAULT_MAX_LINE_SIZE
     if scheme in ("ws", "wss") and rest.startswith("//"):
+        from dragoman.transports.addresses import without_secrets
+
+        try:
+            name = without_secrets(address)
+        except ValueError as error:
+            raise UsageError(f"cannot connect to this address: {error}") from error
 
         async def reach(dialect: str) -> Stream:
-            return await transports.connect_websocket(address)
+            return await transports.connect_websocket(address, max_message_size=size)
 
     elif scheme == "unix" and rest:
         path = rest.removeprefix("//")
@@ -123,7 +131,9 @@ def _address(address: str) -> StreamSource:
         async def reach(dialect: str) -> Stream:
             if dialect == discovery.CODEX:
                 # The app-server uses WebSocket on its Unix socket as well.
-                return await transports.connect_websocket("ws://localhost/", unix_path=path)
+                return await transports.connect_websocket(
+                    "ws://localhost/", unix_path=path, max_message_size=size
+                )
             return await transports.connect_unix(path)
 
     else:
@@ -131,7 +141,7 @@ def _address(address: str) -> StreamSource:
             f"{address!r} is not an address: use unix:/path, ws://… or wss://…, "
             "or a list of strings for a program to start"
         )
-    return StreamSource(address, reach, program=program_at(address))
+    return StreamSource(name, reach, program=program_at(address))
 
 
 # -- detecting the dialect

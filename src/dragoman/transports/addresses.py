@@ -1,4 +1,5 @@
-"""Internet addresses as text: parse `ADDRESS:PORT`, write it, and tell whether it is this machine.
+"""Internet addresses as text: parse and write `ADDRESS:PORT`, tell whether it is this machine, and
+show URLs.
 
 Resolves no names: what a name means is decided when a socket is opened.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final
+from urllib.parse import urlsplit
 
 from dragoman.errors import UsageError
 
@@ -52,3 +54,11 @@ def is_this_machine(host: str) -> bool:
     """Return whether a server with this name is meant to be on this machine, so that no proxy is
     used: loopback, and names below `localhost` (RFC 6761)."""
     return is_loopback(host) or host.casefold().endswith(f".{LOCALHOST}")
+
+
+def without_secrets(url: str) -> str:
+    """Return the URL for a message, without user, password and query, which may hold secrets.
+    Raises `ValueError` if it is not a URL."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}{parts.path}"

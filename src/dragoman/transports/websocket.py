@@ -29,7 +29,7 @@ from websockets.exceptions import (
 from websockets.protocol import State
 
 from dragoman.errors import AddressInUse, ConnectError, UsageError
-from dragoman.transports.addresses import is_this_machine
+from dragoman.transports.addresses import is_this_machine, without_secrets
 from dragoman.transports.base import HIGH_WATER_SIZE, LASTING_ERRORS
 from dragoman.transports.listener import Listener, OnStream
 from dragoman.transports.tls import rejected
@@ -109,7 +109,7 @@ async def connect_websocket(
     try:
         if is_this_machine(urlsplit(url).hostname or ""):
             options["proxy"] = None
-        shown = _without_secrets(url)
+        shown = without_secrets(url)
     except ValueError as error:
         # Without the URL: one that cannot be parsed cannot be shown without its secrets.
         raise UsageError(f"cannot connect to this address: {error}") from error
@@ -280,10 +280,3 @@ def _common(max_message_size: int) -> dict[str, Any]:
         "write_limit": (HIGH_WATER_SIZE, HIGH_WATER_SIZE),
         "logger": _SILENT,
     }
-
-
-def _without_secrets(url: str) -> str:
-    """Return the URL for a message, without user, password and query, which may hold secrets."""
-    parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{place}{parts.path}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dragoman import transports
 from dragoman.client import connect as client_connect
 from dragoman.client.budgets import Budgets
 from dragoman.client.connect import OPENERS, PlannedHandshake, connect
@@ -271,3 +272,35 @@ def test_a_secret_in_the_arguments_does_not_reach_the_cache() -> None:
     key = client_connect.dialect_key(way("x", "--key=secret"))
     assert "secret" not in key
     assert key != client_connect.dialect_key(way("x", "--key=other"))
+
+
+@aio
+async def test_the_error_of_a_websocket_shows_no_secret_of_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    async def reach(url: str, *, max_message_size: int) -> Stream:
+        sizes.append(max_message_size)
+        ours, theirs = memory_pair()
+        await theirs.aclose()
+        return ours
+
+    monkeypatch.setattr(transports, "connect_websocket", reach)
+    with pytest.raises(HandshakeFailed, match="^ws://example.com/agent ended") as failed:
+        async with connect(
+            "ws://me:secret@example.com/agent?token=secret",
+            ConnectOptions(dialect="acp", max_line_size=100_000_000),
+        ):
+            pass
+    assert "secret" not in str(failed.value)
+    # Messages of this size also have to pass the WebSocket.
+    assert sizes == [100_000_000]
+
+
+@aio
+async def test_an_address_that_is_not_a_url_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(UsageError, match="cannot connect to this address") as failed:
+        async with connect("ws://me:secret@[example/"):
+            pass
+    assert "secret" not in str(failed.value)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import UsageError
-from dragoman.transports.addresses import bracketed, is_loopback, is_this_machine, parse_address
+from dragoman.transports.addresses import (
+    bracketed,
+    is_loopback,
+    is_this_machine,
+    parse_address,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +85,14 @@ def test_a_listener_is_loopback_by_number_and_a_server_also_by_name(
     host: str, loopback: bool, here: bool
 ) -> None:
     assert (is_loopback(host), is_this_machine(host)) == (loopback, here)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("wss://me:secret@example.com:8/agent?token=secret#secret", "wss://example.com:8/agent"),
+        ("ws://[::1]:80", "ws://[::1]:80"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
