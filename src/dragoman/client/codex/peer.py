@@ -67,7 +67,9 @@ def _configured(server: Any) -> dict[str, Any]:
         case acp.McpServerSse():
             raise Unsupported(f"Codex does not support MCP servers over SSE: {server.name}")
         case _:
-            raise Unsupported(f"Codex does not support this MCP server: {server!r}")
+            # Only its type: a server may contain secrets.
+            kind = type(server).__name__
+            raise Unsupported(f"Codex does not support an MCP server given as {kind}")
 
 
 class CodexPeer(ClientPeer):
@@ -164,7 +166,9 @@ class CodexPeer(ClientPeer):
         if wanted is None:
             return
         if answer.model != wanted:
-            raise ProtocolMismatch(f"Codex was asked for {wanted!r} but uses {answer.model!r}")
+            raise ProtocolMismatch(
+                f"Codex was asked for the model {wanted!r} but uses {answer.model!r}"
+            )
         if answer.model_provider == OPENAI:
             await require_model(self.client, wanted)
 

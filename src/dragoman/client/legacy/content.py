@@ -37,13 +37,13 @@ def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
         case Image():
             able, what = can.image, "images"
         case Audio():
-            able, what = can.audio, "sound"
+            able, what = can.audio, "audio"
         case Resource():
             able, what = can.embedded, "embedded bytes"
         case OtherBlock(kind=kind):
             what = f"{kind!r} blocks"
         case _:
-            what = "this"
+            what = f"{type(block).__name__} blocks"
     if isinstance(block, end.blocks) and able is not False:
         return block
     if isinstance(block, Link):
@@ -74,4 +74,6 @@ def _server(server: Any) -> Mapping[str, Any]:
             assert isinstance(server, Mapping)
             return server
         case _:
-            raise Unsupported(f"the dialect does not support this MCP server: {server!r}")
+            # Only its type: a server may contain secrets.
+            kind = type(server).__name__
+            raise Unsupported(f"the dialect does not support an MCP server given as {kind}")

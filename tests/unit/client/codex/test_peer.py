@@ -409,3 +409,12 @@ async def test_a_thread_with_an_impossible_time_is_listed_without_it(seconds: in
     async with connected(Server({"thread/list": page})) as peer:
         (listed,) = [session async for session in peer.list_sessions()]
         assert (listed.updated_at, listed.created_at) == (None, "1970-01-01T00:00:00+00:00")
+
+
+@aio
+async def test_the_refusal_of_an_mcp_server_shows_no_secret_of_it() -> None:
+    async with connected(Server()) as peer:
+        with pytest.raises(Unsupported, match="given as dict") as refused:
+            async with peer.session(mcp_servers=[{"command": "x", "env": {"TOKEN": "secret"}}]):
+                raise AssertionError
+        assert "secret" not in str(refused.value)

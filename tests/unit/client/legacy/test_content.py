@@ -76,5 +76,11 @@ def test_servers_are_local_or_remote() -> None:
         {"type": "remote", "url": "u", "headers": {"X": "2"}},
         local,
     ]
-    with pytest.raises(Unsupported):
+    with pytest.raises(Unsupported, match="given as str"):
         servers(["mcp-files"])
+
+
+def test_the_refusal_of_a_server_shows_no_secret_of_it() -> None:
+    with pytest.raises(Unsupported, match="given as dict") as refused:
+        servers([{"command": "x", "env": {"TOKEN": "secret"}}])
+    assert "secret" not in str(refused.value)
