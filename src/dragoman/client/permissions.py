@@ -138,7 +138,7 @@ _FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {
 """The kinds of options that give an answer, best first."""
 
 READING: Final = frozenset({"read", "search", "think"})
-"""Kinds of tools that change nothing and access nothing outside."""
+"""Kinds of tools that only read or think."""
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:

@@ -65,7 +65,7 @@ def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
 def _known(peer: Peer, concept: str) -> str:
     """Return the method name that a peer of a legacy dialect responded to, or an empty string if
     none."""
-    return peer.client.chains.known(concept) or ""
+    return peer.client.method_names.known(concept) or ""
 
 
 def with_all_params(peer: Peer, workspace: Path) -> list[Question]:

@@ -30,7 +30,7 @@ _BLOCK_SIZE: Final = 64 * 1024
 
 
 def require_line_size(size: object) -> None:
-    """Raise `UsageError` for a `max_line_size` of a program that cannot work."""
+    """Raise `UsageError` unless the option `max_line_size` is None or a size that can work."""
     if size is None:
         return
     if not isinstance(size, int) or isinstance(size, bool):

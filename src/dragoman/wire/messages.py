@@ -75,7 +75,8 @@ class ErrorResponse(Struct, frozen=True):
 
 
 class Malformed(Struct, frozen=True):
-    """An invalid line. `code` is the error code a strict end responds with, None for no response.
+    """An invalid line. `code` is the error code with which an agent answers it; None if nothing is
+    answered.
 
     `id` is set if the line is recognisably a response to that request, only not a valid one.
     """
@@ -177,7 +178,7 @@ def reread(line: bytes) -> Envelope | Malformed:
 
 
 def _explain(line: bytes, mended: bytes) -> Malformed:
-    """Explain why a line is invalid, and what a strict end responds."""
+    """Return why a line is invalid, and the error code with which an agent answers it."""
     if not line.strip():
         return Malformed(line, None, BLANK)
     try:
@@ -302,13 +303,13 @@ _RETURN: Final = 0x0D
 
 
 class Reserved(NamedTuple):
-    """A marker that never reaches the wire. A dialect's values write it where they hold data
-    that has to be moved elsewhere first. Searching for it after encoding is nearly free;
-    checking every value before would cost more than encoding it."""
+    """The name of a field that is never sent: a dialect's values keep in it what has to be moved
+    before it is sent. Searching for the name after encoding is nearly free; checking every value
+    before would cost more than encoding it."""
 
     text: bytes
     clear: Callable[[Any], Any]
-    """Rewrites a body that contains the marker into one that does not."""
+    """Moves the contents of the field in a body, which is then encoded again."""
 
 
 class Writer:

@@ -1,7 +1,7 @@
 """One end of a JSON-RPC connection as a state machine.
 
 Owns correlation in both directions: which responses are pending, which requests still need a
-response, and how to classify a response that matches nothing. Does no I/O and knows no time;
+response, and how to classify a response that matches nothing. Has no I/O and no clock:
 `dragoman.rpc` moves the bytes and decides how long to wait. The ids of the two directions are
 independent: the other side's 0 is unrelated to ours.
 """

@@ -66,11 +66,11 @@ class DocumentClient(EventClient["DocumentConversation"]):
         end: ClientEnd,
         options: DocumentOptions | None = None,
         *,
-        chains: MethodNames | None = None,
+        method_names: MethodNames | None = None,
     ) -> None:
         self.end = end
         self.options = options or DocumentOptions()
-        self.chains = chains or MethodNames(end.name)
+        self.method_names = method_names or MethodNames(end.name)
         self.active: DocumentConversation | None = None
         """The conversation of the running turn, for dialects whose messages do not name one."""
         self._alone = asyncio.Lock()
@@ -185,7 +185,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         """
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []
-        for message in self.chains.order(concept, messages):
+        for message in self.method_names.order(concept, messages):
             try:
                 result = await self.ask(message, read, timeout=timeout)
             except RemoteError as error:
@@ -205,11 +205,11 @@ class DocumentClient(EventClient["DocumentConversation"]):
                 self.worked(concept, method)
             raise refusal
         assert unknown is not None
-        self.chains.failed(concept)
+        self.method_names.failed(concept)
         raise none_known(messages, unknown)
 
     def worked(self, concept: str, method: str) -> None:
-        self.chains.worked(concept, method)
+        self.method_names.worked(concept, method)
         self.end.worked(method)
 
     # -- events

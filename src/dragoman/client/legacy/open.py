@@ -95,8 +95,8 @@ async def use_peer(
         make_end = DIALECTS.get(dialect)
         if make_end is None:
             raise Unsupported(f"there is no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
-        chains = MethodNames(dialect, cache, program, launch)
-        client = DocumentClient(stream, make_end(chosen), chosen, chains=chains)
+        method_names = MethodNames(dialect, cache, program, launch)
+        client = DocumentClient(stream, make_end(chosen), chosen, method_names=method_names)
         kind = KeyedPeer if dialect == keyed.DIALECT else DocumentPeer
         return kind(client, absolute(workspace))
 

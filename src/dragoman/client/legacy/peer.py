@@ -63,7 +63,7 @@ class DocumentPeer(ClientPeer):
         self.info = end.info
         self.capabilities = end.capabilities
         self.auth_methods = end.auth_methods
-        if self.client.chains.known("list") == NONE:
+        if self.client.method_names.known("list") == NONE:
             self.capabilities = replace(self.capabilities, list=False, load=False)
 
     async def start(self) -> None:
@@ -204,12 +204,15 @@ class DocumentPeer(ClientPeer):
         """Find out which method names the agent knows, by listing sessions, which changes nothing.
         Updates `capabilities`. Does nothing if the names are known."""
         client = self.client
-        if client.end.capabilities.list is not None or client.chains.known("list") is not None:
+        if (
+            client.end.capabilities.list is not None
+            or client.method_names.known("list") is not None
+        ):
             return
         # A refusal of a known method proves as much as a response.
         with contextlib.suppress(RemoteError):
             await self._page(None)
-        known = client.chains.known("list")
+        known = client.method_names.known("list")
         able = None if known is None else known != NONE
         self.capabilities = replace(self.capabilities, list=able, load=able)
 

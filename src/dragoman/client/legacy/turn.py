@@ -49,7 +49,7 @@ class DocumentTurn(ConversationTurn):
         self._client = conversation.client
         self._blocks = blocks
         # Raise here, not when the turn begins, if it is known that no name works.
-        self._left = self._client.chains.order("prompt", messages)
+        self._left = self._client.method_names.order("prompt", messages)
         self._messages = messages
         self._method = self._left[0][0]
         self._seen = False
@@ -139,7 +139,7 @@ class DocumentTurn(ConversationTurn):
         """Called when the agent does not know the prompt's method name, which proves that nothing
         ran. Tries the next name; without one the turn fails."""
         if not self._left:
-            self._client.chains.failed("prompt")
+            self._client.method_names.failed("prompt")
             self.failed(none_known(self._messages, error))
             return
         try:
