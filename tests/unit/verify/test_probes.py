@@ -36,8 +36,8 @@ def peer(
     can: Capabilities | None = None,
     names: dict[str, str] | None = None,
 ) -> Peer:
-    names = SimpleNamespace(known=(names or {}).get)
-    client = SimpleNamespace(connection=_Connection(end), method_names=names)
+    known = SimpleNamespace(known=(names or {}).get)
+    client = SimpleNamespace(connection=_Connection(end), method_names=known)
     able = can or Capabilities()
     made = SimpleNamespace(dialect=dialect, capabilities=able, client=client)
     return cast(Peer, made)
