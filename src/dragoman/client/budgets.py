@@ -17,7 +17,10 @@ from dragoman.events.words import ToolStatus
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """Time limits in seconds. None, where it is allowed, means no limit."""
+    """Time limits in seconds; None means no limit.
+
+    Only `first_event`, `silence`, `tool_silence` and `total` may be None.
+    """
 
     initialize: float = 30.0
     """The response to the handshake. Real agents need up to 12 s when the machine is busy."""
