@@ -450,7 +450,9 @@ def of_answer(
     meant = ours_in(response.meta).get(OUTCOME)
     return model.TurnEnded(
         *place.base("session/prompt", raw),
-        words.Outcome(meant) if meant in _OUTCOMES else words.outcome_of(stop),
+        words.Outcome(meant)
+        if isinstance(meant, str) and meant in _OUTCOMES
+        else words.outcome_of(stop),
         stop,
         usage=_prompt_usage(response),
     )

@@ -218,6 +218,14 @@ def test_the_summary_of_a_compaction_is_its_text() -> None:
     assert (chunk.status, chunk.summary) == ("in_progress", "t")
 
 
+@pytest.mark.parametrize("outcome", ['"failed"', '"good"', "[]", "{}", "1", "null"])
+def test_an_outcome_that_there_is_not_leaves_the_one_of_the_stop_reason(outcome: str) -> None:
+    meta = f'"_meta":{{"dragoman":{{"outcome":{outcome}}}}}'
+    response = acp.decode(f'{{"stopReason":"end_turn",{meta}}}'.encode(), acp.PromptResponse)
+    ended = translate.of_answer(response, place(), LINE)
+    assert ended.outcome is (Outcome.FAILED if outcome == '"failed"' else Outcome.OK)
+
+
 def test_a_response_ends_the_turn_with_its_own_stop_reason_and_its_usage() -> None:
     response = acp.decode(
         b'{"stopReason":"max_tokens","usage":{"inputTokens":1,"totalTokens":3}}', acp.PromptResponse
