@@ -85,11 +85,8 @@ class ToolCall:
     ) -> None:
         """Report changes. `content` and `locations` replace what was reported before."""
         checks.tool(title=title, kind=kind, status=status)
-        if content is not None:
-            self._content = list(content)
-        if status in ("completed", "failed"):
-            self._done = True
-        await self._turn.update(
+        # Checks the content: if it is invalid, the call keeps its content and has not ended.
+        sending = self._turn.update(
             acp.ToolCallProgress(
                 tool_call_id=self.id,
                 status=status,
@@ -101,6 +98,11 @@ class ToolCall:
                 raw_output=raw_output,
             )
         )
+        if content is not None:
+            self._content = list(content)
+        if status in ("completed", "failed"):
+            self._done = True
+        await sending
 
     @awaited("tool.start(…)")
     async def start(self) -> None:
@@ -111,8 +113,7 @@ class ToolCall:
     async def add(self, *content: acp.ToolCallContent | acp.ContentBlock | str) -> None:
         """Add to the content: text, blocks, diffs or terminals. The whole list is sent again,
         because each update replaces it."""
-        self._content.extend(_content(item) for item in content)
-        await self.update(content=list(self._content))
+        await self.update(content=[*self._content, *map(_content, content)])
 
     @awaited("tool.diff(…)")
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:

@@ -108,6 +108,34 @@ async def test_a_call_that_was_ended_in_its_block_is_not_ended_again() -> None:
 
 
 @aio
+async def test_an_end_that_cannot_be_sent_does_not_end_the_call() -> None:
+    async def handler(turn: Turn) -> None:
+        with pytest.raises(TypeError, match="cannot be sent"):
+            async with turn.tool("x") as tool:
+                await tool.update(status="completed", content=["not an item"])  # type: ignore[list-item]
+
+    async with in_session(agent_with(handler)) as (client, session):
+        await client.ask(session)
+        assert statuses(client) == ["in_progress", "failed"]
+
+
+@aio
+async def test_content_that_cannot_be_sent_is_not_sent_with_the_next_change_either() -> None:
+    async def handler(turn: Turn) -> None:
+        async with turn.tool("x") as tool:
+            await tool.add("one")
+            with pytest.raises(TypeError, match="cannot be sent"):
+                await tool.add(2)  # type: ignore[arg-type]
+            await tool.fail("no more")
+
+    async with in_session(agent_with(handler)) as (client, session):
+        assert await client.ask(session) == "end_turn"
+        last = client.updates()[-1]
+        assert last["status"] == "failed"
+        assert [item["content"]["text"] for item in last["content"]] == ["one", "no more"]
+
+
+@aio
 async def test_content_grows_and_is_sent_whole_each_time() -> None:
     async def handler(turn: Turn) -> None:
         async with turn.tool("x", content=[acp.Diff(path="/x", new_text="a")]) as tool:
