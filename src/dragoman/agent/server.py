@@ -336,9 +336,7 @@ class Server:
             await asyncio.wait([work])
         except asyncio.CancelledError:
             replay.stop()
-            await asyncio.wait([work], timeout=CANCEL_GRACE)
-            if not work.done():
-                log.warning("a cancelled load handler is still running; answering without it")
+            await _wait_for_end(work, "load")
             raise
         finally:
             work.cancel()
@@ -389,8 +387,13 @@ class Server:
         if session is not None and session.turn is not None:
             turn = session.turn
             turn.stop()
-            # `_run_turn` ends after `CANCEL_GRACE`, whatever the handler does.
-            await turn.ended.wait()
+            try:
+                # `_run_turn` ends after `CANCEL_GRACE`, whatever the handler does.
+                await turn.ended.wait()
+            except asyncio.CancelledError:
+                # The session was not closed: the client can use it, or close it again.
+                self._sessions.setdefault(id, session)
+                raise
 
     def _announce_commands(self, session: Session) -> None:
         """Send the commands after the response that opens the session."""
@@ -484,12 +487,12 @@ class Server:
             try:
                 await asyncio.wait([work, turn.stopped], return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
-                    await asyncio.wait([work], timeout=CANCEL_GRACE)
-                if not work.done():
-                    log.warning("a cancelled prompt handler is still running; answering without it")
+                    await _wait_for_end(work, "prompt")
             except asyncio.CancelledError:
-                # The client has disconnected, or cancelled the request and not the turn.
+                # The client has disconnected, or cancelled the request and not the turn. The next
+                # prompt of the session must not find this handler at work.
                 turn.stop()
+                await _wait_for_end(work, "prompt")
                 raise
             finally:
                 work.cancel()
@@ -543,6 +546,13 @@ async def _caught(turn: Turn, handler: Coroutine[Any, Any, Any]) -> Any:
             log.exception("a handler failed while it was cancelled")
             return None
         return error.with_traceback(_of_author(error.__traceback__))
+
+
+async def _wait_for_end(work: asyncio.Task[Any], name: str) -> None:
+    """Wait for a cancelled handler to end, for at most `CANCEL_GRACE`."""
+    await asyncio.wait([work], timeout=CANCEL_GRACE)
+    if not work.done():
+        log.warning("a cancelled %s handler is still running; answering without it", name)
 
 
 async def _just(answer: Any) -> Any:

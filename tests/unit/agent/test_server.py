@@ -376,6 +376,67 @@ async def test_a_session_is_closed_although_the_handler_of_its_turn_does_not_end
 
 
 @aio
+async def test_a_close_that_is_cancelled_leaves_the_session_open() -> None:
+    waiting, released = asyncio.Event(), asyncio.Event()
+    closed: list[str] = []
+
+    async def slow(turn: Any) -> None:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await released.wait()
+
+    agent = agent_with(slow)
+
+    @agent.close_session
+    async def close(session: Session) -> None:
+        closed.append(session.id)
+
+    async with in_session(agent) as (client, session):
+        prompt = client.prompt(session)
+        await soon(waiting.wait())
+        id = client.send("session/close", {"sessionId": session})
+        client.tell("$/cancel_request", {"requestId": id})
+        assert (await client.answer_to(id))["error"]["code"] == -32800
+        released.set()
+        assert (await client.answer_to(prompt))["result"] == CANCELLED
+        assert closed == []
+        assert await client.call("session/close", {"sessionId": session}) == {}
+        assert closed == [session]
+
+
+@aio
+async def test_a_prompt_that_is_cancelled_as_a_request_keeps_its_session_until_it_ends() -> None:
+    waiting, stopping, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    states: list[str] = []
+
+    async def slow(turn: Turn) -> None:
+        states.append(f"{turn.text} begins")
+        if turn.text == "two":
+            return
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            await released.wait()
+            states.append("one ends")
+
+    async with in_session(agent_with(slow)) as (client, session):
+        one = client.prompt(session, "one")
+        await soon(waiting.wait())
+        client.tell("$/cancel_request", {"requestId": one})
+        await soon(stopping.wait())
+        refused = await client.refused("session/prompt", client.prompt_of(session, "two"))
+        assert "still running" in refused["message"]
+        released.set()
+        assert (await client.answer_to(one))["error"]["code"] == -32800
+        assert await client.ask(session, "two") == "end_turn"
+    assert states == ["one begins", "one ends", "two begins"]
+
+
+@aio
 async def test_a_resumed_session_is_not_replayed() -> None:
     agent = simple_agent()
 
