@@ -93,13 +93,20 @@ class KeyedSpeech(DocumentSpeech):
         opened = await self.new_session(params.cwd, _servers(params.mcp_servers), meta)
         session_id = opened.session_id
         self.writers[session_id] = keyed_translate.AgentEnd(session_id)
-        if meta is not None:
-            await self._set_model(session_id, meta["model"])
         modes = opened.modes
         current = modes.current_mode_id if modes else None
-        if params.mode_id is not None:
-            await self._set_mode(shapes.SetMode(session_id, params.mode_id))
-            current = params.mode_id
+        try:
+            if meta is not None:
+                await self._set_model(session_id, meta["model"])
+            if params.mode_id is not None:
+                await self._set_mode(shapes.SetMode(session_id, params.mode_id))
+                current = params.mode_id
+        except BaseException:
+            # The client will not know the session, so it cannot close it.
+            del self.writers[session_id]
+            closing = acp.CloseSessionRequest(session_id=session_id)
+            await self.server.perform(acp.SESSION_CLOSE, closing)
+            raise
         return _opened(session_id, modes, current)
 
     async def _set_model(self, session_id: str, model: str) -> None:

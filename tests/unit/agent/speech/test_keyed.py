@@ -303,3 +303,25 @@ async def test_the_author_sees_who_the_client_is_and_a_refusal_is_not_a_success(
             assert answered == {"stopReason": told}
     info = seen[0]
     assert (info.name, info.title, info.version) == ("zed", "Zed", "0.200")
+
+
+@aio
+async def test_a_session_that_cannot_be_opened_as_requested_is_closed() -> None:
+    agent = make_agent()
+    opened_ids: list[str] = []
+    closed_ids: list[str] = []
+
+    @agent.new_session
+    async def new(session: Session) -> None:
+        opened_ids.append(session.id)
+
+    @agent.close_session
+    async def close(session: Session) -> None:
+        closed_ids.append(session.id)
+
+    async with served(agent) as client:
+        await client.play(EXAMPLES["initialize"])
+        error = await client.refused("session/new", {"cwd": "/w", "modeId": "unknown"})
+        assert error["message"] == "there is no mode 'unknown'"
+    assert len(opened_ids) == 1
+    assert closed_ids == opened_ids
