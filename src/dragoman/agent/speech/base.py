@@ -190,7 +190,9 @@ async def outcome_of(
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - handler to wire
-        return RemoteError(*boundary.to_wire(error, "prompt"))
+        code, message, data = boundary.to_wire(error, "prompt")
+        # Half a surrogate pair, as in the name of a file that is not UTF-8, cannot be sent.
+        return RemoteError(code, message.encode(errors="replace").decode(), data)
 
 
 def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.agent.speech.base import DocumentSpeech, Handler, outcome_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import chained
-from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.errors import ConnectionLost, MessageTooLong, RemoteError
 from dragoman.events.parts import Block, Image, Text
 from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
@@ -132,12 +132,16 @@ class ChainedSpeech(DocumentSpeech):
     ) -> None:
         connection = self.server.connection
         ended = await outcome_of(work)
-        if writer.text:
-            said.append(chained.SessionMessage("assistant", writer.text))
+        if text := writer.text:
+            said.append(chained.SessionMessage("assistant", text))
         with contextlib.suppress(ConnectionLost):
             if isinstance(ended, RemoteError):
-                await connection.notify(*writer.failed(ended.code, ended.message))
-                await connection.notify(*writer.ended("error", ended.message))
+                try:
+                    await connection.notify(*writer.failed(ended.code, ended.message))
+                    await connection.notify(*writer.ended("error", ended.message))
+                except MessageTooLong as error:
+                    # The client waits for the end of the turn.
+                    await connection.notify(*writer.ended("error", str(error)))
             elif outcome_of_stop(ended.stop_reason) is Outcome.OK:
                 await connection.notify(*writer.ended("completed"))
             else:

@@ -398,8 +398,9 @@ class AgentEnd:
 
     @property
     def text(self) -> str:
-        """The agent's text so far."""
-        return "".join(self._said)
+        """The agent's text so far. A chunk that could not be sent may have half a surrogate pair,
+        which becomes a question mark."""
+        return "".join(self._said).encode(errors="replace").decode()
 
     def tell(self, event: Event) -> list[Message]:
         match event:

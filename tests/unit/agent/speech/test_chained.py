@@ -250,3 +250,46 @@ async def test_a_client_that_wants_no_stream_is_notified_of_the_end_only() -> No
             {"role": "user", "content": "tools"},
             {"role": "assistant", "content": "edited"},
         ]
+
+
+@aio
+async def test_a_turn_ends_although_its_error_is_not_valid_unicode() -> None:
+    agent = Agent("reader")
+
+    @agent.prompt
+    async def read(turn: Turn) -> None:
+        raise RemoteError(-32603, "cannot read a\udcff.txt")
+
+    async with served(agent) as client:
+        await prompted(client, "read")
+        assert (await ended(client))["detail"] == "cannot read a?.txt"
+
+
+@aio
+async def test_a_turn_ends_although_its_error_is_too_long_for_a_line() -> None:
+    agent = Agent("reader", max_line_size=1000)
+
+    @agent.prompt
+    async def read(turn: Turn) -> None:
+        raise RemoteError(-32603, "x" * 1000)
+
+    async with served(agent) as client:
+        await prompted(client, "read")
+        end = await ended(client)
+        assert end["status"] == "error"
+        assert "the limit for a line is 1000" in end["detail"]
+
+
+@aio
+async def test_sessions_are_listed_although_a_chunk_was_not_valid_unicode() -> None:
+    agent = Agent("reader")
+
+    @agent.prompt
+    async def read(turn: Turn) -> None:
+        await turn.say("a\udcff.txt")
+
+    async with served(agent) as client:
+        await prompted(client, "read")
+        await ended(client)
+        (session,) = (await client.call("session/list", EXAMPLES["list"].body))["sessions"]
+        assert session["messages"][1] == {"role": "assistant", "content": "a?.txt"}
