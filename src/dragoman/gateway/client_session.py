@@ -42,7 +42,7 @@ from dragoman.gateway.relay import Upstream
 from dragoman.gateway.session import GatewaySession, until_told
 from dragoman.rpc import Connection, End
 from dragoman.rpc.responder import Handlers
-from dragoman.rpc.tasks import all_ended
+from dragoman.rpc.tasks import all_ended, finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 
@@ -245,9 +245,13 @@ class ClientSession:
                 await gateway_session.tell_next(
                     event, functools.partial(self._tell, gateway_session)
                 )
-        finally:
-            gateway_session.replaying = False
-            self._tell_outside(gateway_session)
+        except BaseException:
+            # The client does not have the session, so it could neither close it nor load it again.
+            self._forget(session.id)
+            await finish(_close_there(gateway_session.conversation))
+            raise
+        gateway_session.replaying = False
+        self._tell_outside(gateway_session)
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
         found: list[acp.SessionInfo] = []

@@ -477,6 +477,31 @@ async def test_a_history_is_replayed_before_the_session_is_loaded() -> None:
 
 
 @aio
+async def test_a_session_whose_load_is_cancelled_is_closed_and_can_be_loaded_again() -> None:
+    # With an observer, the gateway translates and forwards nothing unchanged.
+    async with scene(on_event=lambda event: None) as here:
+        client = await here.client()
+        loading = client.begin("session/load", {"sessionId": "old", **OPENING})
+        asked = await here.agent.expect("session/load")
+        client.stream.pause_reading()
+        for _ in range(4):
+            here.agent.update(chunk("x" * HIGH_WATER_SIZE), session_id="old")
+            await turns()
+        here.agent.answer(asked, {})
+        await turns()
+        client.say(
+            {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": loading}}
+        )
+        await until(lambda: here.agent.told("session/close") == [{"sessionId": "old"}])
+        client.stream.resume_reading()
+        while (message := await client.next()).get("id") != loading:
+            assert message["method"] == "session/update"
+        assert message["error"]["code"] == -32800
+        here.agent.replies["session/load"] = {}
+        assert await client.call("session/load", {"sessionId": "old", **OPENING}) == {}
+
+
+@aio
 async def test_closing_a_session_closes_it_at_the_peer_and_forgets_it() -> None:
     async with scene() as here:
         client = await here.client()
