@@ -503,6 +503,7 @@ class PassthroughSession:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
         for opening in list(self._openings.values()):
             self._unwant(opening)
+        self.upstream.left(self.connection)
         passages = list(self._passages.values())
         self._passages.clear()
         for passage in passages:

@@ -94,6 +94,9 @@ class PassthroughRoute(Route):
             params,
             settle=lambda result, error: self._answered(request, result, error),
         )
+        if call.settled:
+            # The client does not read: sending the request ended the connection to it.
+            return HERE
         self.questions[request.id] = (request, call)
         self._through.upstream.asked[request.id] = call
         return LATER

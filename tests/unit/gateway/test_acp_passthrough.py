@@ -274,6 +274,23 @@ async def test_the_sessions_of_a_client_that_leaves_are_closed_at_once(
 
 
 @aio
+async def test_the_pages_of_a_client_that_leaves_are_forgotten() -> None:
+    async with scene() as here:
+        client = await here.client(elicitation={"url": {}})
+        await client.open()
+        page = {"mode": "url", "elicitationId": "p1", "url": "https://x.example", "message": "?"}
+        here.agent.ask("q", "elicitation/create", {"sessionId": "s1", **page})
+        asked = await client.next()
+        client.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
+        await here.agent.heard_answer("q")
+        upstream = here.bridge._upstream
+        assert upstream is not None and list(upstream.pages) == ["p1"]
+        await client.stream.aclose()
+        await client.served
+        assert not upstream.pages
+
+
+@aio
 async def test_a_session_that_cannot_be_loaded_has_no_owner() -> None:
     async with scene(replies={"session/load": Refusal(-32002, "gone")}) as here:
         client = await here.client()

@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
+from dragoman.rpc import outbox
+from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import AgentSide
 from tests.unit.gateway.both_sides import scene
@@ -151,3 +153,21 @@ async def test_a_client_that_leaves_while_it_is_asked_has_allowed_nothing() -> N
         answer = await here.agent.heard_answer("q")
         assert answer["result"]["outcome"] == {"outcome": "selected", "optionId": "cancel"}
         await here.agent.expect("session/cancel")
+
+
+@aio
+async def test_a_question_that_ends_the_connection_to_its_client_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_UNSENT_SIZE", HIGH_WATER_SIZE)
+    async with scene() as here:
+        client = await here.client(fs={"writeTextFile": True})
+        await client.open()
+        client.stream.pause_reading()
+        file = {"sessionId": "s1", "path": "/elsewhere/x", "content": "x" * HIGH_WATER_SIZE}
+        here.agent.say(
+            here.agent.updating(chunk("x" * 2 * HIGH_WATER_SIZE)),
+            here.agent.asking("w", "fs/write_text_file", file),
+        )
+        assert "error" in await here.agent.heard_answer("w")
+        assert not here.bridge._upstream.asked  # type: ignore[union-attr]
