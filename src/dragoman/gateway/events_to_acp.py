@@ -367,7 +367,7 @@ def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
     return (acp.UsageUpdate(used=used, size=usage.context_size, cost=cost),)
 
 
-_HEADER: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HEADER: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 _NO_NEWLINE: Final = "\\"
 """Marks that the line before it has no newline in the file."""

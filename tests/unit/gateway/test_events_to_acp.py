@@ -347,6 +347,7 @@ def test_a_missing_newline_is_missing_on_its_own_side() -> None:
         "@@ -1 +1 @@\n*a\n+b\n",
         "@@ -1 +0,0 @@\n+a\n",
         "@@ -1 +1 @@\n\\ No newline at end of file\n",
+        f"@@ -1,{'9' * 5000} +1 @@\n-a\n+b\n",
     ],
 )
 def test_what_is_not_the_diff_of_one_file_gives_nothing(diff: str) -> None:
