@@ -35,6 +35,8 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     RemoteError,
+    SessionUnusable,
+    TurnInProgress,
     UsageError,
 )
 from dragoman.events import model
@@ -450,9 +452,9 @@ class PassthroughSession:
         passage = self._own(session_of(request.params))
         session = passage.session
         if session.unusable:
-            raise UsageError(f"the session {session.id} was abandoned; open another")
+            raise SessionUnusable(f"the session {session.id} was abandoned; open another")
         if passage.prompt is not None:
-            raise UsageError(f"a turn of the session {session.id} is still running")
+            raise TurnInProgress(f"a turn of the session {session.id} is still running")
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if passage.prompt is not None and passage.prompt[0] is request:

@@ -63,6 +63,7 @@ async def test_a_second_prompt_while_one_runs_is_refused_and_not_sent() -> None:
         prompt = await here.agent.expect("session/prompt")
         refused = await client.answered(client.prompt("two"))
         assert "still running" in refused["error"]["message"]
+        assert refused["error"]["data"]["errorClass"] == "turn_in_progress"
         here.agent.answer(prompt, {"stopReason": "end_turn"})
         assert (await client.answered(first))["result"] == {"stopReason": "end_turn"}
         assert len(here.agent.told("session/prompt")) == 1

@@ -80,6 +80,7 @@ async def test_a_cancel_that_is_never_answered_ends_the_turn_and_gives_the_sessi
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
         again = await client.answered(client.prompt("two"))
         assert "was abandoned" in again["error"]["message"]
+        assert again["error"]["data"]["errorClass"] == "session_unusable"
         assert len(here.agent.told("session/prompt")) == 1
 
 
