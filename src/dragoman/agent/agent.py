@@ -28,7 +28,7 @@ from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.transports import open_stdio
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, require_line_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,6 +94,7 @@ class Agent:
         checks.text(name, "the name of an agent")
         checks.text(version, "the version of an agent")
         checks.listed(versions, "the versions of an agent")
+        require_line_size(max_line_size)
         self.info = acp.Implementation(name=name, version=version, title=title)
         self.dialect = None if dialect is None else served_dialect(dialect)
         """The clients' dialect; None to detect it from their first request."""

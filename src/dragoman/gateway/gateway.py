@@ -30,7 +30,7 @@ from dragoman.rpc.responder import Handlers
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, require_line_size
 
 __all__ = ["RAW_KEY", "Gateway", "serve"]
 
@@ -66,6 +66,7 @@ class Gateway:
         refusal: prompt_responses.Refusal = prompt_responses.refusal,
         secret_logins: bool = False,
     ) -> None:
+        require_line_size(max_line_size)
         self.peer = peer
         self.raw = raw
         self.dialect = None if dialect is None else served_dialect(dialect)

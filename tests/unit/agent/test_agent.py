@@ -138,6 +138,12 @@ def test_a_misspelt_argument_is_an_error() -> None:
 # -- serving
 
 
+@pytest.mark.parametrize("size", [0, -1, 4095, True, "big"])
+def test_a_line_limit_that_cannot_work_is_an_error_at_once(size: Any) -> None:
+    with pytest.raises(UsageError, match="max_line_size="):
+        Agent("a", max_line_size=size)
+
+
 @aio
 async def test_an_agent_without_a_prompt_handler_cannot_serve(tmp_path: Path) -> None:
     agent = Agent("a")

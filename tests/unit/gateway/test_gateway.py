@@ -11,7 +11,7 @@ from dragoman.agent import Agent, Turn
 from dragoman.client import early_messages
 from dragoman.client.acp.peer import open_peer
 from dragoman.client.permissions import Answer, Question
-from dragoman.errors import ConnectionEnded, ConnectionLost
+from dragoman.errors import ConnectionEnded, ConnectionLost, UsageError
 from dragoman.events import model
 from dragoman.gateway import Gateway, serve
 from dragoman.rpc.tasks import TaskOwner
@@ -61,6 +61,13 @@ async def test_a_closed_session_has_no_owner() -> None:
             assert (await soon(session.ask("x"))).text == "x"
             assert bridge._upstream is not None and session.id in bridge._upstream
         assert session.id not in bridge._upstream
+
+
+@aio
+async def test_a_line_limit_that_cannot_work_is_an_error_at_once() -> None:
+    async with far(echo()) as peer:
+        with pytest.raises(UsageError, match="max_line_size="):
+            Gateway(peer, max_line_size=10)
 
 
 @aio

@@ -267,17 +267,17 @@ async def test_a_turn_ends_although_its_error_is_not_valid_unicode() -> None:
 
 @aio
 async def test_a_turn_ends_although_its_error_is_too_long_for_a_line() -> None:
-    agent = Agent("reader", max_line_size=1000)
+    agent = Agent("reader", max_line_size=5000)
 
     @agent.prompt
     async def read(turn: Turn) -> None:
-        raise RemoteError(-32603, "x" * 1000)
+        raise RemoteError(-32603, "x" * 5000)
 
     async with served(agent) as client:
         await prompted(client, "read")
         end = await ended(client)
         assert end["status"] == "error"
-        assert "the limit for a line is 1000" in end["detail"]
+        assert "the limit for a line is 5000" in end["detail"]
 
 
 @aio
