@@ -92,13 +92,14 @@ async def run(arguments: argparse.Namespace) -> ConnectionLost | None:
                 return failure
         finally:
             await stream.aclose()
+    # An invalid address is reported before the agent is started.
+    address = None if arguments.websocket is None else address_of(arguments.websocket)
     async with _connected(arguments, target, None) as peer:
         gateway = _gateway(arguments, peer)
-        if arguments.unix is not None:
+        if address is None:
             listener = await gateway.serve_unix(arguments.unix)
         else:
-            host, port = address_of(arguments.websocket)
-            listener = await gateway.serve_websocket(host, port)
+            listener = await gateway.serve_websocket(*address)
         try:
             # On stderr: stdout is for the protocol, and the parent process may wait for this line.
             sys.stderr.write(f"listening on {listener.address}\n")

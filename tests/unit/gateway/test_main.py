@@ -41,3 +41,10 @@ def test_a_dialect_that_no_client_can_be_served_in_ends_the_program(
 ) -> None:
     assert main(["--client-dialect", "codex", "--", "no-such-program"]) == 1
     assert "clients cannot be served in the dialect 'codex'" in capsys.readouterr().err
+
+
+def test_an_invalid_address_ends_the_program_before_the_agent_is_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--websocket", "localhost", "--", "no-such-program"]) == 1
+    assert "--websocket" in capsys.readouterr().err
