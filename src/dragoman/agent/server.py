@@ -442,7 +442,7 @@ class Server:
 
     def _require_mode(self, session: Session, mode_id: object) -> None:
         if not isinstance(mode_id, str) or not session.choices.has_mode(mode_id):
-            raise _invalid(f"there is no mode {mode_id!r}")
+            raise _invalid(session.choices.no_mode(mode_id))
 
     async def _set_option(
         self, params: acp.SetSessionConfigOptionRequest
@@ -459,7 +459,7 @@ class Server:
                 await self._tell(session, acp.CurrentModeUpdate(current_mode_id=session.mode))
         else:
             if not session.choices.allows(params.config_id, params.value):
-                raise _invalid(f"the option {params.config_id!r} has no value {params.value!r}")
+                raise _invalid(session.choices.not_allowed(params.config_id, params.value))
             if self._handlers.set_option is not None:
                 await run_handler(
                     self._handlers.set_option, session, params.config_id, params.value

@@ -110,13 +110,13 @@ class Session:
     def switch_mode(self, mode_id: str) -> None:
         """Change the mode without notifying the client."""
         if not self.choices.has_mode(mode_id):
-            raise UsageError(f"there is no mode {mode_id!r}")
+            raise UsageError(self.choices.no_mode(mode_id))
         self.mode = mode_id
 
     def set_option(self, option_id: str, value: str | bool) -> None:
         """Change a config option without notifying the client."""
         if not self.choices.allows(option_id, value):
-            raise UsageError(f"the option {option_id!r} has no value {value!r}")
+            raise UsageError(self.choices.not_allowed(option_id, value))
         self.options[option_id] = value
 
     def mode_state(self) -> acp.SessionModeState | None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.session import listed_values
 from dragoman.errors import UsageError
+from dragoman.errors.usage import alternatives, shown
 
 Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
 
@@ -59,6 +60,23 @@ class SessionSettings:
         if isinstance(option, acp.SessionConfigBoolean):
             return isinstance(value, bool)
         return value in listed_values(option)
+
+    def no_mode(self, mode_id: object) -> str:
+        """Return the error message for a mode that does not exist."""
+        instead = alternatives(str(mode_id), [mode.id for mode in self.modes])
+        return f"the agent has no mode {shown(str(mode_id))}; {instead}"
+
+    def not_allowed(self, option_id: str, value: object) -> str:
+        """Return the error message for an option that does not exist, or does not accept this
+        value."""
+        option = next((each for each in self.options if each.id == option_id), None)
+        if option is None:
+            instead = alternatives(option_id, [each.id for each in self.options])
+            return f"the agent has no option {shown(option_id)}; {instead}"
+        if isinstance(option, acp.SessionConfigBoolean):
+            return f"the option {option_id!r} takes true or false, not {shown(str(value))}"
+        instead = alternatives(str(value), listed_values(option))
+        return f"the option {option_id!r} has no value {shown(str(value))}; {instead}"
 
     def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
         """Return the modes as a client sees them, or None if there are none."""

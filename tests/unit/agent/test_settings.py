@@ -113,6 +113,21 @@ def test_modes_are_known_by_their_id() -> None:
     assert not settings.has_mode(None)
 
 
+def test_an_error_says_whether_the_option_or_its_value_does_not_exist() -> None:
+    settings = SessionSettings(MODES, [DEPTH, LOUD])
+    assert settings.no_mode("plam") == (
+        "the agent has no mode 'plam'; did you mean plan? It has code, plan"
+    )
+    assert settings.not_allowed("size", "big") == (
+        "the agent has no option 'size'; it has depth, loud"
+    )
+    assert settings.not_allowed("depth", "x") == (
+        "the option 'depth' has no value 'x'; it has flat, deep"
+    )
+    assert settings.not_allowed("loud", "yes") == "the option 'loud' takes true or false, not 'yes'"
+    assert SessionSettings((), ()).no_mode("plan") == "the agent has no mode 'plan'; it has none"
+
+
 def test_an_id_stands_for_one_option() -> None:
     with pytest.raises(UsageError, match="depth"):
         SessionSettings([], [DEPTH, DEPTH])

@@ -322,6 +322,6 @@ async def test_a_session_that_cannot_be_opened_as_requested_is_closed() -> None:
     async with served(agent) as client:
         await client.play(EXAMPLES["initialize"])
         error = await client.refused("session/new", {"cwd": "/w", "modeId": "unknown"})
-        assert error["message"] == "there is no mode 'unknown'"
+        assert error["message"] == "the agent has no mode 'unknown'; it has code, plan"
     assert len(opened_ids) == 1
     assert closed_ids == opened_ids
