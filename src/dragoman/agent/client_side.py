@@ -16,7 +16,7 @@ import msgspec
 from dragoman.agent import checks
 from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import AwaitedCalls, awaited, must_await
-from dragoman.agent.speech import AcpSpeech, Speech
+from dragoman.agent.speech import Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Gate, Method
 from dragoman.errors import InvalidAnswer, Unsupported, UsageError
@@ -64,11 +64,11 @@ class ClientSide:
         session_id: str,
         capabilities: acp.ClientCapabilities,
         *,
-        speech: Speech | None = None,
+        speech: Speech,
         calls: AwaitedCalls | None = None,
     ) -> None:
         self._connection = connection
-        self._speech = speech or AcpSpeech(connection)
+        self._speech = speech
         self._home = LoopAccess()
         self._session_id = session_id
         self._capabilities = capabilities

@@ -250,26 +250,20 @@ def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any
     return run_in_thread(handler, *args)
 
 
-def run_with_turn(
-    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
-) -> Coroutine[Any, Any, Any]:
-    """Call a handler that gets a turn. A plain function gets a `BlockingTurn` and runs in a
-    thread."""
-    assert handler is not None
-    if is_async(handler):
-        return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
-    return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
-
-
 async def run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
-    """Call a handler that gets a turn, and raise an error if it did not await its updates."""
+    """Call a handler that gets a turn, and raise an error if it did not await its updates. A plain
+    function gets a `BlockingTurn` and runs in a thread."""
     assert handler is not None
     # A plain function cannot forget an `await`, and may have made its updates in several threads.
     counted = is_async(handler)
     try:
-        answer = await run_with_turn(handler, turn, *before, after=after)
+        if counted:
+            answer = await handler(*before, turn, *after)
+        else:
+            blocking = BlockingTurn(turn)
+            answer = await run_in_thread(handler, *before, blocking, *after, patient=True)
     except SystemExit as error:
         # The exception would end the loop, and the client would see its request as cancelled.
         failure = RuntimeError(f"a handler called sys.exit({error.code!r})")

@@ -24,7 +24,7 @@ from dragoman.agent.commands import Command
 from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import AwaitedCalls, awaited
 from dragoman.agent.session import Session
-from dragoman.agent.speech import AcpSpeech, Speech
+from dragoman.agent.speech import Speech
 from dragoman.agent.tools import ToolCall
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
@@ -47,9 +47,9 @@ class Turn:
         prompt: Sequence[acp.ContentBlock],
         meta: Mapping[str, Any] | None = None,
         *,
-        speech: Speech | None = None,
+        speech: Speech,
     ) -> None:
-        self._speech = speech or AcpSpeech(connection)
+        self._speech = speech
         self._home = LoopAccess()
         self._thread = get_ident()
         self._ids = itertools.count(1)

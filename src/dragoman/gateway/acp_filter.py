@@ -137,12 +137,12 @@ class Unannounced:
             notices=can(client, "session.notices"), compaction=can(client, "session.compaction")
         )
 
-    def instead(self, params: Raw, line: bytes | None = None) -> Sequence[acp.SessionUpdate] | None:
+    def instead(self, params: Raw) -> Sequence[acp.SessionUpdate] | None:
         """Return the updates to send instead of this one, or None to send it unchanged."""
         try:
             if _kind(params).update.sessionUpdate not in self.strange:
                 return None
-            return self.said(_decode_update(params).update, line)
+            return self.said(_decode_update(params).update, None)
         except UNDECODABLE:
             return None
 
