@@ -148,14 +148,30 @@ class DocumentSpeech:
         if not loads and not self.server.can(acp.SESSION_RESUME):
             raise missing
         cwd = str(Path.cwd())
-        replay = self.writers[session_id] = ReplayedMessages()
+        replay = ReplayedMessages()
         if loads:
             loading = acp.LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=())
-            await self.server.perform(acp.SESSION_LOAD, loading)
+            await self.load(loading, replay)
+            del self.writers[session_id]
         else:
             resuming = acp.ResumeSessionRequest(session_id=session_id, cwd=cwd)
             await self.server.perform(acp.SESSION_RESUME, resuming)
         return replay.messages
+
+    async def load(
+        self, request: acp.LoadSessionRequest, writer: DialectWriter
+    ) -> acp.LoadSessionResponse:
+        """Load a session, whose history goes to a new writer. If that fails, for example because
+        its turn is running, the session keeps the writer that it had."""
+        before = self.writers.pop(request.session_id, None)
+        self.writers[request.session_id] = writer
+        try:
+            return await self.server.perform(acp.SESSION_LOAD, request)
+        except BaseException:
+            del self.writers[request.session_id]
+            if before is not None:
+                self.writers[request.session_id] = before
+            raise
 
     def prompt(
         self, session_id: str, blocks: Sequence[Block]

@@ -122,14 +122,13 @@ class KeyedSpeech(DocumentSpeech):
 
     async def _load(self, params: shapes.LoadSession) -> shapes.Opened:
         session_id = params.session_id
-        self.writers[session_id] = keyed_translate.AgentEnd(session_id)
-        loaded = await self.server.perform(
-            acp.SESSION_LOAD,
+        loaded = await self.load(
             acp.LoadSessionRequest(
                 session_id=session_id,
                 cwd=params.cwd or str(Path.cwd()),
                 mcp_servers=_servers(params.mcp_servers),
             ),
+            keyed_translate.AgentEnd(session_id),
         )
         modes = loaded.modes
         return _opened(session_id, modes, modes.current_mode_id if modes else None)

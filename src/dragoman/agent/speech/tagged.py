@@ -68,15 +68,14 @@ class TaggedSpeech(DocumentSpeech):
 
     async def _load(self, params: tagged.LoadSession) -> tagged.SessionAnswer:
         session_id, cwd = params.session_id, params.metadata.get("workDir")
-        self.writers[session_id] = tagged.AgentEnd(session_id)
-        await self.server.perform(
-            acp.SESSION_LOAD,
+        await self.load(
             acp.LoadSessionRequest(
                 session_id=session_id,
                 cwd=self.folder(cwd),
                 mcp_servers=(),
                 meta=dict(params.metadata),
             ),
+            tagged.AgentEnd(session_id),
         )
         return tagged.SessionAnswer(tagged.Session(session_id, params.metadata))
 

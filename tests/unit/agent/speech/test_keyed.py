@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -325,3 +326,29 @@ async def test_a_session_that_cannot_be_opened_as_requested_is_closed() -> None:
         assert error["message"] == "the agent has no mode 'unknown'; it has code, plan"
     assert len(opened_ids) == 1
     assert closed_ids == opened_ids
+
+
+@aio
+async def test_a_load_that_is_refused_during_a_turn_changes_nothing_for_the_turn() -> None:
+    agent = make_agent()
+    told = asyncio.Event()
+
+    @agent.load_session
+    async def load(session: Session, replay: Turn) -> None: ...
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("one")
+        await told.wait()
+        await turn.say(" and two")
+
+    async with served(agent) as client:
+        session = await opened(client)
+        prompting = client.send("session/prompt", prompt(session, "go"))
+        await until(lambda: bool(client.told))
+        refused = await client.refused("session/load", {"sessionId": session, "cwd": "/w"})
+        assert "still running" in refused["message"]
+        told.set()
+        await client.answered(prompting)
+        chunks = [params["contentChunk"] for _, params in client.told]
+    assert [(chunk["id"], chunk["index"]) for chunk in chunks] == [("part-1", 0), ("part-1", 1)]
