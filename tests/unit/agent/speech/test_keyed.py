@@ -330,7 +330,7 @@ async def test_a_session_that_cannot_be_opened_as_requested_is_closed() -> None:
 
 @aio
 async def test_a_load_that_is_refused_during_a_turn_changes_nothing_for_the_turn() -> None:
-    agent = make_agent()
+    agent = Agent("slow")
     told = asyncio.Event()
 
     @agent.load_session
@@ -343,7 +343,8 @@ async def test_a_load_that_is_refused_during_a_turn_changes_nothing_for_the_turn
         await turn.say(" and two")
 
     async with served(agent) as client:
-        session = await opened(client)
+        await client.play(EXAMPLES["initialize"])
+        session = (await client.call("session/new", {"cwd": "/w"}))["sessionId"]
         prompting = client.send("session/prompt", prompt(session, "go"))
         await until(lambda: bool(client.told))
         refused = await client.refused("session/load", {"sessionId": session, "cwd": "/w"})
