@@ -23,6 +23,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.options import PlainOptions
 from dragoman.decoders import decode_typed
 from dragoman.errors import BrokerUnavailable
+from dragoman.errors.usage import shown
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -132,8 +133,9 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
         return _digest(self.identity)
 
     def encode(self) -> bytes:
-        """Return the spec as JSON, on one line."""
-        return msgspec.json.encode(self)
+        """Return the spec as JSON, on one line. Raises `BrokerUnavailable` if a text in it is not
+        UTF-8."""
+        return _json(self)
 
 
 def decode(text: bytes) -> BrokerSpec:
@@ -257,10 +259,13 @@ def _fit(peer: str) -> str:
 
 
 def _digest(value: Any) -> str:
+    return hashlib.sha256(_json(value)).hexdigest()[:12]
+
+
+def _json(value: Any) -> bytes:
     try:
-        text = msgspec.json.encode(value, order="deterministic")
+        return msgspec.json.encode(value, order="deterministic")
     except UnicodeEncodeError as error:
         raise BrokerUnavailable(
-            f"a broker accepts only UTF-8 paths and text: {error.object!r}"
+            f"a broker accepts only UTF-8 paths and variables, not {shown(str(error.object))}"
         ) from None
-    return hashlib.sha256(text).hexdigest()[:12]

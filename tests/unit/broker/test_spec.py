@@ -22,6 +22,7 @@ from dragoman.broker.spec import (
     shared_terms,
 )
 from dragoman.client.budgets import Budgets
+from dragoman.errors import BrokerUnavailable
 
 FOLDERS = Folders(state="/s", runtime="/r", data="/d")
 
@@ -44,6 +45,15 @@ def test_a_spec_survives_its_way_to_the_broker() -> None:
     assert b"\n" not in full.encode()
     with pytest.raises(msgspec.MsgspecError):
         decode(full.encode()[:-3])
+
+
+@pytest.mark.parametrize("name", ["PATH", "COLORTERM", "KEY"])
+def test_a_variable_that_is_not_utf_8_means_that_no_broker_is_available(name: str) -> None:
+    # A latin-1 byte, as `os.environ` has it. The first two are not part of the name.
+    unfit = spec(env={name: "caf\udce9"}, search_path=("/bin",))
+    with pytest.raises(BrokerUnavailable, match="UTF-8 paths and variables, not 'caf"):
+        endpoint_name(unfit)
+        unfit.encode()
 
 
 def test_the_name_says_the_peer_and_is_short() -> None:

@@ -153,6 +153,7 @@ async def start(
 
     Raises `BrokerUnavailable` with the end of its log, or the error that the broker reports.
     """
+    text = spec.encode() + b"\n"
     told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     word = _Word(told)
     theirs: list[int] = []
@@ -188,7 +189,7 @@ async def start(
             async with asyncio.timeout(timeout):
                 # If the process dies before it has read everything, the reason is on stderr.
                 with contextlib.suppress(ConnectionLost):
-                    writer.write(spec.encode() + b"\n")
+                    writer.write(text)
                     await writer.aclose(timeout)
                 answer = await told
         except TimeoutError:

@@ -53,6 +53,14 @@ async def test_a_program_that_is_ready_has_got_its_spec_whatever_its_size(
 
 
 @aio
+async def test_a_program_is_not_started_for_a_spec_that_is_not_utf_8(endpoint: Endpoint) -> None:
+    with pytest.raises(BrokerUnavailable, match="accepts only UTF-8"):
+        await launch.start(
+            spec(PATH="caf\udce9"), endpoint, timeout=TIMEOUT, program=["/no/such/program"]
+        )
+
+
+@aio
 async def test_what_the_broker_says_is_wrong_is_raised(endpoint: Endpoint, tmp_path: Path) -> None:
     error = NotInstalled("tool", "no tool on the PATH", remedy="get one")
     said = json.dumps({"failed": describe(error)})
