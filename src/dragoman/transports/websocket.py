@@ -19,11 +19,15 @@ from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
 from websockets.exceptions import (
+    InvalidHeader,
     InvalidMessage,
+    InvalidProxy,
     InvalidProxyStatus,
     InvalidStatus,
     InvalidURI,
+    ProxyError,
     WebSocketException,
 )
 from websockets.protocol import State
@@ -86,8 +90,8 @@ async def connect_websocket(
     """Connect to a `ws:` or `wss:` URL, or with `unix_path` to a WebSocket on a Unix socket.
 
     Raises `ConnectError` if the connection fails; if it was refused with an HTTP status, this is
-    its `status`. Raises `UsageError` for a URL or proxy that cannot be used. A proxy from the
-    environment is used, except for this machine.
+    its `status`. Raises `UsageError` for a URL, header or proxy that cannot be used. A proxy from
+    the environment is used, except for this machine.
     """
 
     def make(*args: Any, **kwargs: Any) -> _ClientConnection:
@@ -107,9 +111,13 @@ async def connect_websocket(
     if ssl_context is not None:
         options["ssl"] = ssl_context
     try:
+        Headers(headers or {})
         if is_this_machine(urlsplit(url).hostname or ""):
             options["proxy"] = None
         shown = without_secrets(url)
+    except InvalidHeader as error:
+        # Without the value, which may be a token.
+        raise UsageError(f"the value of the header {error.name} is not valid in HTTP") from None
     except ValueError as error:
         # Without the URL: one that cannot be parsed cannot be shown without its secrets.
         raise UsageError(f"cannot connect to this address: {error}") from error
@@ -131,9 +139,15 @@ async def connect_websocket(
             f"cannot connect to {shown}: {error.strerror or error}",
             passing=error.errno not in LASTING_ERRORS and not rejected(error),
         ) from error
-    except (InvalidURI, ValueError, ImportError) as error:
+    except (InvalidURI, InvalidProxy) as error:
+        # Without the library's text: it has the whole address, with its secrets.
+        what = "" if isinstance(error, InvalidURI) else "the proxy in the environment is invalid: "
+        raise UsageError(f"cannot connect to {shown}: {what}{error.msg}") from None
+    except (ValueError, ImportError) as error:
         # After OSError, because a rejected certificate is both.
         raise UsageError(f"cannot connect to {shown}: {error}") from error
+    except ProxyError as error:
+        raise ConnectError(f"the proxy for {shown} failed: {error}") from error
     except WebSocketException as error:
         # A server that hangs up in the handshake may be about to restart.
         hung_up = isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError)
@@ -198,6 +212,9 @@ async def listen_websocket(
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(f"{host}:{port} is already in use") from error
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    except UnicodeError as error:
+        # For example a label of the host that is empty or too long.
+        raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
     return listener
 
 

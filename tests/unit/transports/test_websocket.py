@@ -196,8 +196,9 @@ async def test_a_port_in_use_says_so_and_a_bad_host_is_an_error() -> None:
     async with await listen_websocket("127.0.0.1", 0, greet) as listener:
         with pytest.raises(AddressInUse, match=str(listener.port)):
             await listen_websocket("127.0.0.1", listener.port, greet)
-    with pytest.raises(UsageError, match="cannot listen"):
-        await listen_websocket("192.0.2.1", 0, greet)
+    for host in ("192.0.2.1", "agent..invalid"):
+        with pytest.raises(UsageError, match=f"cannot listen on {host}:0"):
+            await listen_websocket(host, 0, greet)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +209,16 @@ async def test_a_port_in_use_says_so_and_a_bad_host_is_an_error() -> None:
 async def test_what_is_not_a_websocket_address_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError):
         await connect_websocket(url)
+
+
+@aio
+async def test_a_wrong_address_or_header_is_reported_without_its_secrets() -> None:
+    with pytest.raises(UsageError, match="cannot connect to http://agent/: scheme") as caught:
+        await connect_websocket("http://user:word@agent/?token=word")
+    assert "word" not in str(caught.value)
+    with pytest.raises(UsageError, match="the header Authorization") as caught:
+        await connect_websocket("ws://127.0.0.1/", headers={"Authorization": "Bearer word\n"})
+    assert "word" not in str(caught.value)
 
 
 @aio
@@ -275,6 +286,34 @@ async def test_a_proxy_that_refuses_is_named_with_its_status(
         with pytest.raises(ConnectError, match=r"the proxy for ws://agent\.invalid/") as caught:
             await connect_websocket("ws://agent.invalid/")
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
+
+
+@pytest.mark.parametrize("proxy", ["ftp://user:hunter2@proxy:3128", "http://hunter2@proxy:3128"])
+@aio
+async def test_an_invalid_proxy_is_a_usage_error_that_shows_no_secret(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(UsageError, match="the proxy in the environment is invalid") as caught:
+        await connect_websocket("ws://agent.invalid/")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["", "220 mail ready\r\n"])
+@aio
+async def test_a_proxy_that_does_not_answer_like_one_is_named(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said.encode())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(ConnectError, match=r"the proxy for ws://agent\.invalid/ failed"):
+            await connect_websocket("ws://agent.invalid/")
 
 
 @aio
