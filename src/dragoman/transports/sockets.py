@@ -60,25 +60,21 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
 
         return await connect_named_pipe(os.fspath(path), timeout=timeout)
     address = checked_path(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.setblocking(False)
-        try:
+        # Closing it has no effect once the stream has taken the descriptor.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
             async with asyncio.timeout(timeout):
-                while True:
-                    if _connected(sock, address):
-                        return UnixStream(sock, peer_credentials(sock))
+                while not _connected(sock, address):  # noqa: ASYNC110 - see the interval
                     await asyncio.sleep(CONNECT_RETRY_INTERVAL)
-        except TimeoutError:
-            raise ConnectError(f"{address} did not accept within {timeout:g} s") from None
-        except OSError as error:
-            raise ConnectError(
-                f"cannot connect to {address}: {error.strerror}",
-                passing=error.errno not in LASTING_ERRORS,
-            ) from error
-    finally:
-        # No effect once the stream has taken the descriptor.
-        sock.close()
+                return UnixStream(sock, peer_credentials(sock))
+    except TimeoutError:
+        raise ConnectError(f"{address} did not accept within {timeout:g} s") from None
+    except OSError as error:
+        raise ConnectError(
+            f"cannot connect to {address}: {error.strerror}",
+            passing=error.errno not in LASTING_ERRORS,
+        ) from error
 
 
 def peer_credentials(sock: socket.socket, *, platform: str = sys.platform) -> PeerCredentials:

@@ -330,6 +330,19 @@ class full_listener:
             sock.close()
 
 
+@aio
+async def test_connecting_without_free_descriptors_is_a_connect_error_that_may_pass(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "socket", none_left)
+    with pytest.raises(ConnectError, match="Too many open files") as caught:
+        await connect_unix(folder / "s")
+    assert caught.value.retryable
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux refuses when the queue is full")
 @aio
 async def test_connecting_waits_for_a_place_in_a_full_queue_and_then_gives_up(
