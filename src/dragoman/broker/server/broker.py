@@ -41,6 +41,7 @@ from dragoman.errors import (
     ConnectionClosed,
     ConnectionLost,
     DragomanError,
+    RemoteError,
     UnknownJob,
 )
 from dragoman.rpc.tasks import TaskOwner, all_ended, finish
@@ -352,11 +353,10 @@ class Broker:
         far = await self.ready()
         body = protocol.members(far.client.hello)
         body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)
-        can = protocol.members(body.get("agentCapabilities", Raw(b"{}")))
-        sessions = can.get("sessionCapabilities", Raw(b"{}"))
-        sessions = Raw(b"{}") if bytes(sessions) == b"null" else sessions
+        can = _object_of(body.get("agentCapabilities"))
         more = {"resume": Raw(b"{}"), "close": Raw(b"{}")}
-        can["sessionCapabilities"] = protocol.pack(more | protocol.members(sessions) | more)
+        sessions = _object_of(can.get("sessionCapabilities"))
+        can["sessionCapabilities"] = protocol.pack(more | sessions | more)
         body["agentCapabilities"] = protocol.pack(can)
         return protocol.with_added(protocol.pack(body), protocol.Added(broker=self._hello()))
 
@@ -458,3 +458,12 @@ class Broker:
         """Return the timeout for a request to the peer, or None for no timeout. A login takes as
         long as the user needs."""
         return None if method == acp.AUTHENTICATE.name else self.budgets.request
+
+
+def _object_of(member: Raw | None) -> dict[str, Raw]:
+    """Return a member of the peer's response that should be an object; empty if it is not one, as
+    our client reads it."""
+    try:
+        return {} if member is None else protocol.members(member)
+    except RemoteError:
+        return {}

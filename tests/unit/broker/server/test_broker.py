@@ -65,6 +65,19 @@ async def test_a_broker_that_is_asked_to_stop_if_idle_stops_only_then(tmp_path: 
         assert at.host.released
 
 
+@pytest.mark.parametrize(
+    "told", [None, [], True, {"sessionCapabilities": None}, {"loadSession": 1}]
+)
+@aio
+async def test_a_caller_is_greeted_whatever_the_type_of_the_peers_capabilities(
+    tmp_path: Path, told: Any
+) -> None:
+    agent = NearAgent()
+    agent.capabilities = told
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        assert await caller.new(tmp_path)
+
+
 @aio
 async def test_a_greeting_waits_for_a_peer_that_is_being_started_again(tmp_path: Path) -> None:
     first, second = NearAgent(), NearAgent()
