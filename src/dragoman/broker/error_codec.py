@@ -68,10 +68,13 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
     details = told.get("details")
     if isinstance(details, dict):
         for name, value in details.items():
-            if name in VERDICT and getattr(kind, name) == value:
+            usual = getattr(kind, name, None)
+            # A peer may send such data too: it must not replace a method.
+            if not name.isidentifier() or name.startswith("_") or callable(usual):
                 continue
-            if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
-                error.__dict__[name] = tuple(value) if isinstance(value, list) else value
+            if name in VERDICT and (value == usual or type(value) is not type(usual)):
+                continue
+            error.__dict__[name] = tuple(value) if isinstance(value, list) else value
     return error
 
 

@@ -84,9 +84,16 @@ def test_an_unknown_class_keeps_blame_and_whether_it_may_be_retried_or_have_run(
 
 
 def test_details_cannot_overwrite_what_is_not_theirs() -> None:
-    told = {"errorClass": "broken", "message": "m", "details": {"__class__": "x", "_a": 1, "b": 2}}
-    revived = revive({"dragoman": told})
+    details = {"__class__": "x", "_a": 1, "fresh": "x", "add_note": 1, "b": 2}
+    revived = revive({"dragoman": {"errorClass": "broken", "message": "m", "details": details}})
     assert revived is not None and vars(revived) == {"b": 2}
+    assert str(revived.fresh()) == "m"
+
+
+def test_a_verdict_of_the_wrong_type_does_not_count() -> None:
+    details = {"blame": 1, "retryable": 0, "may_have_run": "no"}
+    revived = revive({"dragoman": {"errorClass": "timeout", "message": "m", "details": details}})
+    assert [getattr(revived, name) for name in VERDICT] == ["peer", True, True]
 
 
 def test_what_json_has_not_is_left_out_and_long_texts_keep_their_end() -> None:
