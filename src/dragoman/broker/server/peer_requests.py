@@ -299,9 +299,10 @@ class PeerQuestions:
         if caller is not None and caller.offers(method) and not self._is_kept(request):
             asked = PendingQuestion(self, request, caller)
             self.open.add(asked)
+            # Before it is asked, which settles it at once if the caller cannot be asked.
+            self.watchers.opened(asked)
             self.session.reader(caller).behind(asked.ask)
             asked.wait_told()
-            self.watchers.opened(asked)
             return LATER
         id, wait = (None, 0.0) if job is None else (job.id, job.wait)
         waits = self.watchers.answers(id) or (job is not None and job.asks)

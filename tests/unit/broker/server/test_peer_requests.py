@@ -123,6 +123,26 @@ async def test_the_caller_of_the_turn_is_asked_and_its_answer_goes_to_the_peer(
             assert {data["by"] for _, data in notes.notes} == {"caller"}
 
 
+@aio
+async def test_a_question_that_is_settled_while_it_is_asked_is_shown_to_no_watcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        called(PERMISSION) as (caller, _, _other),
+        asking(tmp_path, caller) as (live, _notes),
+    ):
+        live.open_for(caller, "s1")
+
+        def begin(*_: Any, **__: Any) -> Call:
+            raise DragomanError("the caller does not read")
+
+        monkeypatch.setattr(caller.connection, "begin", begin)
+        assert live.request(question()) is LATER
+        assert live.answered, "the policy has decided"
+        assert not live.questions.open
+        assert not live.questions.watchers._waiting
+
+
 async def _settled(live: Answers, id: int) -> None:
     async with asyncio.timeout(5):
         while id not in live.answered:  # noqa: ASYNC110 - nobody tells
