@@ -68,8 +68,8 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
                 while not _connected(sock, address):  # noqa: ASYNC110 - see the interval
                     await asyncio.sleep(CONNECT_RETRY_INTERVAL)
                 return UnixStream(sock, peer_credentials(sock))
-    except TimeoutError:
-        raise ConnectError(f"{address} did not accept within {timeout:g} s") from None
+    except TimeoutError as error:
+        raise ConnectError(f"{address} did not accept within {timeout:g} s") from error
     except OSError as error:
         raise ConnectError(
             f"cannot connect to {address}: {error.strerror}",

@@ -183,7 +183,7 @@ async def wait_hung(address: str) -> None:
 
 
 async def is_hung(address: str) -> bool:
-    """Return whether a broker accepts connections but does not answer.
+    """Return whether a broker listens but does not answer, or accepts no connection in time.
 
     A broker that has ended is not hung.
     """
@@ -191,7 +191,10 @@ async def is_hung(address: str) -> bool:
         await ask_broker(address, PING, {}, timeout=PROBE_TIMEOUT)
     except CallTimeout:
         return True
-    except (ConnectError, ConnectionLost, CallError, BrokerError):
+    except ConnectError as error:
+        # The queue of a broker that hangs may be full.
+        return isinstance(error.__cause__, TimeoutError)
+    except (ConnectionLost, CallError, BrokerError):
         pass
     return False
 

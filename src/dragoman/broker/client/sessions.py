@@ -78,7 +78,8 @@ async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
     for record in list_brokers(paths):
         if record.name == broker and (status := await status_of(record)) is not None:
             told = status.get("sessions")
-            return [each for each in told if isinstance(each, dict)] if told else []
+            found = told if isinstance(told, list) else []
+            return [each for each in found if isinstance(each, dict)]
     return []
 
 
@@ -100,7 +101,7 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         try:
             params = {"sessionId": session.peer_session_id}
             told = await ask_broker(record.address, RELEASE, params, timeout=ANSWER_TIMEOUT)
-            if told.get("released") and not told.get("closed"):
+            if isinstance(told, dict) and told.get("released") and not told.get("closed"):
                 # The peer of that broker keeps the session open for as long as it runs.
                 await stop_broker(record, if_idle=True)
         except RemoteError as error:
@@ -108,12 +109,17 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
             if isinstance(refused, TurnInProgress):
                 raise refused from error
             log.debug("the broker %s cannot release a session: %s", record.name, error)
-        except CallTimeout as error:
+        except (CallTimeout, ConnectError) as error:
+            cause = error.__cause__
+            if isinstance(cause, FileNotFoundError | ConnectionRefusedError):
+                # It has ended, or finishes its turns.
+                continue
+            silent = isinstance(error, CallTimeout) or isinstance(cause, TimeoutError)
+            why = unanswered(record.name, ANSWER_TIMEOUT) if silent else str(error)
             raise BrokerUnavailable(
-                f"the session {named} may be open in another broker: "
-                f"{unanswered(record.name, ANSWER_TIMEOUT)}"
+                f"the session {named} may be open in another broker: {why}"
             ) from error
-        except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
+        except (ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s has ended: %s", record.name, error)
     # Any remaining job runs outside a broker, or in one that no longer accepts callers.
     await require_idle(session.key, named, besides=pid, paths=paths)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -269,3 +271,14 @@ async def test_a_broker_that_is_gone_is_not_hung(tmp_path: Path) -> None:
             await hello.require_answer(address, "tool-1")
         await hello.wait_hung(address)
     await hello.require_answer(address, "tool-1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux refuses when the queue is full")
+@aio
+async def test_a_broker_whose_queue_is_full_is_hung(tmp_path: Path) -> None:
+    address = str(tmp_path / "b.sock")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as waiting:
+        listening.bind(address)
+        listening.listen(0)
+        waiting.connect(address)
+        assert await hello.is_hung(address)

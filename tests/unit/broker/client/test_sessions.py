@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
@@ -112,10 +113,11 @@ async def test_the_loop_runs_on_while_the_store_is_held_and_a_session_taken_over
     await taking
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux refuses when the queue is full")
+@pytest.mark.parametrize("is_full", [False, True])
 @aio
 async def test_a_session_that_a_silent_broker_may_have_open_is_not_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
     monkeypatch.setattr(sessions, "ANSWER_TIMEOUT", 0.01)
     paths = paths_in(tmp_path)
@@ -129,9 +131,13 @@ async def test_a_session_that_a_silent_broker_may_have_open_is_not_taken_over(
     )
     (folder / "scout-1.1.json").write_bytes(msgspec.json.encode(record))
     # Nothing accepts its connections, as if its process was stopped.
-    with below, socket.socket(socket.AF_UNIX) as listening:
+    with below, contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(address)
-        listening.listen()
+        listening.listen(0)
+        if is_full:
+            waiting = opened.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.connect(address)
         with pytest.raises(BrokerUnavailable, match="the session talk may be open") as raised:
             await take_over(session(name="talk"), broker=None, pid=os.getpid(), paths=paths)
     assert "`dragoman broker stop scout-1` ends it" in str(raised.value)
