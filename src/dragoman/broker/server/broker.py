@@ -93,7 +93,8 @@ class Broker:
         self._crowded = False
         """Whether a connection was dropped because of the limit; logged once."""
         self._far: PeerLink | None = None
-        self._waiting: set[asyncio.Future[PeerLink]] = set()
+        self._waiting: dict[asyncio.Future[PeerLink], None] = {}
+        """The requests that wait for the peer, in order of arrival."""
         self._opening = 0
         self._problem: DragomanError | None = None
         self._ending = asyncio.Event()
@@ -215,18 +216,19 @@ class Broker:
         if self._life.state is BrokerState.STOPPED:
             raise ConnectionClosed("the broker was stopped")
         future: asyncio.Future[PeerLink] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         self._supervisor.want()
         timeout = START_MARGIN + self.budgets.initialize + MAX_DELAY
         try:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            late = CallTimeout("the peer", timeout)
+            late = CallTimeout(acp.INITIALIZE.name, timeout)
+            late.args = (f"the agent was not ready within {timeout:g} s",)
             late.may_have_run = False
             raise late from None
         finally:
-            self._waiting.discard(future)
+            del self._waiting[future]
 
     def peer_up(self, far: PeerLink) -> None:
         self._far = far

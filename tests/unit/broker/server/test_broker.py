@@ -188,8 +188,26 @@ async def test_what_waits_for_a_peer_that_does_not_start_did_not_run(
         monkeypatch.setattr(brokers, "START_MARGIN", 0.01)
         with pytest.raises(RemoteError) as late:
             await caller.call("session/new", about)
-        assert late.value.data["dragoman"]["details"]["method"] == "the peer"
+        assert late.value.message == "the agent was not ready within 0.01 s"
         assert late.value.data["dragoman"]["details"]["may_have_run"] is False
+
+
+@aio
+async def test_requests_that_wait_for_the_peer_go_on_in_their_order(tmp_path: Path) -> None:
+    first, second = NearAgent(), NearAgent()
+    async with standing(tmp_path, first, second) as at:
+        async with at.caller():
+            dies(first)
+            await at.until(lambda: at.broker.far is None)
+            ready: list[int] = []
+
+            async def wait(number: int) -> None:
+                await at.broker.ready()
+                ready.append(number)
+
+            waiting = [at.broker.tasks.start(wait(number), "wait") for number in range(20)]
+            await asyncio.wait(waiting)
+    assert ready == list(range(20))
 
 
 @aio
