@@ -129,9 +129,11 @@ class Sessions:
         meta = protocol.our_meta(body, SessionMeta)
         self._check_folder(body)
         source = protocol.text(body.get("sessionId"))
-        if source is not None and (known := self._sessions.get(source)) is not None:
-            body["sessionId"] = pack(known.id)
         far = await self._broker.ready()
+        if source is not None and (known := self._sessions.get(source)) is not None:
+            # A restarted peer has to reopen it, perhaps under another id.
+            await self.restore(known, far, fresh=False)
+            body["sessionId"] = pack(known.id)
         await self._make_room()
         made: list[LiveSession] = []
 
@@ -143,6 +145,8 @@ class Sessions:
                 session.cost = NOTHING_SPENT
                 session.opening = sent
             session.once = meta.once
+            # The log does not have what a fork has in common with its source.
+            session.whole = source is None
             session.sheltered.opened(response.modes, response.models, response.config_options)
             made.append(session)
             session.open_for(caller, session.id)
@@ -453,9 +457,8 @@ class Sessions:
 
     def _check_folder(self, body: dict[str, Raw]) -> None:
         if folder_of(body) is None:
-            raise RemoteError(
-                -32602, "Invalid params", {"detail": "`cwd` must be an absolute path"}
-            )
+            detail = "`cwd` must be an absolute path"
+            raise RemoteError(-32602, "Invalid params", {"detail": detail})
 
     async def _take_up(
         self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None

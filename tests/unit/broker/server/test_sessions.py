@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.broker.error_codec import refusal, revive
@@ -200,6 +201,38 @@ async def test_a_peer_that_can_only_load_is_made_to_load_and_its_words_are_swall
         agent.update("old", "news")
         await caller.heard("news")
         assert caller.texts() == ["news"]
+
+
+class Forks(NearAgent):
+    """An agent that can fork its sessions."""
+
+    def request(self, request: Request) -> Any:
+        if request.method != "session/fork":
+            return super().request(request)
+        self.asked.append((request.method, msgspec.json.decode(request.params)))
+        return {"sessionId": "fork"}
+
+
+@aio
+async def test_the_history_of_a_fork_is_that_of_the_peer(tmp_path: Path) -> None:
+    agent = Forks(**LOADS)
+    async with standing(tmp_path, agent) as at, at.caller() as one, at.caller() as two:
+        session = await one.new(tmp_path)
+        forked = await one.call("session/fork", about(tmp_path, session))
+        assert forked["sessionId"] == "fork"
+        await two.call("session/load", about(tmp_path, "fork"))
+        assert methods(agent)[-1] == "session/load", "the log has only what came after the fork"
+
+
+@aio
+async def test_a_restarted_peer_reopens_a_session_before_it_is_forked(tmp_path: Path) -> None:
+    first, second = NearAgent(**RESUMES), Forks(**RESUMES)
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        dies(first)
+        await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
+        await caller.call("session/fork", about(tmp_path, session))
+        assert methods(second)[-2:] == ["session/resume", "session/fork"]
 
 
 @aio
