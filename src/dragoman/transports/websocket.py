@@ -33,7 +33,7 @@ from websockets.exceptions import (
 from websockets.protocol import State
 
 from dragoman.errors import AddressInUse, ConnectError, UsageError
-from dragoman.transports.addresses import is_this_machine, without_secrets
+from dragoman.transports.addresses import bracketed, is_this_machine, without_secrets
 from dragoman.transports.base import HIGH_WATER_SIZE, LASTING_ERRORS
 from dragoman.transports.listener import Listener, OnStream
 from dragoman.transports.tls import rejected
@@ -247,8 +247,7 @@ class WebSocketListener(Listener):
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{self._scheme}://{host}:{self.port}{self._path or '/'}"
+        return f"{self._scheme}://{bracketed(self._host)}:{self.port}{self._path or '/'}"
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.broker.client.hello import ask_broker
@@ -111,11 +110,6 @@ async def reap(paths: Paths) -> list[Reaped]:
     return await in_thread(str(folder), lambda _: sweep(folder), changes_disk=True)
 
 
-def log_of(record: BrokerRecord) -> Path:
-    """Return the log file of a broker."""
-    return Path(record.log)
-
-
 async def _gone(record: BrokerRecord, timeout: float) -> bool:
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + timeout
@@ -135,6 +129,3 @@ def differences(record: BrokerRecord, other: BrokerRecord) -> tuple[str, ...]:
         return ()
     names = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
     return tuple(name if name.startswith("the ") else f"the variable {name}" for name in names)
-
-
-__all__ = ["differences", "list_brokers", "log_of", "reap", "status_of", "stop_broker"]

@@ -19,7 +19,14 @@ from msgspec import Raw, structs
 
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello, watch
-from dragoman.broker.protocol import ANSWERED, STDERR, TERMS, TRACE
+from dragoman.broker.protocol import (
+    ANSWERED,
+    STDERR,
+    TERMS,
+    TRACE,
+    AnsweredElsewhere,
+    TracedLine,
+)
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,
@@ -84,11 +91,6 @@ class _Stderr(msgspec.Struct):
     text: str
 
 
-class _Traced(msgspec.Struct):
-    dir: str
-    line: str
-
-
 class WarmClient(AcpClient):
     """A client of a peer behind a broker."""
 
@@ -141,7 +143,7 @@ class WarmClient(AcpClient):
         the peer's stderr. Returns whether it was handled."""
         if method == TRACE and self._trace is not None:
             try:
-                traced = decode_typed(params, _Traced)
+                traced = decode_typed(params, TracedLine)
             except UNDECODABLE as error:
                 log.debug("invalid trace line from the broker: %s", error)
             else:
@@ -160,7 +162,6 @@ class WarmClient(AcpClient):
 
     def _answered_elsewhere(self, params: Raw) -> None:
         """Withdraw an open question that another surface has answered."""
-        from dragoman.broker.protocol import AnsweredElsewhere
         from dragoman.client.permissions import Answer
         from dragoman.policy.approver import Approver
 
@@ -463,6 +464,3 @@ def _is_plain(value: Any) -> bool:
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return False
     return True
-
-
-__all__ = ["WarmClient", "complete", "open_warm", "spec_of"]

@@ -198,6 +198,3 @@ def _version(text: str) -> list[tuple[int, int, str]]:
     words = re.findall("[0-9]+|[a-z]+", text.split("+")[0])
     parts = [(3, int(w), "") if w.isdecimal() else (places.get(w, 0), 0, w) for w in words]
     return [*parts, (1, 0, "")]
-
-
-__all__ = ["BrokerSearch", "FoundBroker", "StartTimes", "ensure", "outdated"]

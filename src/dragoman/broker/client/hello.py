@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.broker.protocol import HELLO, PING, STATUS, STOP, decode_as
+from dragoman.broker.protocol import HELLO, PING, decode_as
 from dragoman.decoders import convert_typed
 from dragoman.errors import (
     BrokerError,
@@ -211,25 +211,3 @@ def unanswered(name: str, timeout: float) -> str:
         f"the broker {name} does not answer within {timeout:g} s; "
         f"`dragoman broker stop {name}` ends it, `dragoman broker logs {name}` shows what it did"
     )
-
-
-__all__ = [
-    "ANSWER_TIMEOUT",
-    "HELLO",
-    "PROBE_INTERVAL",
-    "PROBE_TIMEOUT",
-    "STATUS",
-    "STOP",
-    "BrokerHello",
-    "ConnectError",
-    "ask",
-    "ask_broker",
-    "is_hung",
-    "open_stream",
-    "require_answer",
-    "say_hello",
-    "started",
-    "unanswered",
-    "wait_hung",
-    "watch",
-]

@@ -297,6 +297,3 @@ def _own_python() -> dict[str, str]:
     home = Path(version.__file__).resolve().parents[1]
     installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
     return {} if installed else {"PYTHONPATH": str(home)}
-
-
-__all__ = ["PROGRAM", "log_tail", "open_log", "start", "start_until_found"]

@@ -153,6 +153,3 @@ def _remove_socket(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-__all__ = ["Reaped", "sweep"]

@@ -54,6 +54,3 @@ def one_too_many(callers: Iterable[Caller]) -> Caller | None:
     if len(everybody) <= MIN_CALLERS or len(everybody) <= most_connections():
         return None
     return next((each for each in everybody if not each.greeted), None)
-
-
-__all__ = ["is_full", "most_connections", "one_too_many"]

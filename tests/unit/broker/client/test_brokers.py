@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from dragoman.broker.client import brokers as client_list
-from dragoman.broker.client.brokers import list_brokers, log_of, reap, status_of, stop_broker
+from dragoman.broker.client.brokers import list_brokers, reap, status_of, stop_broker
 from dragoman.broker.records import BrokerRecord
 from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerError, BrokerUnavailable
@@ -83,7 +83,6 @@ async def test_the_living_are_listed_and_the_dead_are_reaped(paths: Paths) -> No
     assert [one.name for one in list_brokers(paths)] == ["a", "b"]
     assert [one.name for one in await reap(paths)] == ["dead"]
     assert await reap(paths) == []
-    assert log_of(record(own)) == Path("/logs/x.log")
 
 
 @aio
