@@ -91,8 +91,12 @@ class Portable(SessionTable, JobTable, EventTable):
         Keeps its key, its name and the ids of its jobs if they are free. Raises `UsageError` for
         lines that are not an exported session.
         """
-        with self.transaction():
-            return self._take(iter(lines))
+        try:
+            with self.transaction():
+                return self._take(iter(lines))
+        except OverflowError as error:
+            # SQLite stores integers of 64 bits.
+            raise UsageError("the file contains a number that is too large") from error
 
     def _take(self, lines: Iterator[bytes]) -> SessionRecord:
         head = _decoded(next(lines, b""), _Head, 1)

@@ -172,3 +172,23 @@ def test_notes_that_name_files_and_commands_of_a_machine_neither_leave_nor_come_
         lines[-1:] = [json.dumps(foreign).encode(), json.dumps(end).encode()]
         taken = other.import_(lines)
         assert [note.kind for note in other.notes(taken.key)] == ["permission"]
+
+
+HUGE = 10**20
+
+
+@pytest.mark.parametrize(
+    ("line", "name"), [(0, "firstEvent"), (1, "firstEvent"), (2, "event"), (-2, "atEvent")]
+)
+def test_a_number_that_cannot_be_stored_is_refused_and_leaves_nothing(
+    tmp_path: Path, line: int, name: str
+) -> None:
+    with open_store(tmp_path / "a") as store, open_store(tmp_path / "b") as other:
+        lines = list(store.export(filled(store)))
+        told = json.loads(lines[line])
+        holder = next(each for each in (told, *told.values()) if name in each)
+        holder[name] = HUGE
+        lines[line] = json.dumps(told).encode()
+        with pytest.raises(UsageError):
+            other.import_(lines)
+        assert other.sessions() == []

@@ -17,7 +17,14 @@ from dragoman.decoders import convert_typed
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
 from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
-from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
+from dragoman.store.ledger.records import (
+    NO_TOKENS,
+    AttemptRecord,
+    Ending,
+    Tokens,
+    Verdict,
+    VerdictSource,
+)
 from dragoman.store.values import Charge
 
 PAGE: Final = 1000
@@ -25,6 +32,10 @@ PAGE: Final = 1000
 
 PROCESS_GONE: Final = "process_gone"
 """The `error_class` of an attempt whose own process died before it could record the end."""
+
+MAX_TOKENS: Final = 10**12
+"""Maximum number of tokens that an attempt can have used. Peers report the counts themselves; an
+impossible one would not fit into the table, or would make every sum of it fail."""
 
 _NESTED: Final = frozenset({"tokens", "cost"})
 _PLAIN: Final = tuple(name for name in AttemptRecord.__struct_fields__ if name not in _NESTED)
@@ -269,12 +280,20 @@ class AttemptTable(PosteriorTable):
         for name in ("outcome", "verdict", "verdict_source"):
             row[name] = None if row[name] is None else str(row[name])
         row["runner"] = msgspec.json.encode(attempt.runner).decode()
-        tokens, cost = attempt.tokens, attempt.cost
+        tokens, cost = _possible(attempt.tokens), attempt.cost
         row["input_tokens"], row["output_tokens"] = tokens.input, tokens.output
         row["total_tokens"], row["tokens_provenance"] = tokens.total, tokens.provenance.value
         row["cost"], row["currency"] = cost.amount, cost.currency
         row["cost_provenance"] = cost.provenance.value
         return row
+
+
+def _possible(tokens: Tokens) -> Tokens:
+    """Return the token counts, or unknown ones if a count is impossible."""
+    counts = (tokens.input, tokens.output, tokens.total)
+    if all(count is None or 0 <= count <= MAX_TOKENS for count in counts):
+        return tokens
+    return NO_TOKENS
 
 
 def day_of(at: float) -> str:

@@ -11,8 +11,8 @@ from msgspec import structs
 from dragoman.errors import StoreConflict, StoreError, UnknownJob
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import Learned, Ledger
-from dragoman.store.ledger.attempt_table import PAGE, PROCESS_GONE, EndedAttempt
-from dragoman.store.ledger.records import AttemptRecord
+from dragoman.store.ledger.attempt_table import MAX_TOKENS, PAGE, PROCESS_GONE, EndedAttempt
+from dragoman.store.ledger.records import NO_TOKENS, AttemptRecord, Tokens
 from dragoman.store.values import Arm, Health, Posterior, Provenance
 from tests.unit.store.ledger.samples import START, attempt, done, ending, new_ledger
 
@@ -216,3 +216,14 @@ def test_ended_attempts_of_a_job_are_added_all_at_once_and_only_once(tmp_path: P
         assert not ledger.add_ended("d-2", {}, entries)
         assert [one.number for one in ledger.attempts("j-1")] == [1, 2]
         assert ledger.posteriors()[ARM].pulls == 2
+
+
+@pytest.mark.parametrize("count", [-1, MAX_TOKENS + 1, 10**20])
+def test_impossible_token_counts_are_unknown_and_spoil_no_sum(tmp_path: Path, count: int) -> None:
+    with new_ledger(tmp_path) as ledger:
+        told = Tokens(input=1, output=count, provenance=Provenance.REPORTED)
+        done(ledger, attempt("j-1"), ending(tokens=told))
+        (kept,) = ledger.attempts("j-1")
+        assert kept.tokens == NO_TOKENS and kept.outcome == "ok"
+        (row,) = ledger.stats("role")
+        assert (row.output_tokens, row.tokens_unknown) == (None, 1)
