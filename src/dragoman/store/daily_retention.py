@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -70,20 +70,33 @@ def retain(
         log.warning("retention is skipped: %s", error)
         return False
     age = settings.keep_days * DAY
-    try:
+    # A file that cannot be used must not keep the other from being cleaned up.
+    with _skipped_on_failure():
         _retain_sessions(files[0], age, settings.max_store_size, now)
-        if age and os.path.exists(files[1]):
-            with Ledger.open(files[1]) as ledger:
-                ledger.check_kept()
-                gone = ledger.prune(now - age)
-            if gone:
-                log.info("deleted %d attempts older than %g days", gone, settings.keep_days)
-    except StoreError as error:
-        log.warning("retention is skipped: %s", error)
+    with _skipped_on_failure():
+        _retain_attempts(files[1], age, now)
     if age:
         for path in files:
             _delete_aside(path, now - age)
     return True
+
+
+@contextlib.contextmanager
+def _skipped_on_failure() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        log.warning("retention is skipped: %s", error)
+
+
+def _retain_attempts(path: Path, age: float, now: float) -> None:
+    if not age or not os.path.exists(path):
+        return
+    with Ledger.open(path) as ledger:
+        ledger.check_kept()
+        gone = ledger.prune(now - age)
+    if gone:
+        log.info("deleted %d attempts older than %g days", gone, age / DAY)
 
 
 def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.store.daily_retention import DAY, STAMP, retain
 from dragoman.store.ledger.ledger import Ledger
+from dragoman.store.ledger.records import AttemptRecord, Ending
 from dragoman.store.store import Store
 from tests.unit.store.stores import chunk, job, session
 
@@ -151,3 +152,18 @@ def test_attempts_and_files_set_aside_go_with_their_age(tmp_path: Path) -> None:
     assert retain(tmp_path, tmp_path, environ={}, now=NOW)
     assert not old.exists() and young.exists() and fresh.exists()
     assert not (tmp_path / "sessions.db").exists(), "no store is made for it"
+
+
+def test_a_store_that_cannot_be_used_does_not_keep_the_ledger_from_being_cleaned_up(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sessions.db").mkdir()
+    record = AttemptRecord(
+        job="j-1", decision_id="d-1", number=1, peer="p", role="plan", started_at=NOW - 100 * DAY
+    )
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ended = Ending(ended_at=record.started_at, outcome="ok")
+        ledger.finish(ledger.begin("d-1", {}, record), ended)
+    assert retain(tmp_path, tmp_path, environ={}, now=NOW)
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        assert ledger.attempts("j-1") == []
