@@ -58,7 +58,7 @@ from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 from dragoman.rpc.lanes import Flow, Limits
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, await_callback
 from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ async def dispatch(
     clock = asyncio.timeout(limit)
     try:
         async with clock:
-            result: object = await adapter.dispatch(assignment, role, text, on_event)
+            work = adapter.dispatch(assignment, role, text, on_event)
+            result: object = await await_callback(work)
     except DragomanError:
         raise
     except (Exception, SystemExit) as error:

@@ -198,19 +198,28 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
         if inspect.isclass(value) or inspect.isfunction(value):
             make: Callable[[Descriptor], Any] = value
             value = make(known.descriptor)
+        problem = _problem_of(value, known.descriptor.name)
     except BROKEN as error:
         raise _invalid(known, f"it cannot be created: {type(error).__name__}: {error}") from error
-    missing = [name for name in _PARTS if not hasattr(value, name)]
-    if missing:
-        raise _invalid(known, f"the adapter lacks {', '.join(missing)}")
-    if not inspect.iscoroutinefunction(value.dispatch):
-        raise _invalid(known, "its dispatch is not an `async def`")
-    if value.name != known.descriptor.name:
-        raise _invalid(known, f"its name is {value.name!r}, not {known.descriptor.name!r}")
-    if not _are_roles(value.ROLES_CLAIMED):
-        raise _invalid(known, "its ROLES_CLAIMED is not a list of roles")
+    if problem:
+        raise _invalid(known, problem)
     adapter: Adapter = value
     return adapter
+
+
+def _problem_of(value: Any, name: str) -> str:
+    """Return why an object is not an adapter of the peer `name`, or an empty string if it is. Its
+    attributes may raise anything."""
+    missing = [part for part in _PARTS if not hasattr(value, part)]
+    if missing:
+        return f"the adapter lacks {', '.join(missing)}"
+    if not inspect.iscoroutinefunction(value.dispatch):
+        return "its dispatch is not an `async def`"
+    if value.name != name:
+        return f"its name is {value.name!r}, not {name!r}"
+    if not _are_roles(value.ROLES_CLAIMED):
+        return "its ROLES_CLAIMED is not a list of roles"
+    return ""
 
 
 def _are_roles(value: Any) -> bool:

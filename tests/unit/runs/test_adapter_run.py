@@ -35,6 +35,7 @@ from dragoman.events.model import Event, EventEnvelope, MessageDelta
 from dragoman.events.parts import Failure, Image, Link, Resource, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Approver, preset
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import adapter_run
 from dragoman.runs.adapter_run import (
     AdapterPeer,
@@ -119,6 +120,17 @@ async def test_what_its_code_raises_is_its_own_fault(
     assert caught.value.may_have_run
     (record,) = caplog.records
     assert record.exc_info is not None
+
+
+@aio
+async def test_a_cancellation_of_something_that_it_awaited_is_its_own_fault() -> None:
+    with pytest.raises(AdapterFailed, match="something that it awaited was cancelled"):
+        await run(ActedAdapter(end=asyncio.CancelledError()))
+    work = TaskOwner("test").start(run(ActedAdapter(end=None)), "dispatch")
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
 
 
 @aio

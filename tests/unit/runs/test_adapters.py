@@ -139,6 +139,23 @@ async def dispatch(launch, role, text, on_notification=None):
 TABLE = 'name = "tool"\ntitle = "Tool"\nadapter = "{}"\n[[launch]]\ncommand = ["tool"]\n'
 
 
+BROKEN_NAME = (
+    MODULE
+    + """
+class Tool:
+    protocol, ROLES_CLAIMED, ROLE_PREFIX = "acp", ["plan"], {}
+    claims, dispatch = claims, dispatch
+
+    def __init__(self, descriptor):
+        pass
+
+    @property
+    def name(self):
+        raise ValueError("no name")
+"""
+)
+
+
 def users(paths: Paths, adapter: str) -> KnownPeer:
     write(paths.peers_folder / "tool.toml", TABLE.format(adapter))
     return load_catalogue(load(paths.config, paths), strict=True, entry_points=list).known("tool")
@@ -167,6 +184,7 @@ def test_a_file_beside_the_descriptor_is_an_adapter(tmp_path: Path, value: str, 
         ("tool.py", MODULE.replace("async ", ""), "not an `async def`"),
         ("tool.py", MODULE.replace('["plan"]', '"plan"'), "ROLES_CLAIMED is not a list of roles"),
         ("tool.py", MODULE.replace('["plan"]', "[7]"), "ROLES_CLAIMED is not a list of roles"),
+        ("tool.py:Tool", BROKEN_NAME, "it cannot be created: ValueError: no name"),
         ("missing.py", "", "there is no"),
         ("nonsense", "", "neither module:attribute nor a Python file"),
         ("nonesuch_module:x", "", "cannot be imported"),
