@@ -68,8 +68,10 @@ class RunInbox:
         self._tasks = TaskOwner("inbox")
         self._listener: Listener | None = None
         self._listening = asyncio.Lock()
+        self._closed = False
 
     async def aclose(self) -> None:
+        self._closed = True
         # The last step added runs first, and a step that fails does not skip the others.
         async with contextlib.AsyncExitStack() as closing:
             if self._listener is not None:
@@ -147,12 +149,17 @@ class RunInbox:
     async def _listen(self) -> None:
         # An agent may ask several questions at once.
         async with self._listening:
-            if self._listener is not None:
+            if self._listener is not None or self._closed:
                 return
             address = ""
             try:
                 address = question_sockets.new_address(self._paths)
-                self._listener = await listen_unix(address, self._serve)
+                listener = await listen_unix(address, self._serve)
+                if self._closed:
+                    # `aclose` did not wait for it, and nothing else would close it.
+                    await listener.aclose()
+                else:
+                    self._listener = listener
             except (DragomanError, OSError) as error:
                 log.warning("the console cannot show this run's questions: %s", error)
             finally:

@@ -70,6 +70,7 @@ async def open_on_host(
         raise UsageError(
             f"workspace= takes an absolute path on {host}; or set hosts.{host}.workspace"
         )
+    client = _options(options)
     words = [*STARTED, *_variables(), there.program, "broker", "attach", peer, "--cwd", folder]
     try:
         stream = await spawn(
@@ -82,9 +83,10 @@ async def open_on_host(
     except SpawnError as error:
         raise explain_spawn(there, error) from error
     login = _Login(stream)
-    client = structs.replace(_options(options), on_noise=login.heard)
     try:
-        opened = await open_peer(stream, Path(folder), client)
+        opened = await open_peer(
+            stream, Path(folder), structs.replace(client, on_noise=login.heard)
+        )
     except DragomanError as error:
         raise _explained(there, TooNoisy() if login.is_noisy else error) from error
     login.is_over = True

@@ -20,7 +20,7 @@ from dragoman.broker.protocol import Settled, ShownQuestion
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import RemoteError, UsageError
+from dragoman.errors import ConnectError, RemoteError, UsageError
 from dragoman.paths import Paths
 from dragoman.policy.approver import Approver
 from dragoman.policy.rules import Policy
@@ -270,3 +270,30 @@ async def test_the_address_of_a_socket_that_cannot_be_closed_is_forgotten(paths:
         with pytest.raises(OSError, match="cannot close"):
             await made.aclose()
     assert forgotten == ["questions-1"]
+
+
+@aio
+async def test_a_socket_that_opens_after_the_run_has_ended_is_closed(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go = asyncio.Event(), asyncio.Event()
+    opened: list[Any] = []
+
+    async def slow(address: str, on_stream: Any) -> Any:
+        opening.set()
+        await go.wait()
+        opened.append(await listen_unix(address, on_stream))
+        return opened[0]
+
+    monkeypatch.setattr(inbox, "listen_unix", slow)
+    tasks = TaskOwner("test")
+    async with run_inbox(paths) as made:
+        asking = tasks.start(
+            made.ask(question(), lambda _: Answer.ALLOW_ONCE, lambda _: True), "ask"
+        )
+        await opening.wait()
+    go.set()
+    assert await asking == Answer.ALLOW_ONCE
+    assert question_sockets.addresses(paths) == []
+    with pytest.raises(ConnectError):
+        await answer_question(opened[0].address, "1", "", {})

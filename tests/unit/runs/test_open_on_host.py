@@ -10,8 +10,10 @@ import pytest
 from dragoman import connect
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import ConnectOptions
-from dragoman.errors import HostUnavailable, UsageError
+from dragoman.errors import HostUnavailable, Unsupported, UsageError
 from dragoman.runs import open_on_host
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from tests.aio import aio
 from tests.unit.broker.client.fake_ssh import fake_ssh
 
@@ -112,3 +114,15 @@ async def test_the_limits_of_nested_delegation_are_passed_with_the_command(
 def test_files_and_commands_are_not_served_locally() -> None:
     options = open_on_host._options(ConnectOptions(terminals=True))
     assert not (options.read_files or options.write_files or options.terminals)
+
+
+@aio
+async def test_an_invalid_option_is_refused_before_a_connection_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ssh(tmp_path, monkeypatch, f"touch {tmp_path}/connected; exec sleep 60")
+    with pytest.raises(Unsupported, match="no option sandbox"):
+        async with connect("codex", host="box", workspace="/srv", details={"sandbox": "x"}):
+            pass
+    assert find_owned(owner()) == []
+    assert not (tmp_path / "connected").exists()
