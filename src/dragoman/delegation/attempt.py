@@ -437,6 +437,9 @@ class Attempt:
         if self.setting.request.session.allow_tool:
             # A change by a tool that the user allowed is not a violation.
             return ()
+        if self._approver.dropped:
+            # An answer that is no longer known may have granted the change.
+            return ()
         files = without_own(str(workspace), [one.path for one in changed.files])
         return unapproved(files, self._approver.rulings, workspace=workspace)
 

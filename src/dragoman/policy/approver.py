@@ -32,7 +32,7 @@ ANSWER_TIMEOUT: Final = 1800.0
 limits as well."""
 
 MAX_RULINGS: Final = 10_000
-"""Maximum number of answers kept for the record. No one reads more of them for one session."""
+"""Maximum number of answers kept for the record. If there are more, the older half is dropped."""
 
 NO_ONE: Final = "there was no one to ask"
 """Why a question got no answer, if there is neither a caller nor another surface."""
@@ -106,6 +106,8 @@ class Approver(Struct):
     always: dict[tuple[object, ...], bool] = field(default_factory=dict)
     """Answers given for the whole session."""
     rulings: list[Ruling] = field(default_factory=list)
+    dropped: int = 0
+    """Number of older rulings that are no longer in `rulings`."""
     _allowed: Allowed = field(default_factory=lambda: Allowed(""))
     _asked: dict[str, _Asked] = field(default_factory=dict)
     """The questions that the caller is being asked, by tool call."""
@@ -331,8 +333,10 @@ class Approver(Struct):
         if not allowed and by == "policy" and (verdict.action != "deny" or silence != NO_ONE):
             why = f"{silence}; {verdict.why}"
         why = why or verdict.why
-        if len(self.rulings) < MAX_RULINGS:
-            self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
+        if len(self.rulings) >= MAX_RULINGS:
+            self.dropped += MAX_RULINGS // 2
+            del self.rulings[: MAX_RULINGS // 2]
+        self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
         if allowed and lasting:
             self._allowed.add(act)
         return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import os
 import stat
 import threading
@@ -29,8 +30,8 @@ from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_ENTRIES: Final = 50_000
-"""Maximum number of files checked below one directory: under a second, and more than most projects
-have."""
+"""Maximum number of files checked below one directory, and of directories read: under a second, and
+more than most projects have."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
 """Maximum size of a file whose contents are hashed, so that a mere touch is not a change."""
@@ -39,7 +40,7 @@ HASHED_SIZE: Final = 64 * 1024 * 1024
 """Total number of bytes to read; files beyond that are compared by size and times."""
 
 CHECK_INTERVAL: Final = 512
-"""Number of files between two checks of the stop event."""
+"""Number of files and directories between two checks of the stop event."""
 
 
 class FileState(Struct, frozen=True, gc=False):
@@ -78,13 +79,22 @@ def walk(
     found: dict[str, FileState] = {}
     complete = True
     left_size = hashed_size
+    folders = 0
     ahead = deque(names)
-    while ahead:
+    for visited in itertools.count():
+        if not ahead:
+            break
+        if visited % CHECK_INTERVAL == 0:
+            check(stop)
         name = ahead.popleft()
         path = os.path.join(folder, name) if name else str(folder)
         try:
             info = os.lstat(path)
             if stat.S_ISDIR(info.st_mode):
+                folders += 1
+                if folders > max_entries:
+                    complete = False
+                    continue
                 ahead.extend(
                     f"{name}/{entry}" if name else entry
                     for entry in sorted(os.listdir(path))
@@ -98,8 +108,6 @@ def walk(
             continue
         if len(found) >= max_entries:
             return FileStates(found, False)
-        if len(found) % CHECK_INTERVAL == 0:
-            check(stop)
         digest = b""
         if stat.S_ISLNK(info.st_mode) or info.st_size <= min(HASHED_FILE_SIZE, left_size):
             digest = _digest(path, info)
@@ -143,8 +151,8 @@ def _digest(path: str, info: os.stat_result) -> bytes:
 
 
 MAX_FILES: Final = 8_000
-"""Maximum number of files to check, which takes at most 0.2 s. Files near the root come first,
-deeper ones are skipped."""
+"""Maximum number of files to check, and of directories to read, which takes at most 0.2 s. Files
+near the root come first, deeper ones are skipped."""
 
 MAX_NAMED: Final = 50
 """Maximum number of changed files listed. git checks each of them for being ignored."""
@@ -206,17 +214,22 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
     @classmethod
     async def take(cls, workspace: Path, approver: Approver) -> ViolationWatch:
         before = await ChangeWatch.take(workspace)
-        ruled = len(approver.rulings)
+        ruled = approver.dropped + len(approver.rulings)
         return cls(before=before, approver=approver, workspace=workspace, ruled=ruled)
 
     async def violations(self) -> tuple[str, ...]:
-        """Return the files that changed although no request to change them was granted."""
+        """Return the files that changed although no request to change them was granted. None are
+        returned if an answer of the turn is no longer known: it may have granted the change."""
+        changed = await self.before.changed()
         rulings = self.approver.rulings
+        earlier = self.ruled - self.approver.dropped
+        if earlier < 0:
+            return ()
         return unapproved(
-            await self.before.changed(),
-            rulings[self.ruled :],
+            changed,
+            rulings[earlier:],
             workspace=self.workspace,
-            earlier=rulings[: self.ruled],
+            earlier=rulings[:earlier],
         )
 
 

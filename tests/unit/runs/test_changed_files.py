@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.client.permissions import Question
+from dragoman.dialects.acp.v1 import ToolCallLocation, ToolCallUpdate
+from dragoman.policy import Approver, Policy, approver
 from dragoman.rpc.tasks import Stopped
 from dragoman.runs import changed_files
-from dragoman.runs.changed_files import HASHED_FILE_SIZE, ChangeWatch, same, walk
+from dragoman.runs.changed_files import (
+    HASHED_FILE_SIZE,
+    ChangeWatch,
+    ViolationWatch,
+    same,
+    walk,
+)
 from dragoman.verify.environment import make_repository
 from tests.aio import aio
 
@@ -149,3 +158,42 @@ def test_an_abandoned_walk_stops(tmp_path: Path) -> None:
     stop.set()
     with pytest.raises(Stopped):
         walk(tmp_path, stop)
+
+
+def test_a_walk_of_many_directories_without_files_ends_at_its_limit(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / name / "below").mkdir(parents=True)
+    (tmp_path / "d" / "below" / "file").touch()
+    assert not walk(tmp_path, NEVER, max_entries=5).complete
+    found = walk(tmp_path, NEVER, max_entries=9)
+    assert found.complete and list(found.files) == ["d/below/file"]
+
+
+def test_an_abandoned_walk_stops_in_directories_without_files(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Stopped):
+        walk(tmp_path, stop)
+
+
+@aio
+async def test_no_violation_is_claimed_if_an_answer_of_the_turn_is_no_longer_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approver, "MAX_RULINGS", 4)
+    permit = Approver(Policy(preset="approve-all"), peer="p", workspace=str(tmp_path))
+    edit, read = _request("edit", "made.txt"), _request("read", "other.txt")
+    turns = [([read] * 4, ("made.txt",)), ([edit], ()), ([edit, *[read] * 6], ())]
+    for number, (requests, expected) in enumerate(turns):
+        watch = await ViolationWatch.take(tmp_path, permit)
+        for each in requests:
+            await permit(each)
+            assert len(permit.rulings) <= 4
+        (tmp_path / "made.txt").write_text(f"{number}")
+        assert await watch.violations() == expected
+
+
+def _request(kind: str, path: str) -> Question:
+    call = ToolCallUpdate(tool_call_id="1", kind=kind, locations=[ToolCallLocation(path=path)])
+    return Question("s", "1", kind, kind, (), call)
