@@ -30,9 +30,9 @@ from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
 from dragoman.events.parts import Block, Usage
 from dragoman.rpc.tasks import in_thread
 from dragoman.runs import model_choice
-from dragoman.runs.brief import brief_for
+from dragoman.runs.brief import brief_for, summary_of
 from dragoman.runs.conversation_summary import ConversationSummary
-from dragoman.runs.sessions import RESTORED, find_session, merge, recall, summary_of
+from dragoman.runs.sessions import RESTORED, find_session, merge, recall
 from dragoman.store import SessionRecord, root_of
 from dragoman.store.open import open_store
 

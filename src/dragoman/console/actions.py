@@ -21,10 +21,10 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.events.parts import Text
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.adapter_run import adapter_work
+from dragoman.runs.brief import brief_of
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, RunRequest
-from dragoman.runs.sessions import brief_of
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Decision, Question

@@ -1,17 +1,22 @@
 """Handover brief: the last messages, open plan and changed files, for a peer that takes over.
 
-Built from a `conversation_summary`, without I/O. The size is limited: the newest messages are added
-first, and long ones lose their middle.
+Built from a `conversation_summary` of a session in memory or in the store. The size is limited: the
+newest messages are added first, and long ones lose their middle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dragoman.events.parts import Block, Capabilities, PlanEntry, Resource, Text
+from dragoman.paths import find_paths
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs.conversation_summary import ConversationSummary, SummaryTurn
+
+if TYPE_CHECKING:
+    from dragoman.store.records import SessionRecord
 
 URI: Final = "dragoman:handover"
 """URI of a brief as embedded context."""
@@ -83,6 +88,27 @@ def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
         shown.append(told)
     text = "".join([_HEAD, *reversed(shown), rest, _FOOT])
     return Brief(text, len(shown), len(plan), len(files), len(missing) - len(shown))
+
+
+async def brief_of(record: SessionRecord) -> Brief | None:
+    """Return a brief of a stored session for a new one that takes its place, or None if it has no
+    messages."""
+    state = str(find_paths().state)
+    return brief_for(None, await in_thread(state, lambda _: summary_of(record)))
+
+
+def summary_of(record: SessionRecord) -> ConversationSummary:
+    """Return a summary of the last messages of a stored session. All of them count as known to the
+    session's peer."""
+    from dragoman.store.history import text_of
+    from dragoman.store.open import open_store
+
+    memory = ConversationSummary()
+    with open_store(read_only=True) as store:
+        for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
+            memory.began(job.prompt, record.peer)
+            memory.said(text_of(store, job))
+    return memory
 
 
 _HEAD: Final = (

@@ -34,12 +34,22 @@ class SummaryTurn:
 
     prompt: str
     by: str
-    pieces: list[str] = field(default_factory=list)
+    _pieces: list[str] = field(default_factory=list)
+    _size: int = 0
 
     @property
     def text(self) -> str:
-        self.pieces = ["".join(self.pieces)[-MAX_TEXT_SIZE:]]
-        return self.pieces[0]
+        """The end of the answer, at most `MAX_TEXT_SIZE` characters."""
+        return "".join(self._pieces)[-MAX_TEXT_SIZE:]
+
+    def add(self, text: str) -> None:
+        """Add a piece of the answer."""
+        self._pieces.append(text)
+        self._size += len(text)
+        if self._size > 2 * MAX_TEXT_SIZE:
+            # Not for every piece: joining them costs more than the piece itself.
+            self._pieces = [self.text]
+            self._size = MAX_TEXT_SIZE
 
 
 class ConversationSummary:
@@ -67,7 +77,7 @@ class ConversationSummary:
     def said(self, text: str) -> None:
         """Record text from the prompted peer."""
         if self.turns:
-            self.turns[-1].pieces.append(text)
+            self.turns[-1].add(text)
 
     def event(self, event: model.Event) -> None:
         """Record an event of the turn."""
@@ -75,7 +85,7 @@ class ConversationSummary:
             case model.MessageDelta(role=Role.AGENT, text=text):
                 self.said(text)
             case model.MessageSet(role=Role.AGENT, blocks=tuple() as blocks):
-                if self.turns and not self.turns[-1].pieces:
+                if self.turns and not self.turns[-1].text:
                     self.said("".join(one.text for one in blocks if isinstance(one, Text)))
             case model.PlanSet(entries=entries):
                 self.plan = entries

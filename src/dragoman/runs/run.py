@@ -55,7 +55,6 @@ from dragoman.runs.sessions import (
     RESTORED,
     OpenedSession,
     blame,
-    brief_of,
     broker_ended,
     broker_lost,
     broker_of,
@@ -335,6 +334,8 @@ class Run:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
     async def _prepare_brief(self, record: SessionRecord) -> None:
+        from dragoman.runs.brief import brief_of
+
         self._brief = await brief_of(record)
         if self._brief is not None:
             self._listener.notice(

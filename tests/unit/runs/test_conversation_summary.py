@@ -84,3 +84,22 @@ def test_the_memory_is_bounded_whatever_happens() -> None:
     assert len(memory.turns[-1].text) == module.MAX_TEXT_SIZE
     assert len(memory.files) == module.MAX_FILES and memory.files[-1] == str(module.MAX_FILES + 4)
     assert len(memory.unknown_to("right")) == module.MAX_TURNS
+
+
+def test_only_the_end_of_a_long_answer_is_held_in_memory() -> None:
+    memory = ConversationSummary()
+    memory.began("hello", "left")
+    size = module.MAX_TEXT_SIZE
+    for piece in ["a" * size, "b" * size, "c" * size, "d"]:
+        memory.event(said(piece))
+    (turn,) = memory.turns
+    assert sum(map(len, turn._pieces)) <= 2 * size + 1
+    assert turn.text == "c" * (size - 1) + "d"
+
+
+def test_a_message_that_comes_whole_counts_although_the_text_was_read_before() -> None:
+    memory = ConversationSummary()
+    memory.began("hello", "left")
+    assert memory.turns[0].text == ""
+    memory.event(model.MessageSet(*PLACE.base("", None), Role.AGENT, "m", (Text("good day"),)))
+    assert memory.turns[0].text == "good day"

@@ -33,9 +33,10 @@ from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
 from dragoman.rpc.tasks import THREAD_NAME, TaskOwner
 from dragoman.runs import run as run_module
+from dragoman.runs.brief import brief_of, summary_of
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
-from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of, summary_of
+from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord
 from dragoman.store.store import store_path
@@ -436,7 +437,7 @@ async def test_a_session_that_replaces_a_lost_one_gets_the_history(
         threads.append(threading.current_thread().name)
         return summary_of(record)
 
-    monkeypatch.setattr("dragoman.runs.sessions.summary_of", summary)
+    monkeypatch.setattr("dragoman.runs.brief.summary_of", summary)
     async with Run(request_of("the secret word is plum", session="talk", once=False)) as run:
         await run.result()
     with open_store(read_only=True) as store:
