@@ -27,7 +27,7 @@ from dragoman.errors import ConnectionLost, DragomanError, FileFailed, RemoteErr
 from dragoman.paths import Paths
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.rpc.responder import Ignore
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread
 from dragoman.runs import host_commands
 from dragoman.runs.host_submission import find_sent
 from dragoman.runs.job_events import EventCursor, attempts_of, follow_job, start_in
@@ -214,7 +214,10 @@ class HostServer(Ignore):
     async def _follow(self, request: Request) -> Any:
         asked = read(request.params, protocol.Follow)
         after = None if asked.after is None else EventCursor.parse(asked.after)
-        id = job_id_of(asked.job, paths=self._paths)
+        # In a thread: another process may hold the store.
+        id = await in_thread(
+            str(self._paths.state), lambda _: job_id_of(asked.job, paths=self._paths)
+        )
         if id != asked.job:
             self._connection.post(protocol.FOLLOWING, JobWanted(id))
         job = await find_job(id, paths=self._paths, require_answer=True)

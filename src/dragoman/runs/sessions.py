@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from dragoman.events.parts import Block
     from dragoman.paths import Paths
     from dragoman.policy import Policy
-    from dragoman.runs.brief import Brief
-    from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store import SessionRecord, Store
 
 log: Final = logging.getLogger(__name__)
@@ -277,35 +275,13 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
                 "is stored. Add --brief to start a new session with a summary of it, or --fresh "
                 "to start without one"
             ) from error
-        await in_thread(record.key, lambda _: retire(record, paths=wanted.paths), changes_disk=True)
+        await in_thread(
+            _state(wanted.paths), lambda _: retire(record, paths=wanted.paths), changes_disk=True
+        )
         return OpenedSession(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
         )
     return OpenedSession(conversation=conversation, key=record.key, context=RESTORED)
-
-
-async def brief_of(record: SessionRecord) -> Brief | None:
-    """Return a summary of a stored session for a new one that takes its place, or None if it has no
-    messages."""
-    from dragoman.runs.brief import brief_for
-
-    return brief_for(None, await in_thread(record.key, lambda _: summary_of(record)))
-
-
-def summary_of(record: SessionRecord) -> ConversationSummary:
-    """Return a summary of the last messages of a stored session. All of them count as known to the
-    session's peer."""
-    from dragoman.runs.brief import MAX_MESSAGES
-    from dragoman.runs.conversation_summary import ConversationSummary
-    from dragoman.store.history import text_of
-    from dragoman.store.open import open_store
-
-    memory = ConversationSummary()
-    with open_store(read_only=True) as store:
-        for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
-            memory.began(job.prompt, record.peer)
-            memory.said(text_of(store, job))
-    return memory
 
 
 def adopted(
@@ -352,7 +328,7 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
                 store.delete_session(opened.key)
 
     try:
-        await in_thread(opened.key, delete, changes_disk=True)
+        await in_thread(_state(paths), delete, changes_disk=True)
     except DragomanError as error:
         log.info("the unused session %s stays stored: %s", opened.key, error)
 
@@ -441,6 +417,13 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: WantedSession) -> Co
         raise
 
 
+def _state(paths: Paths | None = None) -> str:
+    """Return the directory of the store, which an error names if the disk does not answer."""
+    from dragoman.paths import find_paths
+
+    return str((paths or find_paths()).state)
+
+
 def recall(
     word: str,
     *,
@@ -471,7 +454,7 @@ async def recall_in_thread(
     told: list[str] = []
     try:
         return await in_thread(
-            word, lambda _: recall(word, peer=peer, folder=folder, on_notice=told.append)
+            _state(), lambda _: recall(word, peer=peer, folder=folder, on_notice=told.append)
         )
     finally:
         for notice in told:
@@ -594,6 +577,10 @@ async def submit(
         answer = await peer.client.connection.call(SUBMIT, params, timeout=SUBMIT_TIMEOUT)
         return decode_as(answer, Submitted, f"response to {SUBMIT}").unstored
     except (CallTimeout, ConnectionLost, InvalidAnswer) as error:
+        if not error.may_have_run:
+            raise BrokerUnavailable(
+                f"the broker was lost before the prompt was sent: {error}"
+            ) from error
         raise _unconfirmed(params["job"], broker_of(peer), error) from error
     except DragomanError as error:
         # An error in the broker is raised as if it had happened here.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,10 +15,11 @@ import msgspec
 import pytest
 
 from dragoman.broker import host_protocol as protocol
-from dragoman.errors import BrokerError, CallCancelled, RemoteError, UsageError
+from dragoman.errors import BrokerError, CallCancelled, RemoteError, UnknownJob, UsageError
 from dragoman.paths import find_paths
 from dragoman.rpc import Connection, End
 from dragoman.rpc.responder import Ignore
+from dragoman.rpc.tasks import THREAD_NAME
 from dragoman.runs import host_server
 from dragoman.runs.host_server import HostServer
 from dragoman.store import Store, store_path
@@ -271,3 +273,21 @@ async def test_a_job_whose_prompt_was_sent_while_it_was_cancelled_is_cancelled_t
         # It is cancelled before its submission is answered, with which the other side may leave.
         assert isinstance(await submitting, CallCancelled)
     assert found == ["j-1234"] and cancelled == ["j-1234"] * 2
+
+
+@aio
+async def test_the_job_to_follow_is_looked_up_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def look_up(word: str, *, paths: Any) -> str:
+        threads.append(threading.current_thread().name)
+        raise UnknownJob(f"there is no job {word!r}")
+
+    monkeypatch.setattr(host_server, "job_id_of", look_up)
+    async with served(tmp_path) as (connection, _):
+        await ask(connection, protocol.HELLO, HELLO)
+        with pytest.raises(RemoteError, match="there is no job 'last'"):
+            await ask(connection, protocol.FOLLOW, {"job": "last"})
+    assert threads == [THREAD_NAME]

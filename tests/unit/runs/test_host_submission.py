@@ -92,6 +92,18 @@ async def test_the_second_connection_waits_for_the_first(paths: Paths) -> None:
 
 
 @aio
+async def test_a_connection_that_submits_for_too_long_may_have_sent_the_prompt(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_submission, "LOCK_TIMEOUT", 0.0)
+    async with submission("j-slow1", paths=paths):
+        with pytest.raises(BrokerError, match="for too long") as refused:
+            async with submission("j-slow1", paths=paths):
+                pass
+    assert refused.value.may_have_run
+
+
+@aio
 async def test_an_id_that_is_a_path_is_rejected(paths: Paths) -> None:
     with pytest.raises(UsageError, match="not a job id"):
         async with submission("../x", paths=paths):

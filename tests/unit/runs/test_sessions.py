@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +21,13 @@ from dragoman.client.results import Result
 from dragoman.errors import (
     BrokerBusy,
     BrokerError,
+    BrokerUnavailable,
     CallTimeout,
     ConnectionClosed,
     ConnectionEnded,
     ConnectionLost,
     DragomanError,
+    FileFailed,
     ProcessExited,
     RemoteError,
     UnknownSession,
@@ -49,6 +52,7 @@ from dragoman.runs.sessions import (
     open_session,
     place_of,
     recall,
+    recall_in_thread,
     retire,
     submit,
 )
@@ -357,10 +361,19 @@ async def test_a_broker_that_is_busy_is_distinguished_from_a_peer_that_fails() -
 async def test_a_prompt_that_is_not_confirmed_is_the_brokers_fault_and_may_have_run(
     error: DragomanError,
 ) -> None:
+    error.may_have_run = True
     peer = ActedPeer(warm=True, error=error)
     with pytest.raises(BrokerError, match="did not confirm the job j-1") as caught:
         await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
     assert caught.value.may_have_run
+
+
+@aio
+async def test_a_prompt_that_never_left_has_not_run_and_may_be_submitted_again() -> None:
+    peer = ActedPeer(warm=True, error=ConnectionEnded())
+    with pytest.raises(BrokerUnavailable, match="lost before the prompt was sent") as caught:
+        await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
+    assert caught.value.retryable and not caught.value.may_have_run
 
 
 @aio
@@ -407,3 +420,17 @@ async def test_a_session_that_cannot_be_closed_is_left_and_the_log_says_why(
     assert ["not now (-32603)", "no answer within 0.01 s"] == [
         record.message.rpartition("closed: ")[2] for record in caplog.records
     ]
+
+
+@aio
+async def test_a_store_that_does_not_answer_is_named_and_not_the_session(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = threading.Event()
+    monkeypatch.setattr(sessions, "recall", lambda *args, **named: hung.wait())
+    monkeypatch.setattr("dragoman.rpc.tasks.ANSWER_TIMEOUT", 0.01)
+    try:
+        with pytest.raises(FileFailed, match=str(state / "state")):
+            await recall_in_thread("talk", peer="scout", folder=HERE, on_notice=print)
+    finally:
+        hung.set()
