@@ -44,7 +44,7 @@ def token_in(path: Path) -> str:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(MAX_SIZE + 1)
     except OSError as error:
-        raise UsageError(f"the token cannot be stored in {path}: {error.strerror}") from error
+        raise UsageError(f"the token file {path} cannot be used: {error.strerror}") from error
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise UsageError(
             f"other users can read the token in {path}: delete the file to create a new token"

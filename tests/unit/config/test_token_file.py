@@ -62,8 +62,13 @@ def test_a_file_without_a_token_is_refused(text: bytes, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_hold_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be stored"):
+    with pytest.raises(UsageError, match=r"the token file .* cannot be used"):
         token_in(tmp_path / "file" / "token")
+
+
+def test_a_place_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the token file .* cannot be used: Is a directory"):
+        token_in(tmp_path)
 
 
 def test_no_file_is_left_without_a_token_if_the_disk_is_full(
@@ -75,7 +80,9 @@ def test_no_file_is_left_without_a_token_if_the_disk_is_full(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("dragoman.config.safe_files.os.fsync", full)
-    with pytest.raises(UsageError, match=re.escape(f"{path}: {os.strerror(errno.ENOSPC)}")):
+    with pytest.raises(
+        UsageError, match=re.escape(f"{path} cannot be used: {os.strerror(errno.ENOSPC)}")
+    ):
         token_in(path)
     assert list(tmp_path.iterdir()) == []
 
