@@ -51,6 +51,7 @@ from dragoman.runs.run_values import (
 )
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
+    DISCARD_TIMEOUT,
     FRESH,
     RESTORED,
     OpenedSession,
@@ -141,6 +142,8 @@ class Run:
             if isinstance(error, DragomanError):
                 # Of the requests so far, none was a prompt.
                 error.may_have_run = False
+                if hasattr(self, "opened"):
+                    self._stack.push_async_callback(self.discard)
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
                 gone = f"the broker was lost before a prompt was sent: {error}"
@@ -271,11 +274,9 @@ class Run:
                 on_notice=self._listener.notice,
             )
         except DragomanError as error:
-            if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
-                self.seen.model_error = error
-                return
-            await self.discard()
-            raise
+            if request.model_strict or not isinstance(error, UsageError | ProtocolMismatch):
+                raise
+            self.seen.model_error = error
 
     def _is_as_left(self) -> bool:
         return self.request.restored_as_is and self.opened.context == RESTORED
@@ -321,13 +322,9 @@ class Run:
         self._notes.session_opened(self.opened.conversation, warm=self.warm)
         if not request.keep_open:
             stack.push_async_callback(self._leave, self.opened.conversation)
-        try:
-            if mode is not None:
-                model_choice.require_mode(self.seen.view, mode, peer=request.peer)
-            await self._enforce()
-        except DragomanError:
-            await self.discard()
-            raise
+        if mode is not None:
+            model_choice.require_mode(self.seen.view, mode, peer=request.peer)
+        await self._enforce()
         if request.brief and record is not None and self.opened.context == FRESH:
             await self._prepare_brief(record)
         if self._keeper is not None:
@@ -347,19 +344,23 @@ class Run:
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
     async def discard(self) -> None:
-        """Delete a session that was started but got no prompt."""
-        if self._keeper is not None and self.opened.context != RESTORED:
+        """Delete a session that was started but got no prompt, unless it was deleted already."""
+        if self.opened.context == RESTORED or self.opened.conversation is self._discarded:
+            return
+        self._discarded = self.opened.conversation
+        if self._keeper is not None:
             await self._keeper.end_session()
-        if self.opened.context != RESTORED:
-            self._discarded = self.opened.conversation
-        await discard(self.opened, paths=self.request.paths)
+        await discard(self.opened, timeout=self._in_time(DISCARD_TIMEOUT), paths=self.request.paths)
 
     async def _leave(self, conversation: Conversation) -> None:
         """Close a session that is not kept open, unless it was closed when it was discarded."""
         if conversation is not self._discarded:
-            deadline = self.request.deadline
-            late = deadline is not None and not deadline.left
-            await leave(conversation, timeout=LATE_LEAVE_TIMEOUT if late else LEAVE_TIMEOUT)
+            await leave(conversation, timeout=self._in_time(LEAVE_TIMEOUT))
+
+    def _in_time(self, timeout: float) -> float:
+        """Return the timeout for closing a session, which is short after the deadline."""
+        deadline = self.request.deadline
+        return LATE_LEAVE_TIMEOUT if deadline is not None and not deadline.left else timeout
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request

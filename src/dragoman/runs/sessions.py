@@ -311,14 +311,16 @@ def retire(record: SessionRecord, *, paths: Paths | None = None) -> None:
         store.update_session(record.key, closed_at=time.time())
 
 
-async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
+async def discard(
+    opened: OpenedSession, *, timeout: float = DISCARD_TIMEOUT, paths: Paths | None = None
+) -> None:
     """Delete a session that has just started and in which no prompt was sent, so that its name is
     free again. A continued session is left as it is."""
     if opened.context == RESTORED:
         return
     from dragoman.store.open import open_store
 
-    await leave(opened.conversation, timeout=DISCARD_TIMEOUT)
+    await leave(opened.conversation, timeout=timeout)
 
     def delete(_: object) -> None:
         with open_store(paths=paths) as store:

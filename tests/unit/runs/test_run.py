@@ -34,7 +34,7 @@ from dragoman.policy import Approver, preset
 from dragoman.rpc.tasks import THREAD_NAME, TaskOwner
 from dragoman.runs import run as run_module
 from dragoman.runs.brief import brief_of, summary_of
-from dragoman.runs.run import Run
+from dragoman.runs.run import LATE_LEAVE_TIMEOUT, Run
 from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted
 from dragoman.store.open import open_store
@@ -492,6 +492,37 @@ async def test_a_deadline_that_has_passed_ends_a_run_before_its_prompt(request_o
     assert isinstance(seen.error, BudgetExceeded) and not seen.error.may_have_run
     assert str(seen.error) == "timed out after 60 s while starting tester"
     assert heard.calls == [] and not seen.prompted
+
+
+@aio
+async def test_a_session_that_opened_before_the_deadline_is_discarded_if_it_got_no_prompt(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, closed = asyncio.Event(), list[float]()
+
+    class PassesOnceOpen(Deadline):
+        async def limit(self, work: Any, during: Any) -> Any:
+            task = TaskOwner("test").start(work, "open")
+            await opened.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            clock.now = 60.0
+            raise self.exceeded(during())
+
+    async def choose(*args: Any, **options: Any) -> None:
+        opened.set()
+        await asyncio.Event().wait()
+
+    async def leave(conversation: Any, *, timeout: float) -> None:
+        closed.append(timeout)
+
+    monkeypatch.setattr("dragoman.runs.model_choice.choose_model", choose)
+    monkeypatch.setattr("dragoman.runs.sessions.leave", leave)
+    clock = Hours()
+    deadline = PassesOnceOpen(60.0, 60.0, clock)
+    seen = await Run(request_of(model="large", keep_open=True, deadline=deadline)).run()
+    assert isinstance(seen.error, BudgetExceeded)
+    assert closed == [LATE_LEAVE_TIMEOUT]
 
 
 @aio
