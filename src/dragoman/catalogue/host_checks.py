@@ -6,7 +6,6 @@ a machine to make a decision. `setup.hosts` runs the checks.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Final, Literal
@@ -17,6 +16,7 @@ from msgspec import Struct
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
 from dragoman.decoders import decode_typed
+from dragoman.errors import FileFailed
 from dragoman.paths import Paths
 from dragoman.wire.messages import UNDECODABLE
 
@@ -71,10 +71,16 @@ def _file(paths: Paths, host: str) -> Path:
 
 
 def store_check(paths: Paths, found: HostCheck) -> None:
-    """Store the result of a check. It replaces the last one of the same host."""
+    """Store the result of a check. It replaces the last one of the same host. Raises
+    `FileFailed`."""
     path = _file(paths, found.host)
-    make_private(path.parent)
-    write_whole(path, msgspec.json.encode(found))
+    try:
+        make_private(path.parent)
+        write_whole(path, msgspec.json.encode(found))
+    except OSError as error:
+        raise FileFailed(
+            str(path), f"the check could not be stored: {error.strerror}", error.errno
+        ) from error
 
 
 def last_check(paths: Paths, host: str) -> HostCheck | None:
@@ -86,5 +92,13 @@ def last_check(paths: Paths, host: str) -> HostCheck | None:
 
 
 def forget_check(paths: Paths, host: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_file(paths, host))
+    """Delete the last check of a host, if there is one. Raises `FileFailed`."""
+    path = _file(paths, host)
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise FileFailed(
+            str(path), f"it cannot be deleted: {error.strerror}", error.errno
+        ) from error

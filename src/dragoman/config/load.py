@@ -306,6 +306,10 @@ def _variable(name: str, text: str) -> Layer:
             raise ConfigInvalid(name, f"there is no such variable; did you mean {close[0]}?")
         return {}, {}
     key = KEYS[name]
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigInvalid(name, f"{text!r} is not UTF-8 text") from error
     value: Any = text
     if key in ("enabled_peers", "agent_files"):
         value = [word.strip() for word in text.split(",") if word.strip()]

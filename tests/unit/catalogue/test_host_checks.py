@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dragoman.catalogue.host_checks import (
     Finding,
     HostAgent,
@@ -12,6 +14,7 @@ from dragoman.catalogue.host_checks import (
     last_check,
     store_check,
 )
+from dragoman.errors import FileFailed
 from tests.unit.config.folders import paths_in
 
 CHECK = HostCheck(
@@ -44,3 +47,19 @@ def test_a_machine_without_dragoman_cannot_work() -> None:
     missing = Finding("dragoman", "missing", "not installed")
     assert CHECK.ok
     assert not HostCheck(host="box", destination="box", findings=(missing,)).ok
+
+
+def test_a_check_that_cannot_be_stored_or_deleted_names_its_file(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    (paths.state / "hosts" / "box.json" / "below").mkdir(parents=True)
+    with pytest.raises(FileFailed, match=r"hosts/box.json.*the check could not be stored"):
+        store_check(paths, CHECK)
+    with pytest.raises(FileFailed, match=r"hosts/box.json.*it cannot be deleted"):
+        forget_check(paths, "box")
+
+
+def test_without_a_state_directory_there_is_no_check_to_delete(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    paths.state.parent.mkdir(parents=True, exist_ok=True)
+    paths.state.touch()
+    forget_check(paths, "box")

@@ -61,6 +61,7 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
         ("DRAGOMAN_WARM", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
+        ("DRAGOMAN_CHECK", "caf\udce9", r"DRAGOMAN_CHECK: 'caf\udce9' is not UTF-8 text"),
     ],
 )
 def test_a_mistake_in_a_variable_names_the_variable(
