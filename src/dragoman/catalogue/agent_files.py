@@ -7,8 +7,10 @@ An edit changes all named files or none, and is undone if it causes a new valida
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import glob
 import os
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,12 +208,61 @@ def _by_name(name: str, cwd: Path, folder: Path, patterns: Sequence[str]) -> Ite
 def _by_pattern(patterns: Sequence[str], folder: Path) -> Iterator[Path]:
     root = os.path.realpath(folder)
     for pattern in patterns:
-        absolute = os.path.isabs(pattern)
-        for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True)):
-            path = folder / name
-            inside = absolute or os.path.realpath(path).startswith(root + os.sep)
-            if path.is_file() and inside:
-                yield path
+        if os.path.isabs(pattern):
+            # Only a user can name such a pattern, not a project.
+            found: Iterable[Path] = map(Path, glob.glob(pattern, recursive=True))
+        else:
+            found = _matches(pattern, folder, root)
+        yield from sorted(path for path in found if path.is_file())
+
+
+def _matches(pattern: str, folder: Path, root: str) -> Iterator[Path]:
+    """Yield what a relative pattern finds in a directory. Unlike `glob`, this visits every real
+    directory only once for each part of the pattern, and none outside `root`: links in a checkout
+    may lead in circles, or anywhere."""
+    parts = pattern.replace(os.sep, "/").split("/")
+    todo = deque([(folder, 0)])
+    seen: set[tuple[str, int]] = set()
+    while todo:
+        place, at = todo.popleft()
+        real = os.path.realpath(place)
+        if at and not (real + os.sep).startswith(root.rstrip(os.sep) + os.sep):
+            continue
+        if at == len(parts):
+            yield place
+            continue
+        if (real, at) in seen:
+            continue
+        seen.add((real, at))
+        part = parts[at]
+        if part == "**":
+            todo.append((place, at + 1))
+            inner = _entries(place, "*")
+            found = [(each, at) for each in inner if each.is_dir()]
+            if at + 1 == len(parts):
+                found += [(each, at + 1) for each in inner if not each.is_dir()]
+        elif glob.has_magic(part):
+            found = [(each, at + 1) for each in _entries(place, part)]
+        else:
+            found = [(place / part, at + 1)]
+        # Links come last, so that a file is found by its own path first.
+        todo.extendleft(each for each in found[::-1] if not each[0].is_symlink())
+        todo.extend(each for each in found if each[0].is_symlink())
+
+
+def _entries(folder: Path, pattern: str) -> list[Path]:
+    """Return the entries of a directory that match one part of a pattern, in order. Names that
+    begin with a dot match only a part that does too."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    hidden = pattern.startswith(".")
+    return [
+        folder / name
+        for name in fnmatch.filter(names, pattern)
+        if hidden or not name.startswith(".")
+    ]
 
 
 # -- reading

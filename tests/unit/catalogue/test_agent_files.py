@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,34 @@ def test_a_link_of_a_checkout_does_not_lead_an_edit_outside(tmp_path: Path) -> N
     # Whoever names the link means it.
     named = find_files(["agents/b.md"], folder=project, patterns=PATTERNS)
     assert named == [project / "agents" / "b.md"]
+
+
+def test_a_pattern_visits_each_directory_once_although_links_lead_in_circles(
+    tmp_path: Path,
+) -> None:
+    project = tmp_path / "project"
+    (project / "agents" / "below" / ".hidden").mkdir(parents=True)
+    for name in ("agents/a.md", "agents/below/b.md", "agents/below/.hidden/c.md", "d.md"):
+        (project / name).touch()
+    for number in range(8):
+        (project / f"round{number}").symlink_to(".")
+        (project / "agents" / f"back{number}").symlink_to("..")
+    (project / "outside").symlink_to(tmp_path)
+    for pattern, found in (
+        ("**/*.md", ["agents/a.md", "agents/below/b.md", "d.md"]),
+        ("**/**/**", ["agents/a.md", "agents/below/b.md", "d.md"]),
+        ("/".join(["*"] * 30) + "/*.md", ["agents/a.md", "agents/below/b.md", "d.md"]),
+        ("agents/below/**", ["agents/below/b.md"]),
+        ("agents/*/.hid*/*.md", ["agents/below/.hidden/c.md"]),
+        ("./agents//below/b.md", ["agents/below/b.md"]),
+        ("agents/../d.md", ["d.md"]),
+        ("outside/*/d.md", []),
+        ("nowhere/*", []),
+    ):
+        files = find_files([], folder=project, patterns=[pattern])
+        assert sorted(os.path.realpath(each) for each in files) == [
+            str(project / name) for name in found
+        ], pattern
 
 
 def test_two_names_of_one_file_are_one_file(tmp_path: Path) -> None:

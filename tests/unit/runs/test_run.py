@@ -500,7 +500,7 @@ async def test_a_session_that_opened_before_the_deadline_is_discarded_if_it_got_
 ) -> None:
     opened, closed = asyncio.Event(), list[float]()
 
-    class PassesOnceOpen(Deadline):
+    class PassesOnceOpen(Deadline, frozen=True):
         async def limit(self, work: Any, during: Any) -> Any:
             task = TaskOwner("test").start(work, "open")
             await opened.wait()
