@@ -438,14 +438,18 @@ def recall(
     A closed session is found by its key or its id, not by its name, which is free again. With
     `on_notice`, a damaged store is set aside and reported there; the new store has no sessions.
     """
+    from dragoman.store.damage import identity_of
+    from dragoman.store.open import replace_damaged
+    from dragoman.store.store import store_path
+
+    # Known before the file is read: another process may replace it before this one does.
+    identity = identity_of(store_path(Path(_state())))
     try:
         return _recall(word, peer=peer, folder=folder)
     except StoreCorrupt as error:
         if on_notice is None or not error.damaged:
             raise
-    from dragoman.store.open import replace_damaged
-
-    on_notice(replace_damaged())
+    on_notice(replace_damaged(identity))
     return _recall(word, peer=peer, folder=folder)
 
 

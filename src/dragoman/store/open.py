@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config.secrets import redactor
 from dragoman.paths import find_paths
+from dragoman.store.damage import identity_of
 from dragoman.store.store import Store, store_path
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -
     return store
 
 
-def replace_damaged(*, paths: Paths | None = None) -> str:
-    """Set the damaged store aside and create a new one. Returns a message that reports it."""
-    with open_store(paths=paths) as store:
-        if not store.replaced:
+def replace_damaged(damaged: tuple[int, int] | None) -> str:
+    """Set the damaged store aside and create a new one, unless another process has done that.
+    `damaged` is the identity of the damaged file. Returns a message that reports it."""
+    with open_store() as store:
+        if not store.replaced and identity_of(store.path) == damaged:
             store.replace()
-        return f"{store.path}: {store.replaced}"
+        return f"{store.path}: {store.replaced or 'it was damaged, and a new one was created'}"

@@ -30,6 +30,7 @@ from dragoman.errors import (
     FileFailed,
     ProcessExited,
     RemoteError,
+    StoreCorrupt,
     UnknownSession,
     Unsupported,
     UsageError,
@@ -434,3 +435,23 @@ async def test_a_store_that_does_not_answer_is_named_and_not_the_session(
             await recall_in_thread("talk", peer="scout", folder=HERE, on_notice=print)
     finally:
         hung.set()
+
+
+def test_the_new_store_of_another_process_is_not_taken_for_the_damaged_one(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_in(state):
+        pass
+    read = sessions._recall
+
+    def replaced_meanwhile(*args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(sessions, "_recall", read)
+        with open_store() as store:
+            store.replace()
+            store.create_session(session(name="talk"))
+        raise StoreCorrupt("sessions.db", "it is damaged", damaged=True)
+
+    monkeypatch.setattr(sessions, "_recall", replaced_meanwhile)
+    notices: list[str] = []
+    found = recall("talk", peer="scout", folder=HERE, on_notice=notices.append)
+    assert found is not None and len(notices) == 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StoreError
-from dragoman.store.open import open_store
+from dragoman.store.damage import identity_of
+from dragoman.store.open import open_store, replace_damaged
 from tests.unit.runs.stored import job, paths_in, session
 
 SECRET = "correct-horse-battery-staple"
@@ -51,3 +52,19 @@ def test_a_folder_that_is_none_is_an_error_with_words(tmp_path: Path) -> None:
     paths.state.write_text("no folder")
     with pytest.raises(StoreError, match="state"):
         open_store(paths=paths)
+
+
+def test_a_damaged_store_is_replaced_but_not_the_new_one_of_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(tmp_path))
+    path = tmp_path / "sessions.db"
+    with open_store():
+        damaged = identity_of(path)
+    assert "a new one was created" in replace_damaged(damaged)
+    assert identity_of(path) != damaged
+    with open_store() as store:
+        store.create_session(session())
+    assert "a new one was created" in replace_damaged(damaged)
+    with open_store(read_only=True) as store:
+        assert len(store.sessions()) == 1
