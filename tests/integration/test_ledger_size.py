@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dragoman.store.ledger import Ledger, StatRow
 from dragoman.store.ledger.attempt_table import day_of
-from dragoman.store.ledger.records import WAYS, By
+from dragoman.store.ledger.records import By
 from tests.unit.store.ledger.samples import START
 
 ATTEMPTS = 200_000
@@ -76,7 +77,7 @@ def steps(ledger: Ledger, ask: Callable[[], object]) -> int:
     return count * STEP
 
 
-@pytest.mark.parametrize("by", WAYS)
+@pytest.mark.parametrize("by", get_args(By))
 def test_sums_of_everything_touch_each_attempt_once_and_never_the_table(
     ledger: Ledger, by: By
 ) -> None:

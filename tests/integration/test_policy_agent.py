@@ -49,4 +49,4 @@ async def test_an_agent_is_answered_by_the_paths_it_named(tmp_path: Path) -> Non
 @aio
 async def test_the_caller_is_asked_and_its_always_stays_here(tmp_path: Path) -> None:
     text, desk = await written(tmp_path, Policy(preset="ask"), lambda _: Answer.ALLOW_ALWAYS)
-    assert text == "written" and [ruling.by for ruling in desk.grants] == ["caller"]
+    assert text == "written" and [ruling.by for ruling in desk.rulings] == ["caller"]

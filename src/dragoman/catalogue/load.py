@@ -257,12 +257,11 @@ class Catalogue:
 def load_catalogue(
     config: Config,
     *,
-    strict: bool = False,
     entry_points: Callable[[], Iterable[Any]] | None = None,
 ) -> Catalogue:
     """Load all peers: built-in ones, and those of the user, the project and installed packages.
 
-    With `strict`, the first problem is raised. Otherwise problems are in `Catalogue.problems`.
+    Problems because of which peers are left out are in `Catalogue.problems`.
     """
     given = config.settings.peer.items()
     roles = {name: tuple(dict.fromkeys(own.roles)) for name, own in given if own.roles is not None}
@@ -272,8 +271,6 @@ def load_catalogue(
         try:
             catalogue.add(read())
         except ConfigInvalid as error:
-            if strict:
-                raise
             catalogue.problems.append(error)
     return catalogue
 

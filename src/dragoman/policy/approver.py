@@ -118,17 +118,6 @@ class Approver(Struct):
         self._asked = {}
 
     @property
-    def denials(self) -> list[Ruling]:
-        """The rulings that refused a request."""
-        return [ruling for ruling in self.rulings if not ruling.allowed]
-
-    @property
-    def grants(self) -> list[Ruling]:
-        """The rulings that allowed a request because of an answer, given now or earlier in the
-        session. Requests that the policy allowed are not included."""
-        return [each for each in self.rulings if each.allowed and each.by != "policy"]
-
-    @property
     def unrestricted(self) -> bool:
         """Whether the policy is exactly ``approve-all``. Then a peer with its own sandbox is
         started with a wide one."""

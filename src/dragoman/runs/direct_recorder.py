@@ -438,9 +438,9 @@ def keeper_for(
     on_stop: Callable[[], object] | None = None,
 ) -> DirectRecorder:
     """Return a recorder for a peer without a broker. `credentials` names variables whose values are
-    never stored, and `handed` those that the user passes to the agent (`open_store`). `on_trouble`
-    is called with a message that says what is not stored and why. `on_stop` is called when the
-    running job is cancelled; without it the whole process is interrupted."""
+    never stored, and `handed` those that the user passes to the agent (`config.secrets.redactor`).
+    `on_trouble` is called with a message that says what is not stored and why. `on_stop` is called
+    when the running job is cancelled; without it the whole process is interrupted."""
     redact = redactor(credentials, handed=handed, workspace=workspace)
     path = store_path((paths or find_paths()).state)
     loop = asyncio.get_running_loop()

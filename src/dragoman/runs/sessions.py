@@ -507,12 +507,11 @@ def job_terms(
     policy: str | Policy,
     asks: bool = False,
     wait: float = 0.0,
-    fresh: bool = False,
     budgets: Budgets | None = None,
 ) -> dict[str, Any]:
     """Return the broker metadata of a prompt: its job and, for the time after we disconnect, who
     decides, whether a watching person is asked and for how long, and the budgets."""
-    terms = {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}
+    terms = {"job": job, "policy": msgspec.to_builtins(policy)}
     if asks:
         terms["asks"] = True
     if wait:

@@ -230,8 +230,8 @@ class Database:
         with contextlib.suppress(sqlite3.Error):
             damaged.close()
 
-    def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
-        return StoreConflict(str(self.path), problem, remedy=remedy)
+    def _conflict(self, problem: str) -> StoreConflict:
+        return StoreConflict(str(self.path), problem)
 
     def _update(
         self, table: str, key: tuple[str, str], fields: Mapping[str, Any], allowed: frozenset[str]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,26 +22,23 @@ def open_store(
     read_only: bool = False,
     paths: Paths | None = None,
     credentials: Iterable[str] = (),
-    handed: Iterable[str] = (),
-    workspace: str | os.PathLike[str] = ".",
     environ: Mapping[str, str] | None = None,
 ) -> Store:
     """Open the store. Use with ``with``. Raises `StoreError`.
 
-    Everything that is written is redacted: the values of variables named in `credentials`, of all
-    variables with secret-looking names, and of those `handed` to an agent. Short values of the last
-    kind are not redacted, nor are existing paths, absolute or relative to the `workspace`.
+    Everything that is written is redacted: the values of variables named in `credentials`, and of
+    all variables with secret-looking names.
     """
     paths = paths or find_paths()
     if read_only:
         return Store.open(store_path(paths.state), read_only=True)
-    redact = redactor(credentials, environ, handed=handed, workspace=workspace)
+    redact = redactor(credentials, environ)
     return Store.open(store_path(paths.state), redact)
 
 
-def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -> Store:
+def open_told(on_notice: Callable[[str], None]) -> Store:
     """Open the store for writing. If it was damaged and set aside, `on_notice` is called."""
-    store = open_store(paths=paths)
+    store = open_store()
     if store.replaced:
         on_notice(f"{store.path}: {store.replaced}")
     return store

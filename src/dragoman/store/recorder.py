@@ -315,11 +315,11 @@ class StoreRecorder:
         self.writer.append(key, number, safe, None if answer is None else answer.id)
         return True
 
-    def next_line(self, key: str, otherwise: int = 0) -> int:
-        """Return the number of the next line of a session in the store; `otherwise` if none was
-        added here."""
+    def next_line(self, key: str) -> int:
+        """Return the number of the next line of a session in the store; 0 if none was added
+        here."""
         known = self._lines.get(key)
-        return otherwise if known is None else known.next
+        return 0 if known is None else known.next
 
     def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
         noted = Note(at_event=at_event, kind=kind, data=data, at=time.time())

@@ -45,34 +45,25 @@ class Retention(SessionTable, JobTable, EventTable):
         keep: int = 0,
         *,
         closed_only: bool = False,
-        peer: str | None = None,
-        root: str | None = None,
         dry_run: bool = False,
         now: float | None = None,
     ) -> Pruned:
         """Delete sessions last used at least `older_than` seconds ago (None: of any age), but never
         the `keep` most recent ones. With `closed_only`, only sessions that were also closed that
-        long ago are deleted. Jobs that failed before they had a session are deleted as well, unless
-        `peer` or `root` is given. With `dry_run`, nothing is deleted, only counted."""
+        long ago are deleted. Jobs that failed before they had a session are deleted as well. With
+        `dry_run`, nothing is deleted, only counted."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         with self.transaction() as connection:
-            wanted = [f"{LEFT_AT} <= ?" if closed_only else "updated_at <= ?"]
-            values: list[object] = [before]
-            for column, value in (("peer", peer), ("root", root)):
-                if value is not None:
-                    wanted.append(f"{column} = ?")
-                    values.append(value)
-            if closed_only:
-                wanted.append("closed_at IS NOT NULL")
+            closed = f"closed_at IS NOT NULL AND {LEFT_AT} <= ?"
             rows = connection.execute(
-                f"SELECT key, next_event FROM sessions WHERE {' AND '.join(wanted)}"
+                f"SELECT key FROM sessions WHERE {closed if closed_only else 'updated_at <= ?'}"
                 " AND key NOT IN (SELECT key FROM sessions ORDER BY updated_at DESC LIMIT ?)"
                 " AND NOT EXISTS (SELECT 1 FROM jobs"
                 " WHERE jobs.session_key = sessions.key AND state != 'ended')",
-                (*values, keep),
+                (before, keep),
             ).fetchall()
-            keys = tuple(key for key, _ in rows)
+            keys = tuple(key for (key,) in rows)
             jobs = events = 0
             for key in keys:
                 jobs += connection.execute(
@@ -83,12 +74,11 @@ class Retention(SessionTable, JobTable, EventTable):
                 ).fetchone()[0]
                 if not dry_run:
                     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-            if peer is None and root is None:
-                # Jobs that failed before they had a session.
-                loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
-                jobs += connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
-                if not dry_run:
-                    connection.execute(f"DELETE {loose}", (before,))
+            # Jobs that failed before they had a session.
+            loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
+            jobs += connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
+            if not dry_run:
+                connection.execute(f"DELETE {loose}", (before,))
         if keys and not dry_run:
             self._give_space_back()
         return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=keys)

@@ -60,19 +60,11 @@ class SessionTable(Database):
         """Return the session with this key, or None."""
         return self._first_session("key = ?", key)
 
-    def find_session(
-        self, peer: str, root: str, name: str, *, include_closed: bool = False
-    ) -> SessionRecord | None:
-        """Return the open session of this name, or None. With `include_closed`, the most recently
-        closed one if none is open."""
-        found = self._first_session(
+    def find_session(self, peer: str, root: str, name: str) -> SessionRecord | None:
+        """Return the open session of this name, or None."""
+        return self._first_session(
             "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
         )
-        if found is None and include_closed:
-            found = self._first_session(
-                "peer = ? AND root = ? AND name = ? ORDER BY closed_at DESC", peer, root, name
-            )
-        return found
 
     def find_by_peer_id(self, peer: str, peer_session_id: str) -> SessionRecord | None:
         """Return the session with this peer-side id, preferably an open one, or None."""

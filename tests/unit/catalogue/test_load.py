@@ -15,7 +15,7 @@ from dragoman.catalogue import Descriptor, Launch, load_catalogue
 from dragoman.catalogue import load as catalogue_load
 from dragoman.catalogue.load import Catalogue, built_in, find_entry_points
 from dragoman.config import project, trust_project
-from dragoman.errors import ConfigInvalid, UnknownPeer
+from dragoman.errors import UnknownPeer
 from tests.unit.config.folders import load, paths_in, repository, write
 from tests.unit.test_init import loaded_by
 
@@ -93,7 +93,7 @@ def test_roles_can_be_replaced_in_a_copy(ours: Catalogue) -> None:
 def test_a_users_peer_is_one_of_the_catalogue_with_its_file_as_origin(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     file = write(paths.peers_folder / "mine.toml", MINE)
-    catalogue = load_catalogue(load(tmp_path, paths), strict=True, entry_points=list)
+    catalogue = load_catalogue(load(tmp_path, paths), entry_points=list)
     assert catalogue.origin("mine") == str(file)
     assert catalogue.origin("codex") == "dragoman"
     assert "mine" in catalogue and len(catalogue) == len(KNOWN) + 1
@@ -124,9 +124,6 @@ def test_a_broken_file_is_left_out_and_told_and_the_rest_is_there(
         with pytest.raises(UnknownPeer, match="its descriptor is invalid: ") as asked:
             catalogue.get(name)
         assert words in str(asked.value)
-    with pytest.raises(ConfigInvalid) as caught:
-        load_catalogue(config, strict=True, entry_points=list)
-    assert str(caught.value) == str(problem)
 
 
 def test_a_collision_names_both_places(tmp_path: Path) -> None:
@@ -146,7 +143,7 @@ def test_a_trusted_projects_peer_counts_and_says_its_name_once(tmp_path: Path) -
     root = repository(tmp_path / "repo", table)
     assert "ours" not in load_catalogue(load(root, paths), entry_points=list)
     trust_project(root, paths)
-    catalogue = load_catalogue(load(root, paths), strict=True, entry_points=list)
+    catalogue = load_catalogue(load(root, paths), entry_points=list)
     assert catalogue.get("ours").launch[0].command == (str(root / "run"),)
     write(root / "dragoman.toml", table.replace("title", 'name = "theirs"\ntitle'))
     trust_project(root, paths)
@@ -193,9 +190,7 @@ def test_a_package_registers_a_descriptor_a_table_a_path_or_a_function(tmp_path:
     file = write(tmp_path / "theirs.toml", FILE)
     for value in (PEER, table, file, str(file), lambda: PEER):
         entries = [Entry("theirs", functools.partial(_same, value))]
-        catalogue = load_catalogue(
-            config, strict=True, entry_points=functools.partial(_same, entries)
-        )
+        catalogue = load_catalogue(config, entry_points=functools.partial(_same, entries))
         assert "theirs" in catalogue
         assert "package" in catalogue.origin("theirs")
 
@@ -269,7 +264,7 @@ def test_a_package_that_is_installed_is_found(
     config = load(tmp_path, paths_in(tmp_path))
     assert find_entry_points(config) == []
     monkeypatch.syspath_prepend(str(place))
-    catalogue = load_catalogue(config, strict=True)
+    catalogue = load_catalogue(config)
     assert catalogue.origin("theirs") == "the package theirs (theirs)"
 
 

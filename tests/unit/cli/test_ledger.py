@@ -10,7 +10,7 @@ import pytest
 from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.store.values import Arm, Posterior
 from tests.unit.cli.calling import Shell
-from tests.unit.store.ledger.samples import attempt, done, ending
+from tests.unit.store.ledger.samples import attempt, ending
 
 OLD = 1_700_000_000.0
 
@@ -25,8 +25,10 @@ def state(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def filled(state: Path) -> Path:
     with Ledger.open(ledger_path(state)) as ledger:
-        done(ledger, attempt(started_at=OLD), ending(ended_at=OLD + 1))
-        ledger.save_posterior(Arm(role="review", size="small", peer="codex"), Posterior(pulls=1))
+        arm = Arm(role="review", size="small", peer="codex")
+        id = ledger.begin("d-1", {}, attempt(started_at=OLD))
+        learned = (arm, lambda _: Posterior(pulls=1))
+        ledger.finish(id, ending(ended_at=OLD + 1), learned=learned)
     return ledger_path(state)
 
 

@@ -6,12 +6,12 @@ import csv
 import json
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dragoman.cli.stats import By
-from dragoman.store.ledger import Ledger, ledger_path
-from dragoman.store.ledger.records import WAYS
+from dragoman.store.ledger import Ledger, ledger_path, records
 from tests.unit.cli.calling import Shell
 from tests.unit.store.ledger.samples import START, attempt, done, ending
 
@@ -29,7 +29,7 @@ def filled(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def test_the_ways_to_add_up_are_those_of_the_ledger() -> None:
-    assert tuple(by.value for by in By) == WAYS
+    assert tuple(by.value for by in By) == get_args(records.By)
 
 
 def test_who_does_what_well_is_what_is_shown_first(filled: Shell) -> None:

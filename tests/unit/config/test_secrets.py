@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.secrets import handed_values, secret_values
+from dragoman.config.secrets import handed_values, redactor, secret_values
+
+SECRET = "correct-horse-battery-staple"
 
 
 def test_secrets_are_known_by_name_or_by_their_look() -> None:
@@ -56,3 +58,13 @@ def test_what_a_user_hands_over_is_a_secret_if_it_is_long_enough_and_no_place(
         environ[name] for name in ("COLOUR", "HALF", "GONE", "ACME_ONE", "ACME_TWO", "NUL")
     }
     assert handed_values(environ, ["*"], tmp_path) == ()
+
+
+def test_a_value_that_a_user_hands_over_is_redacted_whatever_the_name_of_its_variable(
+    tmp_path: Path,
+) -> None:
+    environ = {"COLOUR": SECRET, "OTHER": SECRET[::-1]}
+    redact = redactor((), environ, handed=["COLOUR"], workspace=tmp_path)
+    text = redact.text(f"it is {SECRET} or {SECRET[::-1]}")
+    assert SECRET not in text
+    assert SECRET[::-1] in text, "nobody has handed it over"

@@ -158,7 +158,7 @@ class Tool:
 
 def users(paths: Paths, adapter: str) -> KnownPeer:
     write(paths.peers_folder / "tool.toml", TABLE.format(adapter))
-    return load_catalogue(load(paths.config, paths), strict=True, entry_points=list).known("tool")
+    return load_catalogue(load(paths.config, paths), entry_points=list).known("tool")
 
 
 @pytest.mark.parametrize(("value", "code"), [("tool.py:Make", CODE), ("tool.py", MODULE)])
@@ -246,7 +246,7 @@ def project(tmp_path: Path, code: str) -> tuple[Path, Paths]:
 
 def loaded(root: Path, paths: Paths) -> Any:
     config = load(root, paths)
-    catalogue = load_catalogue(config, strict=True, entry_points=list)
+    catalogue = load_catalogue(config, entry_points=list)
     return load_adapter(catalogue.known("tool"), config)
 
 

@@ -345,7 +345,7 @@ async def test_a_prompt_is_left_with_its_job_and_who_decides() -> None:
     ((method, params),) = peer.told
     assert method == "_dragoman/submit"
     assert json.loads(bytes(params.pop("prompt"))) == [{"type": "text", "text": "do it"}]
-    assert params == {"sessionId": "peer-1", "job": "j-1", "policy": "deny-all", "fresh": False}
+    assert params == {"sessionId": "peer-1", "job": "j-1", "policy": "deny-all"}
 
 
 @aio

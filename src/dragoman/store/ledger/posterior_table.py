@@ -65,10 +65,6 @@ class PosteriorTable(Database):
             return None
         return convert_typed(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
 
-    def save_posterior(self, arm: Arm, posterior: Posterior) -> None:
-        """Overwrite the posterior of an arm."""
-        self._learn((arm, lambda _: posterior))
-
     def forget_posteriors(self) -> int:
         """Delete all posteriors; returns their number."""
         with self.transaction() as connection:

@@ -21,8 +21,6 @@ VerdictSource: TypeAlias = Literal["user", "check", "outcome"]
 By: TypeAlias = Literal["work", "role", "peer", "model", "day", "machine"]
 """What totals are grouped by; `work` is each role with each peer of each machine."""
 
-WAYS: Final[tuple[By, ...]] = ("work", "role", "peer", "model", "day", "machine")
-
 
 class Tokens(Struct, frozen=True, kw_only=True):
     """Tokens of a turn. None means "not reported", never zero."""

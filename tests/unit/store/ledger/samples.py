@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, Tokens
-from dragoman.store.values import Charge, Provenance
+from dragoman.store.values import Arm, Charge, Posterior, Provenance
 
 START = 1_800_000_000.0
 
@@ -53,3 +53,10 @@ def done(ledger: Ledger, begun: AttemptRecord, end: Ending | None = None) -> int
     id = ledger.begin(begun.decision_id, {"role": begun.role}, begun)
     ledger.finish(id, end or ending())
     return id
+
+
+def learn(ledger: Ledger, arm: Arm, posterior: Posterior) -> None:
+    """Let an attempt end after which this is known of an arm."""
+    job = f"j-{len(ledger.latest(1000))}-learned"
+    id = ledger.begin("d-1", {}, attempt(job))
+    ledger.finish(id, ending(), learned=(arm, lambda _: posterior))

@@ -166,8 +166,8 @@ def test_no_secret_reaches_any_byte_of_the_folder(tmp_path: Path) -> None:
 
 def test_the_export_has_everything_as_json(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger:
-        id = done(ledger, attempt())
-        ledger.save_posterior(ARM, Posterior(pulls=3))
+        id = ledger.begin("d-1", {"role": "review"}, attempt())
+        ledger.finish(id, ending(), learned=(ARM, lambda _: Posterior(pulls=3)))
         ledger.park("codex", START + 60, "its quota is used up")
         lines = [json.loads(json.dumps(each)) for each in ledger.export()]
         assert [line["type"] for line in lines] == ["Decision", "Attempt", "Posterior", "Health"]

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.store.values import Arm, Health, Posterior
-from tests.unit.store.ledger.samples import START, new_ledger
+from tests.unit.store.ledger.samples import START, learn, new_ledger
 
 ARM = Arm(role="review", size="small", peer="codex", tier="strong")
 OTHER = Arm(role="review", size="large", peer="codex", tier="strong")
@@ -20,7 +20,7 @@ def test_what_is_believed_survives_the_process_number_by_number(tmp_path: Path) 
         alpha=2.25, beta=1.5, cost=None, seconds=12.5, pulls=7, updated_at=START + 0.125
     )
     with new_ledger(tmp_path) as ledger:
-        ledger.save_posterior(ARM, belief)
+        learn(ledger, ARM, belief)
     with new_ledger(tmp_path) as ledger:
         assert ledger.posterior(ARM) == belief
         assert ledger.posterior(OTHER) is None
@@ -29,9 +29,9 @@ def test_what_is_believed_survives_the_process_number_by_number(tmp_path: Path) 
 
 def test_a_saved_posterior_replaces_the_one_of_its_arm_only(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger:
-        ledger.save_posterior(ARM, Posterior(pulls=1))
-        ledger.save_posterior(OTHER, Posterior(pulls=2))
-        ledger.save_posterior(ARM, Posterior(pulls=3))
+        learn(ledger, ARM, Posterior(pulls=1))
+        learn(ledger, OTHER, Posterior(pulls=2))
+        learn(ledger, ARM, Posterior(pulls=3))
         assert ledger.posteriors() == {ARM: Posterior(pulls=3), OTHER: Posterior(pulls=2)}
         assert ledger.forget_posteriors() == 2
         assert ledger.posteriors() == {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dragoman.store.ledger import Ledger, Spent, Tokens
-from dragoman.store.ledger.records import WAYS, By
+from dragoman.store.ledger.records import By
 from dragoman.store.values import UNKNOWN, Charge, Provenance
 from tests.unit.store.ledger.samples import START, attempt, done, ending, new_ledger
 
@@ -101,7 +102,7 @@ def test_a_time_has_its_beginning_and_not_its_end(ledger: Ledger) -> None:
 
 def test_of_an_empty_ledger_there_are_no_sums(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "none.db", read_only=True) as ledger:
-        assert [ledger.stats(by) for by in WAYS] == [[]] * len(WAYS)
+        assert [ledger.stats(by) for by in get_args(By)] == [[]] * len(get_args(By))
         assert ledger.spent(None, 0) == Spent()
 
 
@@ -120,7 +121,7 @@ def test_what_was_spent_counts_money_apart_from_other_units(ledger: Ledger) -> N
     assert nobody == Spent()
 
 
-@pytest.mark.parametrize("by", WAYS)
+@pytest.mark.parametrize("by", get_args(By))
 def test_rows_add_up_to_what_is_in_the_table(ledger: Ledger, by: By) -> None:
     with ledger:
         rows = ledger.stats(by)
