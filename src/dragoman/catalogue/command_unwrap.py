@@ -131,10 +131,8 @@ def _behind_options(
 
 
 def _bare(package: str) -> str:
-    """Return a package without its version:
-
-    ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``.
-    """
+    """Return a package without its version, such as ``@google/gemini-cli`` for
+    ``@google/gemini-cli@0.61.0``."""
     head, at, _ = package[1:].partition("@")
     return package[:1] + head if at else package
 

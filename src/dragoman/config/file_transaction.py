@@ -84,10 +84,8 @@ class FileTransaction:
         return [change for change in now if change.before != change.after]
 
     def undo(self) -> None:
-        """Restore all files, the last one first.
-
-        Then raise an error if some could not be restored.
-        """
+        """Restore all files, the last one first. Raises `FileFailed` after that if some could not
+        be restored."""
         failed: list[tuple[Path, str]] = []
         for path, before in reversed(self._before.items()):
             try:

@@ -72,7 +72,11 @@ class Trust:
                 str(self._file), f"the record of trusted projects is damaged: {error}; remove it"
             ) from error
         if record.format != TRUST_FORMAT:
-            raise ConfigInvalid(str(self._file), f"unknown format {record.format}")
+            raise ConfigInvalid(
+                str(self._file),
+                f"the record of trusted projects has the format {record.format}, and this version "
+                f"reads format {TRUST_FORMAT}; use the version that wrote it, or remove the file",
+            )
         return record
 
     def _entry(self, file: Path) -> TrustedFile | None:

@@ -34,7 +34,7 @@ from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner, all_ended, finish, in_thread
 from dragoman.runs.cancel_by_file import obey_note
 from dragoman.runs.context import RunContext
-from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
+from dragoman.runs.direct_recorder import DirectRecorder, recorder_for
 from dragoman.runs.lineage import Lineage
 from dragoman.runs.run_values import CancelHandle, Deadline
 from dragoman.store.ledger import new_decision_id
@@ -183,7 +183,7 @@ class ExecutorRun:
         self._end_recorder(Result(outcome=Outcome.UNKNOWN, text=""))
         self._begun += 1
         self._journal.job_tries(self.job, candidate.peer)
-        recorder = keeper_for(
+        recorder = recorder_for(
             candidate.peer,
             workspace=self.request.workspace,
             on_trouble=self._listener.notice,

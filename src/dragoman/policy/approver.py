@@ -54,7 +54,8 @@ class Ruling(Struct, frozen=True):
     verdict: Verdict
     allowed: bool
     by: str
-    """Who decided: ``grant``, ``caller`` or ``policy``."""
+    """Who decided: ``policy``, ``caller``, or ``grant`` for an earlier answer of the caller that
+    applies to the whole session."""
     why: str
 
 

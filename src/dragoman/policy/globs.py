@@ -25,10 +25,8 @@ def plain(text: str) -> str:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether one word matches a pattern:
-
-    ``*`` is any run of characters, ``?`` any single one.
-    """
+    """Return whether one word matches a pattern. ``*`` matches any run of characters, and ``?`` any
+    single one."""
     return _run(_word_tokens(pattern), text, "")
 
 

@@ -48,10 +48,10 @@ def reads_notes(runner: Mapping[str, Any]) -> bool:
 
 
 async def leave_note(job: str, paths: Paths) -> bool:
-    """Ask for a job to be stopped.
+    """Leave a note that asks for a job to be stopped, and wait until it is taken.
 
-    Returns False if the note was not taken in time, and removes it. Raises `OSError` if it cannot
-    be written.
+    If it is not taken in time, removes it and returns False. Raises `OSError` if it cannot be
+    written.
     """
     note = _place(job, paths)
     make_private(note.parent)
@@ -69,8 +69,8 @@ async def leave_note(job: str, paths: Paths) -> bool:
 
 
 async def obey_note(job: str, paths: Paths, stop: Callable[[], object]) -> None:
-    """Wait for a note about a job, take it, and call `stop`. Returns without that if there can be
-    no notes, because their directory cannot be created."""
+    """Wait for a note about a job, remove it, and call `stop`. Returns without calling it if the
+    directory of the notes cannot be created."""
     note = _place(job, paths)
     try:
         make_private(note.parent)

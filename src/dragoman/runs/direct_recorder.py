@@ -60,7 +60,7 @@ opens."""
 
 NOT_YET: Final = (
     "this conversation is not stored yet: another process is using the store, or the disk is slow."
-    " This command keeps trying before it ends"
+    " This command keeps trying until it ends"
 )
 
 ACP: Final = "acp"
@@ -98,7 +98,7 @@ class DirectRecorder:
         self._closed = False
         self._on_stop = on_stop
         self._paths = paths
-        self._tasks = TaskOwner("a keeper")
+        self._tasks = TaskOwner("a recorder")
         self._peer = peer
         self._workspace = workspace
         self._on_trouble = on_trouble
@@ -427,7 +427,7 @@ class DirectRecorder:
         self._on_trouble(f"this conversation is stored again{but}")
 
 
-def keeper_for(
+def recorder_for(
     peer: str,
     *,
     workspace: Path,

@@ -171,7 +171,12 @@ class RunningCommand:
         except OSError as error:
             raise self._failed(error) from error
         if lock is None:
-            raise BrokerError("another connection has been starting this command for too long")
+            slow = BrokerError(
+                "another connection has been starting this command for more than "
+                f"{LOCK_TIMEOUT:g} s"
+            )
+            slow.may_have_run = True
+            raise slow
         await in_thread(folder, lambda _: self._start_once(lock), changes_disk=True)
 
     def _start_once(self, starting: HeldLock) -> None:

@@ -65,7 +65,9 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
     except OSError as error:
         raise _failed(folder, error) from error
     if lock is None:
-        slow = BrokerError("another connection has been submitting this job for too long")
+        slow = BrokerError(
+            f"another connection has been submitting the job {job} for more than {LOCK_TIMEOUT:g} s"
+        )
         slow.may_have_run = True
         raise slow
     file = folder / job

@@ -75,7 +75,7 @@ async def open_named(
 
 
 class Holding:
-    """Ensures that the peer asks in the sessions that a program opens."""
+    """Makes the peer ask for permission in the sessions that a program opens."""
 
     def __init__(self, enforced: Enforced, on_event: Callable[[Event], None] | None) -> None:
         self._enforced = enforced

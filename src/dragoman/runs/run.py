@@ -120,7 +120,7 @@ class Run:
         self._on_stop = None if cancel is None else cancel.pull
         self._clock = clock
         self._stack = AsyncExitStack()
-        self._keeper: DirectRecorder | None = None
+        self._recorder: DirectRecorder | None = None
         self._turn: ConversationTurn | None = None
         self._prompts = 0
         self._notes = BrokerNotes(self._listener.notice)
@@ -240,9 +240,9 @@ class Run:
 
     async def keep(self) -> None:
         """Store the session although no prompt was sent in it."""
-        if self._keeper is not None:
-            await self._keeper.begin()
-            await self._keeper.flush()
+        if self._recorder is not None:
+            await self._recorder.begin()
+            await self._recorder.flush()
 
     async def discard_unused(self) -> None:
         """Delete the session if no prompt was sent in it."""
@@ -292,14 +292,14 @@ class Run:
         self.seen.greeted_seconds = max(self._clock() - began_at, 0.0)
         self.warm = broker_of(self.peer) is not None
         self._listener.connected(self.peer)
-        self._keeper = None
+        self._recorder = None
         if not self.warm or request.approver.caller is None:
             # Otherwise the broker shows the questions to consoles, because it asks this caller.
             request.approver.inbox = self._ask
         if not self.warm:
-            from dragoman.runs.direct_recorder import keeper_for
+            from dragoman.runs.direct_recorder import recorder_for
 
-            self._keeper = keeper_for(
+            self._recorder = recorder_for(
                 request.peer,
                 workspace=request.project or request.workspace,
                 credentials=way.inherit,
@@ -308,7 +308,7 @@ class Run:
                 paths=request.paths,
                 on_stop=self._on_stop,
             )
-            stack.push_async_callback(self._keeper.aclose)
+            stack.push_async_callback(self._recorder.aclose)
         name = request.session if record is None else record.name
         mode = request.mode if record is None or not request.restored_as_is else None
         self.opened = await open_session(
@@ -327,8 +327,8 @@ class Run:
         await self._enforce()
         if request.brief and record is not None and self.opened.context == FRESH:
             await self._prepare_brief(record)
-        if self._keeper is not None:
-            self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
+        if self._recorder is not None:
+            self._recorder.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
     async def _prepare_brief(self, record: SessionRecord) -> None:
         from dragoman.runs.brief import brief_of
@@ -348,8 +348,8 @@ class Run:
         if self.opened.context == RESTORED or self.opened.conversation is self._discarded:
             return
         self._discarded = self.opened.conversation
-        if self._keeper is not None:
-            await self._keeper.end_session()
+        if self._recorder is not None:
+            await self._recorder.end_session()
         await discard(self.opened, timeout=self._in_time(DISCARD_TIMEOUT), paths=self.request.paths)
 
     async def _leave(self, conversation: Conversation) -> None:
@@ -484,9 +484,9 @@ class Run:
         seen.result = result
         seen.model = model_choice.model_in_use(seen.view)
         seen.seconds = clock() - began_at
-        if self._keeper is not None:
-            self._keeper.ended(result)
-            await self._keeper.flush()
+        if self._recorder is not None:
+            self._recorder.ended(result)
+            await self._recorder.flush()
         self._notes.report()
         if before is not None:
             seen.violations = await before.violations()
@@ -505,7 +505,7 @@ class Run:
         await self._enforce()
         blocks = self._with_brief(blocks)
         before = await self._look()
-        if self._keeper is not None:
+        if self._recorder is not None:
             from dragoman.runs.session_lock import only_turn
 
             async with only_turn(
@@ -513,10 +513,10 @@ class Run:
                 named=request.session is not None,
                 peer=request.peer,
                 folder=request.workspace,
-                store=self._keeper.flush,
+                store=self._recorder.flush,
             ):
-                await self._keeper.begin()
-                self._keeper.began(self.seen.job, blocks)
+                await self._recorder.begin()
+                self._recorder.began(self.seen.job, blocks)
         return before, blocks
 
     async def _look(self) -> ViolationWatch | None:
@@ -568,13 +568,13 @@ class Run:
         """Record the end of a turn that its caller no longer waits for."""
         # After a second cancellation the turn may have no result.
         with suppress(UsageError):
-            if self._keeper is not None:
-                self._keeper.ended(turn.result)
+            if self._recorder is not None:
+                self._recorder.ended(turn.result)
 
     def _record_unsent(self, error: BaseException) -> None:
         """Record the end of a job whose prompt was not sent."""
-        if self._keeper is not None:
-            self._keeper.not_sent(error)
+        if self._recorder is not None:
+            self._recorder.not_sent(error)
 
     def _watch(self, event: Event) -> None:
         seen, request = self.seen, self.request
@@ -583,12 +583,12 @@ class Run:
             return
         keep = fold.apply_briefly if request.keep_tools else fold.apply_settings
         keep(seen.view, event)
-        keeper = self._keeper
-        if keeper is not None and foreign:
-            keeper.question(event)
+        recorder = self._recorder
+        if recorder is not None and foreign:
+            recorder.question(event)
         # The end of one of an adapter's prompts is not the end of its work.
-        elif keeper is not None and not (request.adapter and isinstance(event, TurnEnded)):
-            keeper.event(event)
+        elif recorder is not None and not (request.adapter and isinstance(event, TurnEnded)):
+            recorder.event(event)
         seen.observe(event, self._clock())
         if request.limit is not None and seen.over is None:
             seen.over = request.limit(event)

@@ -35,7 +35,7 @@ async def wait_over(
     """Wait until a stored session can be loaded without being lost; usually no wait is needed.
 
     It will be opened through `broker`, or by a process of our own. There is no wait for a session
-    that was never used here: the age of its record is not its own.
+    that was never used here: its record does not say when the peer created it.
     """
     seconds = descriptor.load_delay(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
@@ -46,8 +46,8 @@ async def wait_over(
         return
     if on_notice is not None:
         on_notice(
-            f"{record.peer} loses a session that is loaded in the minute in which it was begun; "
-            f"waiting {seconds:.0f} s for the next"
+            f"{record.peer} loses a session that is loaded in the clock minute in which it was "
+            f"created; waiting {seconds:.0f} s until that minute is over"
         )
     await asyncio.sleep(seconds)
 

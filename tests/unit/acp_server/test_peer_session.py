@@ -23,9 +23,9 @@ from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs import direct_recorder as keeping_module
+from dragoman.runs import direct_recorder as recorder_module
 from dragoman.runs import run as run_module
-from dragoman.runs.direct_recorder import keeper_for
+from dragoman.runs.direct_recorder import recorder_for
 from dragoman.runs.sessions import FRESH, NEW, RESTORED, adopted
 from tests.aio import aio
 from tests.unit.acp_server.stage import House, Peer, house
@@ -152,12 +152,12 @@ async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not
         handed.append(list(options.inherit))
         return open_peer(way, options, **terms)
 
-    def keeping(*args: Any, **terms: Any) -> Any:
+    def recording(*args: Any, **terms: Any) -> Any:
         handed.append(list(terms["handed"]))
-        return keeper_for(*args, **terms)
+        return recorder_for(*args, **terms)
 
     monkeypatch.setattr(run_module, "open_peer", opening)
-    monkeypatch.setattr(keeping_module, "keeper_for", keeping)
+    monkeypatch.setattr(recorder_module, "recorder_for", recording)
     async with house(tmp_path, Peer("left")) as home:
         home.settings('[peer.left]\nenv = ["CITY"]\n')
         worker = worker_in(home, "left", TaskOwner("test"))

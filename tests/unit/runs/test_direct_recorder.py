@@ -25,7 +25,7 @@ from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import direct_recorder
-from dragoman.runs.direct_recorder import MAX_EARLY, DirectRecorder, keeper_for
+from dragoman.runs.direct_recorder import MAX_EARLY, DirectRecorder, recorder_for
 from dragoman.runs.sessions import OpenedSession
 from dragoman.store import Store, writer
 from dragoman.store.records import JobRecord, SessionRecord
@@ -48,22 +48,22 @@ def spoken(text: str) -> model.MessageDelta:
     return model.MessageDelta(*base, Role.AGENT, text)
 
 
-def keeper_in(folder: Path, troubles: list[str] | None = None) -> DirectRecorder:
+def recorder_in(folder: Path, troubles: list[str] | None = None) -> DirectRecorder:
     told = [] if troubles is None else troubles
-    return keeper_for("scout", workspace=folder, on_trouble=told.append, paths=paths_in(folder))
+    return recorder_for("scout", workspace=folder, on_trouble=told.append, paths=paths_in(folder))
 
 
 @aio
 async def test_a_run_is_stored_with_its_session_job_and_events(tmp_path: Path) -> None:
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(), None, name=None)
-    keeper.event(spoken("early "))
-    await keeper.begin()
-    keeper.began("j-1", [Text("do"), Image("", "image/png")])
-    keeper.event(spoken("done"))
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(), None, name=None)
+    recorder.event(spoken("early "))
+    await recorder.begin()
+    recorder.began("j-1", [Text("do"), Image("", "image/png")])
+    recorder.event(spoken("done"))
     failure = Failure("too much", ErrorKind.PEER, None, False, None)
-    keeper.ended(Result(Outcome.DENIED, "done", failure=failure, usage=Usage(input_tokens=3)))
-    await keeper.aclose()
+    recorder.ended(Result(Outcome.DENIED, "done", failure=failure, usage=Usage(input_tokens=3)))
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         record, job = store.session("s-0000000001"), store.job("j-1")
         lines = [line for _, line in store.lines("s-0000000001")]
@@ -87,18 +87,18 @@ async def test_a_busy_store_is_reported_once_and_not_by_the_log(
     troubles: list[str] = []
     with store_in(tmp_path) as store:
         store.create_session(record := session())
-    keeper = keeper_in(tmp_path, troubles)
-    keeper.opened(opened(context="restored"), record, name=None)
-    await keeper.begin()
+    recorder = recorder_in(tmp_path, troubles)
+    recorder.opened(opened(context="restored"), record, name=None)
+    await recorder.begin()
     with held(store_path(paths_in(tmp_path).state)):
-        keeper.began("j-1", [Text("do")])
-        keeper.event(spoken("done"))
+        recorder.began("j-1", [Text("do")])
+        recorder.event(spoken("done"))
         for _ in range(2):
-            await keeper.flush()
+            await recorder.flush()
     assert troubles == [direct_recorder.NOT_YET]
     assert caplog.messages == []
-    keeper.ended(Result(Outcome.OK, "done"))
-    await keeper.aclose()
+    recorder.ended(Result(Outcome.OK, "done"))
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         job = store.job("j-1")
     assert job is not None and (job.outcome, job.text) == ("ok", "done")
@@ -108,21 +108,21 @@ async def test_a_busy_store_is_reported_once_and_not_by_the_log(
 async def test_too_many_events_before_the_prompt_are_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(), None, name=None)
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(), None, name=None)
     for number in range(MAX_EARLY):
-        keeper.event(replace(spoken("history"), replay=True))
-        keeper.event(spoken(str(number)))
+        recorder.event(replace(spoken("history"), replay=True))
+        recorder.event(spoken(str(number)))
     assert not caplog.messages
     for _ in range(3):
-        keeper.event(spoken("more"))
+        recorder.event(spoken("more"))
     assert len(caplog.messages) == 1
     assert f"more than {MAX_EARLY} events before the first prompt" in caplog.text
-    await keeper.begin()
-    keeper.began("j-1", [Text("do")])
-    keeper.event(spoken("done"))
-    keeper.ended(Result(Outcome.OK, "done"))
-    await keeper.aclose()
+    await recorder.begin()
+    recorder.began("j-1", [Text("do")])
+    recorder.event(spoken("done"))
+    recorder.ended(Result(Outcome.OK, "done"))
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         lines = [line for _, line in store.lines("s-0000000001")]
     assert lines == [*(said(str(number)) for number in range(MAX_EARLY)), said("done")]
@@ -136,21 +136,21 @@ async def test_the_loop_runs_on_while_the_store_is_held_and_everything_is_stored
     with store_in(tmp_path) as store:
         store.create_session(record := session())
     with held(store_path(paths_in(tmp_path).state)):
-        keeper = keeper_in(tmp_path, troubles)
-        keeper.opened(opened(context="restored"), record, name=None)
-        keeper.event(spoken("early "))
-        beginning = TaskOwner("test").start(keeper.begin(), "begin")
+        recorder = recorder_in(tmp_path, troubles)
+        recorder.opened(opened(context="restored"), record, name=None)
+        recorder.event(spoken("early "))
+        beginning = TaskOwner("test").start(recorder.begin(), "begin")
         for _ in range(10):
             await asyncio.sleep(0)
         assert not beginning.done()
     await beginning
-    keeper.began("j-1", [Text("do")])
-    keeper.event(spoken("done"))
-    keeper.ended(Result(Outcome.OK, "done"))
-    await keeper.flush()
+    recorder.began("j-1", [Text("do")])
+    recorder.event(spoken("done"))
+    recorder.ended(Result(Outcome.OK, "done"))
+    await recorder.flush()
     with closing(sqlite3.connect(store_path(paths_in(tmp_path).state))) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        closed = TaskOwner("test").start(keeper.aclose(), "close")
+        closed = TaskOwner("test").start(recorder.aclose(), "close")
         for _ in range(10):
             await asyncio.sleep(0)
         assert not closed.done()
@@ -168,10 +168,10 @@ async def test_a_recorder_opens_its_store_in_a_thread(
     threads: list[str] = []
     monkeypatch.setattr(Store, "close", noting(Store.close, threads))
     monkeypatch.setattr(Store, "open", noting(Store.open, threads))
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(), None, name=None)
-    keeper.began("j-1", [Text("do")])
-    await keeper.aclose()
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(), None, name=None)
+    recorder.began("j-1", [Text("do")])
+    await recorder.aclose()
     assert threads and threading.current_thread().name not in threads
 
 
@@ -187,7 +187,7 @@ def noting(call: Any, threads: list[str]) -> Any:
 
 @aio
 async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
-    first = keeper_in(tmp_path)
+    first = recorder_in(tmp_path)
     first.opened(opened(), None, name="a", keep_open=True)
     await first.begin()
     first.began("j-1", [Text("one")])
@@ -197,7 +197,7 @@ async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         record = store.find_session("scout", str(tmp_path), "a")
     assert record is not None
-    second = keeper_in(tmp_path)
+    second = recorder_in(tmp_path)
     second.opened(opened(context="restored"), record, name="a", keep_open=True)
     await second.begin()
     second.began("j-2", [Text("two")])
@@ -211,10 +211,10 @@ async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
 
 @aio
 async def test_a_session_that_was_only_the_peers_is_stored_when_it_goes_on(tmp_path: Path) -> None:
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(context="restored"), session(), name="mine", keep_open=True)
-    await keeper.begin()
-    await keeper.aclose()
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(context="restored"), session(), name="mine", keep_open=True)
+    await recorder.begin()
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         found = store.find_session("scout", str(tmp_path), "mine")
     assert found is not None and found.closed_at is None
@@ -222,10 +222,10 @@ async def test_a_session_that_was_only_the_peers_is_stored_when_it_goes_on(tmp_p
 
 @aio
 async def test_a_session_without_a_prompt_is_not_stored(tmp_path: Path) -> None:
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(), None, name=None)
-    keeper.event(spoken("hello"))
-    await keeper.aclose()
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(), None, name=None)
+    recorder.event(spoken("hello"))
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         assert store.sessions() == []
 
@@ -234,13 +234,13 @@ async def test_a_session_without_a_prompt_is_not_stored(tmp_path: Path) -> None:
 async def test_an_unusable_store_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     paths_in(tmp_path).state.write_text("no folder")
     troubles: list[str] = []
-    keeper = keeper_in(tmp_path, troubles)
-    keeper.opened(opened(), None, name=None)
-    await keeper.begin()
-    keeper.began("j-1", [Text("do")])
-    keeper.event(spoken("x"))
-    keeper.ended(Result(Outcome.OK, "x"))
-    await keeper.aclose()
+    recorder = recorder_in(tmp_path, troubles)
+    recorder.opened(opened(), None, name=None)
+    await recorder.begin()
+    recorder.began("j-1", [Text("do")])
+    recorder.event(spoken("x"))
+    recorder.ended(Result(Outcome.OK, "x"))
+    await recorder.aclose()
     (told,) = troubles
     assert told.startswith("this conversation is not stored: ")
 
@@ -255,17 +255,17 @@ async def test_a_disk_that_works_again_is_reported_and_nothing_is_missing(
     monkeypatch.setattr(writer, "RETRY_INTERVAL", 0.01)
     batches = WrittenBatches(monkeypatch)
     troubles: list[str] = []
-    keeper = keeper_in(tmp_path, troubles)
-    keeper.opened(opened(), None, name=None)
+    recorder = recorder_in(tmp_path, troubles)
+    recorder.opened(opened(), None, name=None)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "append", full)
-        await keeper.begin()
-        keeper.began("j-1", [Text("do")])
-        keeper.event(spoken("x"))
-        keeper.ended(Result(Outcome.OK, "x"))
+        await recorder.begin()
+        recorder.began("j-1", [Text("do")])
+        recorder.event(spoken("x"))
+        recorder.ended(Result(Outcome.OK, "x"))
         await batches.until(lambda: len(troubles) == 1)
     await batches.until(lambda: len(troubles) == 2)
-    await keeper.aclose()
+    await recorder.aclose()
     assert "no space is left" in troubles[0]
     assert troubles[1:] == ["this conversation is stored again"]
     with store_in(tmp_path) as store:
@@ -294,15 +294,15 @@ async def stored_of(
     folder: Path, events: list[model.Event], result: Result | None
 ) -> tuple[SessionRecord, JobRecord, list[bytes]]:
     """What is stored of a run with these events in its turn."""
-    keeper = keeper_in(folder)
-    keeper.opened(opened(), None, name=None)
-    await keeper.begin()
-    keeper.began("j-1", [Text("do")])
+    recorder = recorder_in(folder)
+    recorder.opened(opened(), None, name=None)
+    await recorder.begin()
+    recorder.began("j-1", [Text("do")])
     for event in events:
-        keeper.event(event)
+        recorder.event(event)
     if result is not None:
-        keeper.ended(result)
-    await keeper.aclose()
+        recorder.ended(result)
+    await recorder.aclose()
     with store_in(folder) as store:
         record, job = store.session("s-0000000001"), store.job("j-1")
         lines = [line for _, line in store.lines("s-0000000001")]
@@ -398,15 +398,15 @@ async def test_titles_modes_and_answers_to_questions_are_kept(tmp_path: Path) ->
 @aio
 async def test_a_second_job_goes_on_where_the_first_ended(tmp_path: Path) -> None:
     where = place("acp")
-    keeper = keeper_in(tmp_path)
-    keeper.opened(opened(), None, name=None)
+    recorder = recorder_in(tmp_path)
+    recorder.opened(opened(), None, name=None)
     for number in (1, 2):
-        await keeper.begin()
-        keeper.began(f"j-{number}", [Text("do")])
+        await recorder.begin()
+        recorder.began(f"j-{number}", [Text("do")])
         for event in (*of_acp(chunk("a"), where), ended(where)):
-            keeper.event(event)
-        keeper.ended(Result(Outcome.OK, "a"))
-    await keeper.aclose()
+            recorder.event(event)
+        recorder.ended(Result(Outcome.OK, "a"))
+    await recorder.aclose()
     with store_in(tmp_path) as store:
         second, first = store.jobs()
     assert (first.first_event, first.next_event) == (0, 1)

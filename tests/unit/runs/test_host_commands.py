@@ -17,7 +17,7 @@ import pytest
 from dragoman.broker.host_protocol import HostCommand
 from dragoman.broker.lock import try_lock
 from dragoman.config.safe_files import write_whole
-from dragoman.errors import FileFailed, UsageError
+from dragoman.errors import BrokerError, FileFailed, UsageError
 from dragoman.paths import Paths, find_paths
 from dragoman.runs import host_commands
 from dragoman.runs.host_commands import FOLDER, RunningCommand
@@ -365,3 +365,17 @@ async def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
     with pytest.raises(PermissionError):
         await RunningCommand(PYTHON, HostCommand(argv=["pass"]), paths=paths).run(Output())
     assert [each.suffix for each in (paths.state / FOLDER).iterdir()] == [".out"]
+
+
+@aio
+async def test_a_command_that_another_connection_starts_for_too_long_may_have_run(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_commands, "LOCK_TIMEOUT", 0.0)
+    folder = paths.state / FOLDER
+    folder.mkdir(parents=True)
+    with try_lock(folder / "j-slow1.lock") or pytest.fail("the lock is free"):
+        command = RunningCommand(PYTHON, HostCommand(argv=["1"], id="j-slow1"), paths=paths)
+        with pytest.raises(BrokerError, match="starting this command for more than") as slow:
+            await command.run(Output())
+    assert slow.value.may_have_run

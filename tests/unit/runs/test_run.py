@@ -362,7 +362,7 @@ async def test_the_job_of_a_prompt_that_cannot_be_sent_has_ended(request_of: Any
         conversation.unusable = True
         with pytest.raises(SessionUnusable):
             await run.prompt([Text("hello")], job="j-1")
-        await run._keeper.flush()  # type: ignore[union-attr]
+        await run._recorder.flush()  # type: ignore[union-attr]
         (job,) = jobs()
         assert (job.id, job.state, job.outcome) == ("j-1", "ended", "failed")
         conversation.unusable = False
