@@ -36,6 +36,9 @@ DIFF: Final = (
     "diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all",
 )  # fmt: skip
 
+EMPTY: Final = ("hash-object", "-t", "tree", os.devnull)
+"""The command that prints the hash of an empty tree."""
+
 _OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
 
 _UNBORN: Final = re.compile(r"error: '(.+)/' does not have a commit checked out$")
@@ -127,7 +130,7 @@ async def patch_of(trees: Sequence[Tree], *, env: Mapping[str, str] | None = Non
         paths = (f"--src-prefix=a/{tree.prefix}", f"--dst-prefix=b/{tree.prefix}")
         told = (*DIFF, "-p", "--binary", "--full-index", *paths, tree.base, now)
         own = {**(env or {}), **_env(tree)}
-        pieces.append((await git.demand(told, cwd=Path(tree.path), env=own)).output)
+        pieces.append((await git.demand(told, cwd=_place(tree), env=own)).output)
     return b"".join(pieces)
 
 
@@ -135,7 +138,7 @@ async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
     found: list[FileChange] = []
     for tree, now in await _now(trees, {}):
         told = (*DIFF, "--name-status", "-z", tree.base, now)
-        parts = (await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output.split(b"\0")
+        parts = (await git.demand(told, cwd=_place(tree), env=_env(tree))).output.split(b"\0")
         for status, name in zip(parts[::2], parts[1::2], strict=False):
             path = tree.prefix + name.decode("utf-8", "backslashreplace")
             found.append(FileChange(path, _OPS.get(status, FileOp.MODIFY)))
@@ -146,7 +149,8 @@ async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tr
     """Return the changed repositories of a worktree, with the hash of their current files.
 
     A repository that was created in the worktree is included with all its files: the repository
-    around it does not track them, and they would be lost.
+    around it does not track them, and they would be lost. All files of a nested repository that was
+    removed count as deleted.
     """
     found: list[tuple[Tree, str]] = []
     known = {tree.path for tree in trees}
@@ -154,14 +158,16 @@ async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tr
     while ahead:
         tree = ahead.pop(0)
         path = Path(tree.path)
+        if _was_removed(tree):
+            found.append((tree, (await git.demand(EMPTY, cwd=_place(tree), env=_env(tree))).text))
+            continue
         repository = await _repository(tree)
         # The peer may have put filters into the configuration that all worktrees share. They do not
         # run; the files are read unchanged.
         env = {**extra, **await git.own_filters(repository, env=extra)}
         async with scratch_folder("copy") as scratch:
             now = await capture(repository, repository.top, scratch, staged=False, env=env)
-        told = ("hash-object", "-t", "tree", os.devnull)
-        empty = await git.demand(told, cwd=path, env={**extra, **repository.env})
+        empty = await git.demand(EMPTY, cwd=path, env={**extra, **repository.env})
         if now.everything != (tree.base or empty.text):
             changed = msgspec.structs.replace(tree, base=tree.base or empty.text)
             found.append((changed, now.everything))
@@ -189,6 +195,18 @@ async def _repository(tree: Tree) -> Repository:
     if repository is None or repository.top != git.real(path):
         raise IsolationFailed(f"inspecting {path}", why or "it is no longer a worktree")
     return repository
+
+
+def _was_removed(tree: Tree) -> bool:
+    """Return whether the directory of a nested repository was removed from the worktree, but not
+    its git directory."""
+    was_nested = bool(tree.prefix and tree.git_folder) and git.is_folder(Path(tree.git_folder))
+    return was_nested and not git.is_folder(Path(tree.path))
+
+
+def _place(tree: Tree) -> Path:
+    """Return the directory in which to run git for a repository of the worktree."""
+    return Path(tree.git_folder if _was_removed(tree) else tree.path)
 
 
 def _env(tree: Tree) -> dict[str, str]:

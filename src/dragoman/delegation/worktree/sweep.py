@@ -74,13 +74,20 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
             _report_once(home, error)
             return None
         except DragomanError as error:
-            if all((Path(tree.path) / ".git").exists() for tree in record.trees):
+            if _is_there(record):
                 _report_once(home, error)
                 return None
             # The worktree or its repository is gone: there is nothing to save.
     if not await records.remove_now(home, record):
         return None
     return Swept(record.id, record.workspace, kept)
+
+
+def _is_there(record: WorktreeRecord) -> bool:
+    """Return whether the worktree and its repository still exist. The peer may have removed nested
+    repositories, or the worktree's `.git` file."""
+    outermost = record.trees[0]
+    return Path(outermost.path).is_dir() and Path(outermost.common_folder).is_dir()
 
 
 def _report_once(home: Path, error: Exception) -> None:

@@ -139,6 +139,19 @@ async def test_submodules_come_along_with_their_changes_and_are_applied_to(tmp_p
 
 
 @aio
+async def test_the_files_of_a_removed_submodule_are_deleted_by_the_patch(tmp_path: Path) -> None:
+    folder = with_submodule(tmp_path / "repo")
+    async with isolated(tmp_path, folder) as isolation:
+        (isolation.workspace / "a.txt").write_text("changed\n")
+        shutil.rmtree(isolation.workspace / "lib")
+        applied = await isolation.apply()
+    assert applied.ok
+    assert (folder / "a.txt").read_text() == "changed\n"
+    assert {path for path in tree(folder) if path.startswith("lib/")} == set()
+    assert in_state(tmp_path) == []
+
+
+@aio
 async def test_a_repository_made_in_the_copy_comes_back_with_its_files(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     async with isolated(tmp_path, folder) as isolation:

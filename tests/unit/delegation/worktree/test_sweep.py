@@ -85,6 +85,18 @@ async def test_a_copy_whose_repository_is_gone_is_removed(tmp_path: Path) -> Non
 
 
 @aio
+async def test_a_copy_that_cannot_be_read_is_left_even_if_a_repository_in_it_was_removed(
+    tmp_path: Path,
+) -> None:
+    path = make(tmp_path / "copy")
+    outer = Tree(top="", common_folder=str(tmp_path), path=str(path), base="nonsense")
+    inner = Tree(top="", common_folder="/gone", path=str(path / "gone"), prefix="gone/", base="1")
+    home = left(tmp_path / "w", DEAD, outer, inner)
+    assert await sweep(tmp_path / "w") == []
+    assert home.exists() and path.exists()
+
+
+@aio
 async def test_a_copy_that_cannot_be_read_is_left_rather_than_lost_and_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
