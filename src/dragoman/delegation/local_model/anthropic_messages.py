@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator
 import anthropic
 import httpx2
 
-from dragoman.delegation.local_model.failures import from_network, from_status
+from dragoman.delegation.local_model.failures import from_network, from_status, from_stream
 from dragoman.delegation.local_model.model import KEY_VARIABLES, LocalModel, ModelChunk
+from dragoman.delegation.local_model.openai_chat import NOT_SENT
 from dragoman.errors import DragomanError, InvalidAnswer
 from dragoman.events.parts import Usage
 
@@ -48,9 +49,7 @@ async def stream(
             raise _refusal(error, model) from error
         except anthropic.APIConnectionError as error:
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            sent = connected or not isinstance(
-                cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol
-            )
+            sent = connected or not isinstance(cause, NOT_SENT)
             raise from_network(cause, connected=sent, where=where) from error
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise from_network(error, connected=connected, where=where) from error
@@ -85,4 +84,6 @@ def _usage(usage: anthropic.types.Usage | anthropic.types.MessageDeltaUsage) -> 
 def _refusal(error: anthropic.APIStatusError, model: LocalModel) -> DragomanError:
     variable = model.key_variable or KEY_VARIABLES[model.api]
     body = error.body if error.body is not None else error.message
+    if error.response.is_success:
+        return from_stream(body, variable=variable)
     return from_status(error.status_code, body, error.response.headers, variable=variable)

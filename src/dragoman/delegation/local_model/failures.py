@@ -38,6 +38,18 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
     529: ErrorKind.OVERLOADED,
 }
 
+_STATUSES: Final[Mapping[str, int]] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 529,
+}
+"""The HTTP status for an error type that is reported within a response."""
+
 _HARD_QUOTA: Final = ("insufficient_quota", "billing", "credit balance", "spend limit")
 """Words in an error response that mean an exhausted quota, not a short rate limit."""
 
@@ -48,6 +60,29 @@ def from_status(
     status: int, body: Any, headers: Mapping[str, str], *, variable: str
 ) -> DragomanError:
     """Return the error for an HTTP status. `variable` is the API key variable, for the hint."""
+    error = _of_status(status, body, headers, variable)
+    # A rejected request did not reach the model.
+    error.may_have_run = status >= 500
+    return error
+
+
+def from_stream(body: Any, *, variable: str) -> DragomanError:
+    """Return the error for an error message within a response, whose own status was 200."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    status = 500
+    if isinstance(inner, dict):
+        # The code is more specific than the type.
+        for word in (inner.get("type"), inner.get("code")):
+            if isinstance(word, str):
+                status = _STATUSES.get(word, status)
+            elif isinstance(word, int) and 400 <= word < 600:
+                status = word
+    error = _of_status(status, body, {}, variable)
+    error.may_have_run = True
+    return error
+
+
+def _of_status(status: int, body: Any, headers: Mapping[str, str], variable: str) -> DragomanError:
     message, word = _said(body)
     text = f"{message} {word}".lower()
     data: dict[str, Any] = {"status": status}

@@ -58,12 +58,17 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     ORIGIN, "set it: this kind of API has no default address", key="base_url"
                 )
         elif not self.base_url.lower().startswith(("http://", "https://")) or not self.host:
-            raise ConfigInvalid(ORIGIN, "not an http or https URL", key="base_url")
+            raise ConfigInvalid(ORIGIN, "not a valid http or https URL", key="base_url")
 
     @property
     def host(self) -> str:
+        """The host in the base URL; empty if there is none, or if the URL is invalid."""
         try:
-            return urlsplit(self.base_url or "").hostname or ""
+            address = urlsplit(self.base_url or "")
+            host = address.hostname or ""
+            # An invalid name or port raises an error.
+            host.encode("idna")
+            return "" if address.port == 0 else host
         except ValueError:
             return ""
 
@@ -74,12 +79,19 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def key(self, environ: Mapping[str, str]) -> str:
         """Return the API key from the environment. Raises `AuthRequired` if it is required and
-        missing.
+        missing, or contains a character that an HTTP header cannot have.
 
         A local model usually needs none, so an OpenAI-compatible server decides for itself.
         """
         variable = self.key_variable or KEY_VARIABLES[self.api]
         if value := environ.get(variable, "").strip():
+            if not (value.isascii() and value.isprintable()):
+                # The error of an HTTP library would contain the key.
+                raise AuthRequired(
+                    "the API key of the local model has a line break or another character that "
+                    "cannot be sent",
+                    hint=f"set {variable} again",
+                )
             return value
         if self.api == "openai" and self.key_variable is None:
             return ""

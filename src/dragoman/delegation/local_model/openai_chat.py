@@ -12,12 +12,20 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
-from dragoman.delegation.local_model.failures import from_network, from_status
+from dragoman.delegation.local_model.failures import from_network, from_status, from_stream
 from dragoman.delegation.local_model.model import KEY_VARIABLES, LocalModel, ModelChunk
 from dragoman.errors import InvalidAnswer
 from dragoman.events.parts import Usage
 from dragoman.wire.framing import Framer
 from dragoman.wire.messages import UNDECODABLE
+
+NOT_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+"""Failures before the connection was open, so that no prompt was sent."""
 
 MAX_LINE_SIZE: Final = 1024 * 1024
 """Maximum size of one chunk, in bytes. A chunk is usually a few words and its JSON envelope."""
@@ -42,15 +50,15 @@ async def stream(
                 headers={"Authorization": f"Bearer {key}"} if key else {},
             ) as response:
                 connected = True
+                variable = model.key_variable or KEY_VARIABLES[model.api]
                 if response.status_code != 200:
-                    variable = model.key_variable or KEY_VARIABLES[model.api]
                     body = await _error_body(response)
                     raise from_status(
                         response.status_code, body, response.headers, variable=variable
                     )
-                async for told in _read_stream(response):
+                async for told in _read_stream(response, variable):
                     yield told
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+        except NOT_SENT as error:
             raise from_network(error, connected=False, where=where) from error
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             # The request was sent at least in part, unless the URL is invalid.
@@ -69,7 +77,9 @@ def _question(model: LocalModel, prompt: str) -> dict[str, Any]:
     }
 
 
-async def _read_stream(response: httpx2.Response) -> AsyncGenerator[ModelChunk, None]:
+async def _read_stream(
+    response: httpx2.Response, variable: str
+) -> AsyncGenerator[ModelChunk, None]:
     framer = Framer(MAX_LINE_SIZE)
     async for data in response.aiter_bytes():
         for line in framer.feed(data):
@@ -77,13 +87,14 @@ async def _read_stream(response: httpx2.Response) -> AsyncGenerator[ModelChunk, 
                 payload = line[5:].strip()
                 if payload == b"[DONE]":
                     return
-                yield read_chunk(payload)
+                yield read_chunk(payload, variable=variable)
         if framer.overflowed:
             raise InvalidAnswer(f"a chunk of the response is larger than {MAX_LINE_SIZE} bytes")
 
 
-def read_chunk(payload: bytes) -> ModelChunk:
-    """Decode one chunk. Raises `InvalidAnswer`, or the error that the chunk reports."""
+def read_chunk(payload: bytes, *, variable: str) -> ModelChunk:
+    """Decode one chunk. Raises `InvalidAnswer`, or the error that the chunk reports. `variable` is
+    the API key variable, for the hint in that error."""
     try:
         chunk = msgspec.json.decode(payload)
     except UNDECODABLE as error:
@@ -91,7 +102,7 @@ def read_chunk(payload: bytes) -> ModelChunk:
     if not isinstance(chunk, dict):
         raise InvalidAnswer("a chunk of the response is not an object")
     if chunk.get("error"):
-        raise from_status(500, chunk, {}, variable="")
+        raise from_stream(chunk, variable=variable)
     text = stop = ""
     choices = chunk.get("choices")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):

@@ -9,9 +9,10 @@ import pytest
 from dragoman.delegation.local_model import LocalModel
 from dragoman.delegation.local_model.anthropic_messages import stream
 from dragoman.delegation.local_model.model import ModelChunk
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, RemoteError
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
+from tests.unit.delegation.local_model.test_openai_chat import serving
 
 
 async def told(url: str, prompt: str) -> list[ModelChunk]:
@@ -41,6 +42,20 @@ async def test_the_sdk_does_not_send_a_refused_prompt_again() -> None:
         with pytest.raises(DragomanError, match="fake error 529"):
             await told(fake.url, "HTTP:529*1")
         assert len(fake.requests) == 1
+
+
+@aio
+async def test_an_error_within_a_response_is_the_error_that_it_names() -> None:
+    error = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error"}}\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    async with serving(head + error) as url:
+        with pytest.raises(RemoteError) as caught:
+            await told(url, "hello")
+    assert (caught.value.code, caught.value.retryable, caught.value.may_have_run) == (
+        529,
+        True,
+        True,
+    )
 
 
 @aio

@@ -10,6 +10,7 @@ import pytest
 from dragoman.delegation.local_model.failures import (
     from_network,
     from_status,
+    from_stream,
     judge,
     missing_library,
     retry_after,
@@ -57,6 +58,28 @@ def test_a_refused_key_says_where_the_key_is() -> None:
     assert isinstance(error, AuthRequired)
     assert "bad key" in str(error) and "MY_KEY" in str(error)
     assert judge(error)[0] is Outcome.AUTH_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"type": "overloaded_error", "message": "Overloaded"}, ErrorKind.OVERLOADED),
+        ({"type": "invalid_request_error", "code": "rate_limit_exceeded"}, ErrorKind.RATE_LIMITED),
+        ({"code": 429, "message": "slow down"}, ErrorKind.RATE_LIMITED),
+        ({"code": 10**30, "message": "x"}, ErrorKind.INTERNAL),
+        ({"code": [], "type": {}}, ErrorKind.INTERNAL),
+        ("out of memory", ErrorKind.INTERNAL),
+    ],
+)
+def test_an_error_within_a_response_has_the_kind_that_it_names(error: Any, kind: ErrorKind) -> None:
+    found = from_stream({"error": error}, variable="KEY")
+    assert judge(found)[1].kind is kind
+    assert found.may_have_run
+
+
+def test_a_rejected_request_ran_nothing_and_a_failed_one_may_have() -> None:
+    found = {status: from_status(status, {}, {}, variable="") for status in (400, 429, 500, 529)}
+    assert [status for status, error in found.items() if error.may_have_run] == [500, 529]
 
 
 @pytest.mark.parametrize("body", [None, "", [], {}, {"error": {}}, {"error": None}])

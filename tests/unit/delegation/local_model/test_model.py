@@ -21,6 +21,8 @@ from dragoman.errors import AuthRequired, ConfigInvalid
         ({"api": "openai", "model": "m", "base_url": "http://"}, "base_url"),
         ({"api": "openai", "model": "m", "base_url": "http://[::1"}, "base_url"),
         ({"api": "openai", "model": "m", "base_url": "localhost:1"}, "base_url"),
+        ({"api": "openai", "model": "m", "base_url": "http://127.0.0.1:99999"}, "base_url"),
+        ({"api": "anthropic", "model": "m", "base_url": "http://two..dots"}, "base_url"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_their_key(values: Any, key: str) -> None:
@@ -59,6 +61,13 @@ def test_a_key_comes_from_the_variable_that_is_named_and_from_no_other() -> None
         model.key({"ANTHROPIC_API_KEY": "other"})
     with pytest.raises(AuthRequired, match="set ANTHROPIC_API_KEY"):
         LocalModel(api="anthropic", model="m").key({"ANTHROPIC_API_KEY": " "})
+
+
+@pytest.mark.parametrize("key", ["sk-1\nsk-2", "sk-ä", "sk-\0", "sk-\udcff"])
+def test_a_key_that_cannot_be_in_a_header_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(AuthRequired, match="set MINE again") as caught:
+        LocalModel(api="anthropic", model="m", key_variable="MINE").key({"MINE": key})
+    assert "sk-" not in str(caught.value)
 
 
 def test_an_open_server_may_have_no_key_unless_one_is_named() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.client.results import Result
 from dragoman.delegation.local_model import LocalModel, ask
-from dragoman.delegation.local_model.model import ModelChunk
+from dragoman.delegation.local_model.model import Api, ModelChunk
 from dragoman.delegation.local_model.openai_chat import MAX_LINE_SIZE, read_chunk
 from dragoman.errors import InvalidAnswer, RemoteError
 from dragoman.events.parts import Usage
@@ -152,7 +152,8 @@ def test_numbers_that_are_none_are_not_counted() -> None:
         "prompt_tokens_details": {"cached_tokens": 2},
         "completion_tokens_details": {"reasoning_tokens": 1},
     }
-    told = read_chunk(json.dumps({"model": "m-2", "choices": [], "usage": usage}).encode())
+    data = json.dumps({"model": "m-2", "choices": [], "usage": usage}).encode()
+    told = read_chunk(data, variable="")
     counted = Usage(input_tokens=3, cache_read_tokens=2, thought_tokens=1)
     assert told == ModelChunk(model="m-2", usage=counted)
 
@@ -160,9 +161,27 @@ def test_numbers_that_are_none_are_not_counted() -> None:
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff", b'"\xff"', b"[" * 100_000])
 def test_a_chunk_that_is_none_is_an_invalid_answer(payload: bytes) -> None:
     with pytest.raises(InvalidAnswer):
-        read_chunk(payload)
+        read_chunk(payload, variable="")
 
 
 def test_an_error_in_the_stream_is_the_servers_error() -> None:
     with pytest.raises(RemoteError, match="out of memory"):
-        read_chunk(b'{"error": {"message": "out of memory"}}')
+        read_chunk(b'{"error": {"message": "out of memory"}}', variable="")
+
+
+@aio
+async def test_a_proxy_that_refuses_the_connection_was_sent_no_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n") as url:
+        for name in ("https_proxy", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, url.removesuffix("/v1"))
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        apis: tuple[Api, ...] = ("openai", "anthropic")
+        for api in apis:
+            model = LocalModel(api=api, model="m", base_url="https://model.invalid/v1")
+            result = (await ask(model, "hello", environ={"ANTHROPIC_API_KEY": "k"})).result
+            assert result.error is not None
+            assert str(result.error) == "https://model.invalid/v1 cannot be reached: 403 Forbidden"
+            assert not result.error.may_have_run
