@@ -23,7 +23,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.store.ledger import AttemptRecord, Learned, new_decision_id
 from dragoman.store.ledger.attempt_table import EndedAttempt
-from dragoman.store.ledger.records import NO_TOKENS
+from dragoman.store.ledger.records import NO_TOKENS, plausible_count
 from dragoman.store.values import UNKNOWN
 
 if TYPE_CHECKING:
@@ -156,12 +156,11 @@ def record_executed(
 
 
 def plausible(report: AttemptReport) -> AttemptReport:
-    """Return another machine's report without token counts or a cost that are negative, because
-    they would lower the totals here."""
+    """Return another machine's report without impossible token counts, and without a negative cost,
+    which would lower the total here."""
     tokens, cost = report.tokens, report.cost
-    if any(
-        count is not None and count < 0 for count in (tokens.input, tokens.output, tokens.total)
-    ):
+    counts = (tokens.input, tokens.output, tokens.total)
+    if any(count != plausible_count(count) for count in counts):
         tokens = NO_TOKENS
     if cost.amount is not None and cost.amount < 0:
         cost = UNKNOWN

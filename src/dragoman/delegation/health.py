@@ -286,9 +286,20 @@ def _search(data: Any, now: float, depth: int) -> float | None:
     return None
 
 
+def _number(value: Any) -> float | None:
+    """Return a number from JSON; None for anything else, and for an integer that is too large for a
+    float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 def _instant(value: Any) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value / 1000 if value >= _THIS_CENTURY else float(value)
+    if (number := _number(value)) is not None:
+        return number / 1000 if number >= _THIS_CENTURY else number
     if isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
@@ -302,8 +313,8 @@ def _instant(value: Any) -> float | None:
 def _seconds(value: Any) -> float | None:
     """Parse a period: a number of seconds, or text such as "3h 20m" and "12.5s". Returns None if it
     is neither."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+    if (number := _number(value)) is not None:
+        return number
     if not isinstance(value, str):
         return None
     if re.fullmatch(r"\s*[0-9]+(?:\.[0-9]*)?\s*", value):

@@ -21,6 +21,7 @@ from dragoman.config.safe_files import read_file
 from dragoman.decoders import convert_typed
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
+from dragoman.store.ledger.records import plausible_count
 from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
 from dragoman.wire.messages import UNDECODABLE
 
@@ -110,14 +111,15 @@ def price(
             amount=usage.cost.amount, currency=usage.cost.unit, provenance=Provenance.REPORTED
         )
     found = price_of(model, prices)
-    if found is None or usage.input_tokens is None or usage.output_tokens is None:
+    read, written = map(plausible_count, (usage.input_tokens, usage.output_tokens))
+    if found is None or read is None or written is None:
         # A cost computed from only one of the two counts would be too low.
         return UNKNOWN
-    fresh, guessed = usage.input_tokens, False
+    fresh, guessed = read, False
     cost = 0.0
     for cached, rate in (
-        (usage.cache_read_tokens, found.cache_read),
-        (usage.cache_write_tokens, found.cache_write),
+        (plausible_count(usage.cache_read_tokens), found.cache_read),
+        (plausible_count(usage.cache_write_tokens), found.cache_write),
     ):
         if cached:
             # Some peers count these as part of their input, others separately, and none of them
@@ -126,9 +128,9 @@ def price(
             if cached <= fresh:
                 fresh -= cached
             cost += cached * (found.input if rate is None else rate)
-    if found.long_prompt is not None and usage.input_tokens >= found.long_prompt:
+    if found.long_prompt is not None and read >= found.long_prompt:
         guessed = True
-    cost += fresh * found.input + usage.output_tokens * found.output
+    cost += fresh * found.input + written * found.output
     return Charge(
         amount=cost / MILLION,
         currency=found.currency,

@@ -24,7 +24,7 @@ from dragoman.config.safe_files import read_file, write_file
 from dragoman.decoders import convert_typed, decode_typed
 from dragoman.errors import DragomanError, UsageError
 from dragoman.fleet.nkeys import KeyPair, new_key, read_seed
-from dragoman.fleet.subjects import MemberKind
+from dragoman.fleet.subjects import MemberKind, require_name
 from dragoman.fleet.tokens import read_token
 from dragoman.paths import Paths
 from dragoman.wire.messages import UNDECODABLE
@@ -106,9 +106,13 @@ def decode_code(text: str) -> JoinCode:
         data = unpacker.decompress(packed, MAX_CODE_SIZE)
         if not unpacker.eof:
             raise UsageError("the join code is incomplete: copy all of it")
-        return convert_typed(msgspec.msgpack.decode(data), JoinCode)
+        code = convert_typed(msgspec.msgpack.decode(data), JoinCode)
     except (binascii.Error, ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise UsageError("the join code is damaged: copy all of it, or create a new one") from error
+    for name in (code.id, code.team, code.name):
+        # They become parts of a file name and of subjects.
+        require_name(name)
+    return code
 
 
 def credential_from(code: JoinCode, key: KeyPair, token: str) -> MemberCredential:

@@ -80,7 +80,7 @@ def _text(data: bytes) -> str:
 def _bytes(text: str) -> bytes:
     try:
         data = base64.b32decode(text + "=" * (-len(text) % 8))
-    except binascii.Error as error:
+    except ValueError as error:
         raise UsageError("not a NATS key: invalid base32") from error
     if len(data) < 3 or _crc16(data[:-2]).to_bytes(2, "little") != data[-2:]:
         raise UsageError("not a NATS key: wrong checksum")

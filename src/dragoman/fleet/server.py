@@ -61,6 +61,7 @@ MAX_PAYLOAD_SIZE: Final = 1024 * 1024
 chunks."""
 
 LOCK: Final = "server.lock"
+_HOST: Final = re.compile(r"[!-~]+")
 LOG_TAIL_SIZE: Final = 500
 LOG_SIZE: Final = 16 * 1024 * 1024
 
@@ -130,6 +131,12 @@ def check_options(folder: FleetFolder, options: ServerOptions) -> None:
         raise UsageError(
             f"--listen {options.host} needs --name: the host name or address that members use"
         )
+    for name in options.names:
+        if not _HOST.fullmatch(name):
+            raise UsageError(
+                f"--name takes a host name or address, not {name!r}",
+                remedy="write an international host name in its ASCII form, which starts with xn--",
+            )
     if cluster is not None and cluster.number > 1 and not folder.file.exists():
         raise UsageError(
             f"all servers of a cluster have the same keys: copy {folder.file.name} from the first "

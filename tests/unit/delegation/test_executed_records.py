@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dragoman.delegation.executed_records import (
     MACHINE_LOST,
     UNKNOWN_PEER,
@@ -110,9 +112,10 @@ def test_the_bandit_learns_nothing_about_unknown_or_blameless_peers() -> None:
     assert learned_from(lost, DECISION, known_peers=("codex",), now=NOW) is None
 
 
-def test_negative_numbers_of_another_machine_do_not_lower_the_totals_here() -> None:
+@pytest.mark.parametrize("count", [-1, 10**30])
+def test_impossible_numbers_of_another_machine_do_not_change_the_totals_here(count: int) -> None:
     cost = Charge(amount=-5.0, currency="USD", provenance=Provenance.REPORTED)
-    told = plausible(report(cost=cost, tokens=Tokens(input=-1)))
+    told = plausible(report(cost=cost, tokens=Tokens(input=count)))
     assert told.cost.amount is None
     assert told.tokens.input is None
 

@@ -142,6 +142,8 @@ def test_limits_that_were_reached_say_when_the_last_of_them_resets() -> None:
         {"resets_at": True},
         {"reset": "tomorrow"},
         {"reset": "2027-01-15T09:00:00"},
+        {"resets_at": 10**400},
+        {"retry_after": 10**400},
         {"retry_after": "soon"},
         {"retry_after": "²"},
         [[[[[[[[{"resets_at": NOW + 5}]]]]]]]],

@@ -140,6 +140,8 @@ def test_a_prompt_that_is_longer_than_the_price_is_for_makes_it_an_estimate() ->
         ("mine", Usage()),
         ("mine", Usage(input_tokens=5)),
         ("mine", Usage(total_tokens=5)),
+        ("mine", Usage(input_tokens=-5, output_tokens=5)),
+        ("mine", Usage(input_tokens=5, output_tokens=10**400)),
         ("nobody", Usage(input_tokens=5, output_tokens=5)),
         (None, Usage(input_tokens=5, output_tokens=5)),
     ],

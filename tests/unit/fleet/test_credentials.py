@@ -55,6 +55,13 @@ def test_a_join_code_is_one_word_and_decodes_to_the_same_values() -> None:
     assert decode_code(f" {text[:30]}\n{text[30:]} ") == code()
 
 
+@pytest.mark.parametrize("field", ["id", "team", "name"])
+def test_a_join_code_whose_names_could_be_paths_is_rejected(field: str) -> None:
+    changed = msgspec.structs.replace(code(), **{field: "../../elsewhere"})
+    with pytest.raises(UsageError, match="invalid name"):
+        decode_code(encode_code(changed))
+
+
 @pytest.mark.parametrize("cut", [5, 20, 60])
 def test_a_truncated_join_code_is_rejected(cut: int) -> None:
     with pytest.raises(UsageError):

@@ -35,7 +35,7 @@ def test_the_private_key_is_not_in_the_representation() -> None:
     assert key.seed not in repr(key)
 
 
-@pytest.mark.parametrize("text", ["", "SU", "nonsense!", "SUAAAAAA"])
+@pytest.mark.parametrize("text", ["", "SU", "nonsense!", "SUAAAAAA", "é"])
 def test_invalid_seeds_are_rejected(text: str) -> None:
     with pytest.raises(UsageError):
         read_seed(text)
@@ -55,3 +55,4 @@ def test_a_public_key_is_not_a_seed_and_has_one_kind() -> None:
     assert is_public_key(key.public, "user")
     assert not is_public_key(key.public, "account")
     assert not is_public_key("nothing", "user")
+    assert not is_public_key("é", "user")

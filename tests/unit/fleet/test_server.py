@@ -69,6 +69,14 @@ def test_without_a_name_for_every_address_no_member_could_connect(
     assert not folder.path.exists()
 
 
+@pytest.mark.parametrize("name", ["", "bücher.example", "two words"])
+def test_a_name_that_no_certificate_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    folder = FleetFolder(tmp_path / "fleet")
+    with pytest.raises(UsageError, match="--name takes a host name or address"):
+        prepared(folder, options(host="192.0.2.7", names=(name,)))
+    assert not folder.path.exists()
+
+
 def test_an_address_is_host_and_port() -> None:
     assert parse_listen("127.0.0.1:4222") == ("127.0.0.1", 4222)
     assert parse_listen("[::1]:0") == ("::1", 0)

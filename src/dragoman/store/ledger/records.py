@@ -33,12 +33,22 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
 NO_TOKENS: Final = Tokens()
 
+MAX_TOKENS: Final = 10**12
+"""Maximum number of tokens of a turn. A larger number cannot be right, and SQLite could not add up
+such numbers."""
+
+
+def plausible_count(count: int | None) -> int | None:
+    """Return a number of tokens; None if it is negative or above `MAX_TOKENS`."""
+    return count if count is not None and 0 <= count <= MAX_TOKENS else None
+
 
 def tokens_of(usage: Usage | None) -> Tokens:
-    """Return the tokens as reported by a peer."""
+    """Return the tokens as reported by a peer, without implausible numbers."""
     if usage is None:
         return NO_TOKENS
-    input, output, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
+    reported = (usage.input_tokens, usage.output_tokens, usage.total_tokens)
+    input, output, total = map(plausible_count, reported)
     if input is None and output is None and total is None:
         return NO_TOKENS
     if total is None and input is not None and output is not None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from msgspec import structs
 
 from dragoman.events.parts import Usage
-from dragoman.store.ledger.records import NO_TOKENS, StatRow, new_decision_id, tokens_of
+from dragoman.store.ledger.records import (
+    MAX_TOKENS,
+    NO_TOKENS,
+    StatRow,
+    new_decision_id,
+    tokens_of,
+)
 from dragoman.store.values import Provenance
 from tests.unit.store.ledger.samples import START, attempt
 
@@ -40,6 +46,12 @@ def test_told_tokens_are_reported_and_their_sum_is_made_where_both_are_known() -
     assert told.provenance is Provenance.REPORTED
     assert tokens_of(Usage(input_tokens=3)).total is None
     assert tokens_of(Usage(total_tokens=9)).input is None
+
+
+def test_numbers_of_tokens_that_cannot_be_right_are_unknown() -> None:
+    told = tokens_of(Usage(input_tokens=-1, output_tokens=4, total_tokens=MAX_TOKENS + 1))
+    assert (told.input, told.output, told.total) == (None, 4, None)
+    assert tokens_of(Usage(input_tokens=MAX_TOKENS)).input == MAX_TOKENS
 
 
 def test_an_attempt_that_runs_has_no_duration() -> None:
