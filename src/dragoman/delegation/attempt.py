@@ -38,7 +38,7 @@ from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.patch import stat_of
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
-from dragoman.errors import DragomanError, FileFailed, UsageError
+from dragoman.errors import DragomanError, FileFailed, IsolationFailed, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Failure, FileChange, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
@@ -112,9 +112,10 @@ class Attempt:
         self.workspace_fault = False
         """Whether a problem with the workspace kept the peer from being prompted, or the peer's
         changes cannot be taken out of the worktree. Neither is the peer's fault."""
-        self.misused = False
-        """Whether the peer was never prompted because it cannot do what was requested, such as use
-        a model that it does not have. This is not the peer's fault either."""
+        self.blameless = False
+        """Whether the attempt failed for another reason that is not the peer's fault: the peer
+        cannot do what was requested, such as use a model that it does not have, or files cannot be
+        packed, sent or applied for a peer on another machine."""
         self._reason = reason
         self._trace = trace
         self._started_at = setting.clock()
@@ -235,10 +236,12 @@ class Attempt:
 
         try:
             return await self._in_copy(work, apply=request.apply or not request.isolate)
-        except DragomanError as error:
+        except (DragomanError, OSError) as raised:
+            error = _explained(raised, request.workspace)
             if self.seen.result is None:
                 return self._without_turn(self.seen.error or error, Changed())
             report = self._known or self._report(setting.clock(), Changed(), request.workspace)
+            self.blameless = _is_blameless(error)
             outcome, failure = outcome_of_error(error)
             return structs.replace(
                 report,
@@ -447,7 +450,7 @@ class Attempt:
         self, error: DragomanError, changed: Changed | None, ended_at: float | None = None
     ) -> AttemptReport:
         outcome, failure = outcome_of_error(error)
-        self.misused = isinstance(error, UsageError) and error.blame == "us"
+        self.blameless = _is_blameless(error)
         return report_of_error(
             error,
             outcome,
@@ -488,6 +491,13 @@ class Attempt:
         left = self._seconds_left
         limit = CHECK_TIMEOUT if left is None else min(max(left, 0.1), CHECK_TIMEOUT)
         return structs.replace(report, check=await run_check(command, workspace, timeout=limit))
+
+
+def _is_blameless(error: DragomanError) -> bool:
+    """Return whether an error says nothing about the peer."""
+    if isinstance(error, UsageError):
+        return error.blame == "us"
+    return isinstance(error, FileFailed | IsolationFailed)
 
 
 def _explained(error: DragomanError | OSError, workspace: Path) -> DragomanError:

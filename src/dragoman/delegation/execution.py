@@ -462,7 +462,7 @@ class _DelegationRun:
         # about the peer.
         interrupted = self.cancel.pulled and not report.ok
         broker_failed = attempt.seen.broker_failed
-        blameless = interrupted or attempt.workspace_fault or attempt.misused
+        blameless = interrupted or attempt.workspace_fault or attempt.blameless
         # If the broker failed before the prompt was sent, the reading is kept: it allows a retry
         # with the same peer.
         if blameless or (broker_failed and attempt.seen.prompted):

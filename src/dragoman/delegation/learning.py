@@ -15,6 +15,7 @@ from dragoman.delegation.health import Breaker, Reading, greeted, read
 from dragoman.errors import (
     CallTimeout,
     DragomanError,
+    FileFailed,
     HandshakeFailed,
     HostUnavailable,
     IsolationFailed,
@@ -49,7 +50,7 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
                 outcome = Outcome.FAILED
                 if error.remedy:
                     failure = structs.replace(failure, message=f"{failure.message}; {error.remedy}")
-            case SpawnError() | UsageError() | IsolationFailed():
+            case SpawnError() | UsageError() | IsolationFailed() | FileFailed():
                 outcome = Outcome.FAILED
     return outcome, failure
 

@@ -14,18 +14,22 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
-from dragoman.delegation import attempt
+from dragoman.client.results import Result
+from dragoman.delegation import DelegationRequest, attempt, delegate_request
 from dragoman.delegation.attempt import ask_local, prefixed, runtime_role
+from dragoman.delegation.host_attempt import HostTurn
 from dragoman.delegation.local_model import LocalModel
 from dragoman.delegation.worktree.snapshot import Snapshot
-from dragoman.errors import UsageError
+from dragoman.errors import IsolationFailed, UsageError
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
 from dragoman.runs.run_values import Deadline, RunResult
+from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
 from tests.integration.test_delegating import commit
+from tests.unit.delegation.test_host_facts import place_with
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,40 @@ async def test_temporary_files_that_can_no_longer_be_written_leave_the_changes_u
     done = await bench.delegate(isolate=isolate)
     assert done.final.may_have_run and done.text == "written" and done.ok is not isolate
     assert any("the changes of alpha are unknown" in text for text in bench.heard.notices)
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left"), IsolationFailed("packing the files", "No space left")]
+)
+@aio
+async def test_files_that_cannot_be_sent_to_a_host_or_applied_here_are_not_the_peers_fault(
+    prompted: bool, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'enabled_peers = ["codex@box"]\nwarm = false\n[hosts.box]\ndestination = "me@box"\n'
+    place = place_with(tmp_path, text)
+    (place.cwd / ".git").rmdir()
+    commit(place.cwd)
+
+    async def run(turn: HostTurn, worktree: Path) -> str:
+        if prompted:
+            turn._seen.prompted = True
+            turn._seen.result = Result(Outcome.OK, "done")
+        raise error
+
+    monkeypatch.setattr(HostTurn, "run", run)
+    request = DelegationRequest(role="review", prompt="look", workspace=place.cwd)
+    done = await delegate_request(request, place=place)
+    first = done.attempts[0]
+    assert (first.peer, first.outcome, first.may_have_run) == (
+        "codex@box",
+        Outcome.FAILED,
+        prompted,
+    )
+    assert first.failure is not None and "No space left" in first.failure.message
+    with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
+        assert ledger.health("codex@box").failures == 0
+        assert ledger.posteriors() == {}
 
 
 @aio
