@@ -221,7 +221,7 @@ class ExecutorRun:
 
     async def _ended(self, executed: ExecutedJob) -> Delegation:
         reports = list(reports_of(executed))
-        reports[-1] = final = await self._with_patch(self._in_time(reports[-1]), executed.patch)
+        reports[-1] = final = await self._patched(self._in_time(reports[-1]), executed.patch)
         self._end_recorder(
             Result(outcome=final.outcome, text=final.text, stop=final.stop, failure=final.failure)
         )
@@ -263,6 +263,25 @@ class ExecutorRun:
             error_class=Outcome.TIMED_OUT.value,
             failure=Failure(why),
         )
+
+    async def _patched(self, report: AttemptReport, patch: bytes) -> AttemptReport:
+        """Apply or keep the patch, even if the caller is cancelled. Then a notice says where the
+        changes are."""
+        done = report
+
+        async def work() -> None:
+            nonlocal done
+            done = await self._with_patch(report, patch)
+
+        try:
+            await finish(work())
+        except asyncio.CancelledError:
+            if done.applied is not None and done.applied.ok:
+                self._listener.notice(f"the changes of job {self.job} were applied")
+            elif kept := done.patch or (done.applied and done.applied.kept):
+                self._listener.notice(f"the changes of job {self.job} are saved in {kept}")
+            raise
+        return done
 
     async def _with_patch(self, report: AttemptReport, patch: bytes) -> AttemptReport:
         report = structs.replace(report, isolated=True)

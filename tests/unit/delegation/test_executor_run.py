@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.delegation import CancelHandle, Delegation, DelegationListener, delegate_request
+from dragoman.delegation import (
+    CancelHandle,
+    Delegation,
+    DelegationListener,
+    delegate_request,
+    executor_run,
+)
 from dragoman.delegation.executor import ExecutedJob, ExecutorListener
 from dragoman.delegation.executor_run import require_executable
 from dragoman.delegation.request import DelegationRequest
@@ -52,6 +59,14 @@ class FakeExecutor:
         stop: asyncio.Event,
     ) -> ExecutedJob:
         return await self.work(job, listener, stop)
+
+
+class Notices(DelegationListener):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.told.append(text)
 
 
 class Heard(DelegationListener):
@@ -167,6 +182,39 @@ async def test_a_patch_outside_the_repository_fails_the_job_and_changes_nothing(
     done = await run(place, attacks, apply=True)
     assert not done.ok
     assert not (place.cwd.parent / "new.txt").exists()
+
+
+@pytest.mark.parametrize("apply", [True, False])
+@aio
+async def test_a_user_who_interrupts_while_the_patch_is_handled_is_told_where_the_changes_are(
+    apply: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, heard, reached, cut = (
+        in_repository(tmp_path),
+        Notices(),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+    handle = executor_run.apply_received if apply else executor_run.keep_received
+
+    async def slowly(*args: Any, **more: Any) -> Any:
+        reached.set()
+        await cut.wait()
+        return await handle(*args, **more)
+
+    monkeypatch.setattr(executor_run, handle.__name__, slowly)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run(place, works, heard=heard, apply=apply))
+        await reached.wait()
+        running.cancel()
+        cut.set()
+    assert running.cancelled()
+    patches = list((place.paths.state / "patches").iterdir())
+    if apply:
+        assert (place.cwd / "new.txt").read_text() == "new\n" and patches == []
+        assert heard.told[-1].endswith("were applied")
+    else:
+        assert heard.told[-1].endswith(f"are saved in {patches[0]}")
 
 
 @aio

@@ -88,9 +88,16 @@ async def apply_patch(
     data: bytes, top: Path, *, files: tuple[FileChange, ...], patches: Path, name: str
 ) -> Applied:
     """Apply a patch at the top of a repository. `files` are those that it changes."""
+    # git checks every file before it writes the first one, and must not be interrupted then. A
+    # patch that was applied must not be kept, even if the caller was cancelled.
+    return await finish(_apply_patch(data, top, files, patches, name))
+
+
+async def _apply_patch(
+    data: bytes, top: Path, files: tuple[FileChange, ...], patches: Path, name: str
+) -> Applied:
     kept = keep_patch(patches, name, data)
-    # git checks every file before it writes the first one, and must not be interrupted then.
-    answer = await finish(git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=top))
+    answer = await git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=top)
     if answer.ok:
         with contextlib.suppress(OSError):
             os.unlink(kept)

@@ -46,13 +46,18 @@ _NAMES: Final = re.compile(r"dragoman-(?:branch|copy|diff|fleet|look|pack|patch|
 @contextlib.asynccontextmanager
 async def scratch_folder(purpose: Purpose) -> AsyncIterator[Path]:
     """Context manager: create a temporary directory, private to this user, and remove it at the
-    end. A directory that cannot be removed in time is logged."""
+    end. Raises `FileFailed` if it cannot be created. One that cannot be removed in time is logged.
+    """
     temporary = tempfile.gettempdir()
     await _without_failure("abandoned temporary files", temporary, sweep_scratch)
     created: list[_ScratchFolder] = []
 
     def create(_: threading.Event) -> None:
-        created.append(_ScratchFolder(purpose))
+        try:
+            created.append(_ScratchFolder(purpose))
+        except OSError as error:
+            where = str(error.filename or temporary)
+            raise FileFailed(where, error.strerror or str(error), error.errno) from error
 
     try:
         await in_thread(temporary, create, changes_disk=True)

@@ -13,6 +13,7 @@ import pytest
 from dragoman.broker.lock import try_lock
 from dragoman.delegation.worktree import records, scratch
 from dragoman.delegation.worktree.scratch import LOCK, UNLOCKED_AGE, scratch_folder
+from dragoman.errors import FileFailed
 from tests.aio import aio
 
 PATIENCE = 20.0
@@ -44,6 +45,16 @@ async def test_a_scratch_folder_is_private_and_removed_at_the_end(temporary: Pat
         assert home.stat().st_mode & 0o077 == 0
         assert os.listdir(folder) == ["index"]
     assert os.listdir(temporary) == []
+
+
+@aio
+async def test_a_folder_that_cannot_be_created_is_a_file_error_with_its_path(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(temporary / "gone"))
+    with pytest.raises(FileFailed, match="gone"):
+        async with scratch_folder("copy"):
+            pass
 
 
 @aio
