@@ -7,10 +7,13 @@ isolates files only: branches and configuration are shared, and a command can wr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import re
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -41,6 +44,12 @@ MAX_DEPTH: Final = 4
 
 TOO_NESTED: Final = "there are too many nested repositories, or they are nested too deeply"
 """Why a workspace beyond `MAX_DEPTH` or `MAX_TREES` is not copied or sent."""
+
+ADD_TRIES: Final = 10
+ADD_INTERVAL: Final = 0.1
+"""How often to try to create a worktree, and the seconds between the tries."""
+
+_INCOMPLETE: Final = re.compile(r"^failed to read .*/worktrees/[^/]+/")
 
 IDENTITY: Final = {
     "GIT_AUTHOR_NAME": "dragoman",
@@ -173,11 +182,7 @@ class Isolation:
                 ("commit-tree", base, "-m", "everything"), cwd=repository.top, env=IDENTITY
             )
             commit = staged = made.text
-        await git.demand(
-            ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit),
-            cwd=repository.top,
-            timeout=CHECKOUT_TIMEOUT,
-        )
+        await add_worktree(path, commit, cwd=repository.top)
         made_here, why = await git.find_repository(path)
         if made_here is None:
             raise IsolationFailed(f"inspecting {path}", why)
@@ -253,6 +258,22 @@ class Isolation:
         if self._record is None or self._workspace is None:
             raise UsageError("the worktree does not exist yet: use `async with`")
         return self._record.trees
+
+
+async def add_worktree(
+    path: Path, commit: str, *, cwd: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Create a worktree without its files. Repeated if another process is creating one in the same
+    repository: git fails if it reads the incomplete files of that one."""
+    told = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit)
+    for left in reversed(range(ADD_TRIES)):
+        try:
+            await git.demand(told, cwd=cwd, env=env, timeout=CHECKOUT_TIMEOUT)
+            return
+        except IsolationFailed as error:
+            if not left or not _INCOMPLETE.search(error.problem):
+                raise
+        await asyncio.sleep(ADD_INTERVAL)
 
 
 async def _remember(path: Path, base: str, commit: str) -> None:

@@ -33,6 +33,7 @@ from dragoman.delegation.worktree.bundle import (
     REFS,
     Bundle,
 )
+from dragoman.delegation.worktree.isolation import add_worktree
 from dragoman.delegation.worktree.patch import keep_patch, patch_of
 from dragoman.delegation.worktree.records import Tree, WorktreeRecord
 from dragoman.errors import DragomanError, IsolationFailed, UsageError
@@ -307,8 +308,7 @@ async def _unbundle(store: Path, file: Path, bundle: Bundle, id_: str) -> None:
 
 
 async def _check_out(store: Path, path: Path, bundle: Bundle, tree: Tree) -> Tree:
-    add = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), bundle.sent_head)
-    await git.demand(add, cwd=store, env=_env(store), timeout=CHECKOUT_TIMEOUT)
+    await add_worktree(path, bundle.sent_head, cwd=store, env=_env(store))
     made, why = await git.find_repository(path)
     if made is None:
         raise IsolationFailed(f"inspecting {path}", why)

@@ -139,6 +139,31 @@ async def test_submodules_come_along_with_their_changes_and_are_applied_to(tmp_p
 
 
 @aio
+async def test_a_copy_waits_for_another_process_that_is_creating_a_worktree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    other = folder / ".git" / "worktrees" / "other"
+    other.mkdir(parents=True)
+    (other / "gitdir").write_text(f"{tmp_path}/other/.git\n")
+    (other / "commondir").touch()
+    (other / "HEAD").write_text("ref: refs/heads/main\n")
+    ask, tries = runs_git.ask, list[Sequence[str]]()
+
+    async def finish_after_the_first_try(args: Sequence[str], **more: Any) -> Any:
+        answer = await ask(args, **more)
+        if "worktree" in args:
+            tries.append(args)
+            (other / "commondir").write_text("../..\n")
+        return answer
+
+    monkeypatch.setattr(runs_git, "ask", finish_after_the_first_try)
+    async with isolated(tmp_path, folder) as isolation:
+        assert (isolation.workspace / "a.txt").exists()
+    assert len(tries) == 2
+
+
+@aio
 async def test_the_files_of_a_removed_submodule_are_deleted_by_the_patch(tmp_path: Path) -> None:
     folder = with_submodule(tmp_path / "repo")
     async with isolated(tmp_path, folder) as isolation:
