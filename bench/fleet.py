@@ -30,7 +30,8 @@ from dragoman.errors import FleetError
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.credentials import MemberCredential
 from dragoman.fleet.objects import put_object
-from dragoman.fleet.submitter import JobReader, ask, pack_workspace, spec_of, submit
+from dragoman.fleet.records import new_job_id
+from dragoman.fleet.submitter import JobReader, ask, pack_workspace, spec_of, submit, upload
 from dragoman.runs.context import load_context
 from tests.console.test_console_load import processor_time
 from tests.fleet.rig import Rig, nats_server
@@ -159,7 +160,8 @@ async def one_job(connection: FleetConnection, place: Rig, token: str) -> None:
     request = DelegationRequest(
         role="execute", prompt=f"write {WAIT} {token}", workspace=place.repository
     )
-    (job,) = await submit(connection, packed, spec_of(request))
+    job = new_job_id()
+    await submit(connection, await upload(connection, packed, spec_of(request)), [job])
     reader = JobReader(connection, job)
     async for _ in reader.follow():
         pass

@@ -19,6 +19,7 @@ from dragoman.fleet import subjects
 from dragoman.fleet.connection import PENDING_MESSAGES, FleetConnection
 from dragoman.fleet.credentials import MemberCredential
 from dragoman.fleet.objects import get_object, put_object
+from dragoman.fleet.records import JobSpec, new_job_id
 from dragoman.fleet.server import (
     MAX_PAYLOAD_SIZE,
     FleetServer,
@@ -27,7 +28,7 @@ from dragoman.fleet.server import (
     wants_tls,
 )
 from dragoman.fleet.streams import ensure_streams, stream_configs
-from dragoman.fleet.submitter import PackedWorkspace, submit
+from dragoman.fleet.submitter import submit
 from dragoman.fleet.team import FleetFolder, FleetKeys, coordinator_access
 from tests.aio import aio
 from tests.fleet.rig import TIMEOUT, Rig, with_every_server
@@ -501,14 +502,14 @@ def test_a_non_loopback_address_always_uses_tls() -> None:
 async def test_a_full_server_rejects_submissions_and_keeps_what_it_accepted(rig: Rig) -> None:
     async with server(rig, disk_size=32 * 1024 * 1024) as keys:
         member = rig.join("submitter", "s1", team="red")
-        fields = {"role": "execute", "prompt": "write 0 x" + "y" * 100_000}
+        prompt = "write 0 x" + "y" * 100_000
         accepted: list[str] = []
         async with FleetConnection(member) as submitter:
+            bundle = await put_object(submitter, b"z" * 1000)
+            spec = JobSpec(role="execute", prompt=prompt, bundle=bundle)
+            jobs = (new_job_id() for _ in range(1000))
             with pytest.raises(FleetFull, match="full") as caught:
-                while len(accepted) < 1000:
-                    accepted += await submit(
-                        submitter, PackedWorkspace(b"z" * 1000, {}), fields, count=1
-                    )
+                await submit(submitter, spec, jobs, on_stored=accepted.append)
         assert caught.value.retryable
         async with coordinator(keys, "red") as owner:
             info = await owner.client.jetstream().stream_info("INBOX")

@@ -20,12 +20,12 @@ from dragoman.decoders import convert_typed
 from dragoman.delegation.executor import ExecutedJob, ExecutorListener
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, Decision
-from dragoman.errors import FleetError, UsageError
+from dragoman.errors import DragomanError, FleetError, UsageError
 from dragoman.events.model import Event, Source
 from dragoman.events.words import Outcome
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.credentials import MemberCredential, find_credential
-from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED
+from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, JobSpec
 from dragoman.fleet.results import executed_job, forget_pending, note_submitted
 from dragoman.fleet.submitter import (
     FleetEvent,
@@ -34,6 +34,7 @@ from dragoman.fleet.submitter import (
     pack_workspace,
     spec_of,
     submit,
+    upload,
 )
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner, finish
@@ -121,8 +122,8 @@ class FleetExecutor:
         listener: ExecutorListener,
         stop: asyncio.Event,
     ) -> ExecutedJob:
-        packed = await pack_workspace(request.workspace)
-        if stop.is_set():
+        spec = await _uploaded(connection, request, fields, stop)
+        if spec is None:
             return _cancelled(job, request, "cancelled before it was submitted")
         note_submitted(self._paths.state, self._credential.team, job)
         reader = JobReader(connection, job, submitted=True, on_notice=listener.notice)
@@ -130,7 +131,7 @@ class FleetExecutor:
         tasks = TaskOwner("a job of a fleet")
         following: asyncio.Task[FleetError | None] | None = None
         try:
-            await submit(connection, packed, fields, jobs=(job,))
+            await submit(connection, spec, [job])
             listener.notice(f"submitted to {self.name}")
             following = tasks.start(follower.run(), "events")
             stopped = tasks.start(stop.wait(), "stop")
@@ -172,6 +173,38 @@ class FleetExecutor:
             error.may_have_run = True
             error.remedy = f"the job is done: see its result with `dragoman fleet watch {job}`"
             raise
+
+
+async def _uploaded(
+    connection: FleetConnection,
+    request: DelegationRequest,
+    fields: dict[str, Any],
+    stop: asyncio.Event,
+) -> JobSpec | None:
+    """Pack and upload the workspace, which may take minutes. Returns None if `stop` is set
+    first."""
+
+    async def work() -> JobSpec | DragomanError:
+        try:
+            return await upload(connection, await pack_workspace(request.workspace), fields)
+        except DragomanError as error:
+            return error
+
+    if stop.is_set():
+        return None
+    tasks = TaskOwner("a job of a fleet")
+    try:
+        uploading = tasks.start(work(), "upload")
+        stopped = tasks.start(stop.wait(), "stop")
+        await asyncio.wait({uploading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if stopped.done():
+            return None
+        spec = await uploading
+    finally:
+        await tasks.aclose()
+    if isinstance(spec, DragomanError):
+        raise spec
+    return spec
 
 
 async def _leave(connection: FleetConnection, job: str) -> bool:

@@ -29,7 +29,7 @@ from dragoman.events.words import Outcome
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.objects import get_object
 from dragoman.fleet.records import LOST, FleetJob, ObjectRef, new_job_id
-from dragoman.fleet.submitter import pack_workspace, read_job, spec_of, submit
+from dragoman.fleet.submitter import pack_workspace, read_job, spec_of, submit, upload
 from dragoman.runs.context import RunContext
 from dragoman.runs.lineage import inherited
 from dragoman.wire.messages import UNDECODABLE
@@ -151,13 +151,13 @@ async def submit_noted(
     on_stored: Callable[[str], None],
 ) -> None:
     """Submit a request as one or more jobs whose results are recorded later. `on_stored` is called
-    with the id of each job when it is stored. Raises what `require_executable`, `pack_workspace`
-    and `submit` do."""
+    with the id of each job when it is stored. Raises what `require_executable`, `pack_workspace`,
+    `upload` and `submit` do."""
     fields = spec_of(request, needs=needs, retry_lost=retry_lost)
     await require_executable(
         request.role, place, where=f"fleet {team}", lineage=inherited(), now=time.time()
     )
-    packed = await pack_workspace(request.workspace)
+    spec = await upload(connection, await pack_workspace(request.workspace), fields)
     jobs = [new_job_id() for _ in range(count)]
     for job in jobs:
         # Before it is submitted, so that the result is recorded even if this process is killed.
@@ -169,7 +169,7 @@ async def submit_noted(
         on_stored(job)
 
     try:
-        await submit(connection, packed, fields, jobs=jobs, on_stored=note_stored)
+        await submit(connection, spec, jobs, on_stored=note_stored)
     except FleetError as error:
         # The first of the others may have been stored too.
         in_doubt = len(stored) + error.may_have_run

@@ -7,7 +7,7 @@ misses nothing. `coordinator` accepts the jobs, `records` has the types.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +51,6 @@ from dragoman.fleet.records import (
     ListQuestion,
     decode,
     encode,
-    new_job_id,
 )
 from dragoman.rpc.tasks import in_thread
 
@@ -137,26 +136,33 @@ def spec_of(
     }
 
 
+async def upload(
+    connection: FleetConnection, packed: PackedWorkspace, fields: dict[str, Any]
+) -> JobSpec:
+    """Upload a packed workspace, and return the job to submit. `fields` are those of `spec_of`.
+
+    Raises `FleetFull` if the server has no room, and `FleetUnreachable` if it does not answer.
+    """
+    await _require_room(connection)
+    bundle = await put_object(connection, packed.data)
+    return JobSpec(bundle=bundle, packed=packed.packed, **fields)
+
+
 async def submit(
     connection: FleetConnection,
-    packed: PackedWorkspace,
-    fields: dict[str, Any],
+    spec: JobSpec,
+    jobs: Iterable[str],
     *,
-    count: int = 1,
-    jobs: Sequence[str] = (),
     on_stored: Callable[[str], None] = lambda job: None,
-) -> list[str]:
-    """Submit a job one or more times, and return the ids when all are stored. `jobs` are ids to use
-    instead of new ones; `on_stored` is called with each id.
+) -> None:
+    """Submit a job once under each of the ids in `jobs`. `on_stored` is called with each id when it
+    is stored.
 
     Raises `FleetFull` if the server has no room, and `FleetUnreachable` if it does not answer. The
     error names the jobs that were stored, and the job that may have been stored.
     """
-    await _require_room(connection)
-    bundle = await put_object(connection, packed.data)
-    spec = JobSpec(bundle=bundle, packed=packed.packed, **fields)
     stored: list[str] = []
-    for job in jobs or [new_job_id() for _ in range(count)]:
+    for job in jobs:
         try:
             await connection.store(
                 subjects.submission(connection.name, job),
@@ -168,7 +174,6 @@ async def submit(
             raise
         stored.append(job)
         on_stored(job)
-    return stored
 
 
 def _name_jobs(error: FleetError, job: str, stored: list[str]) -> None:

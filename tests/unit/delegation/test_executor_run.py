@@ -19,6 +19,7 @@ from dragoman.delegation import (
 from dragoman.delegation.executor import ExecutedJob, ExecutorListener
 from dragoman.delegation.executor_run import require_executable
 from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.worktree import received_patch
 from dragoman.errors import FleetError, NoPeer, StoreBusy, StoreError, UsageError
 from dragoman.events.model import Event, MessageDelta, Source
 from dragoman.events.words import Outcome, Role
@@ -195,7 +196,7 @@ async def test_a_user_who_interrupts_while_the_patch_is_handled_is_told_where_th
         asyncio.Event(),
         asyncio.Event(),
     )
-    handle = executor_run.apply_received if apply else executor_run.keep_received
+    handle = received_patch.apply_received if apply else received_patch.keep_received
 
     async def slowly(*args: Any, **more: Any) -> Any:
         reached.set()

@@ -39,6 +39,7 @@ from dragoman.wire.messages import UNDECODABLE
 from tests.aio import aio
 from tests.unit.delegation.executed import DECISION, delegation, report
 from tests.unit.fleet.fakes import MemoryConnection
+from tests.unit.rpc.other_side import until
 
 CREDENTIAL = MemberCredential(team="red", name="s1", kind="submitter", urls=(), seed="", token="")
 
@@ -148,6 +149,10 @@ class FakeFleet(MemoryConnection):
         await super().store(subjects.job_record(JOB), encode(job))
 
     @property
+    def submitted(self) -> bool:
+        return any(one.subject == subjects.submission("s1", JOB) for one in self.messages)
+
+    @property
     def cancelled(self) -> bool:
         return any(one.subject == subjects.cancellation("s1", JOB) for one in self.messages)
 
@@ -254,11 +259,36 @@ async def test_an_unconfirmed_cancellation_is_reported_as_such(
     stop = asyncio.Event()
     running = tasks.start(run(fleet, workspace, stop=stop), "run")
     async with asyncio.timeout(30):
-        await fleet.stored.wait()
+        await until(lambda: fleet.submitted)
         stop.set()
         done = await running
     assert fleet.cancelled and not done.confirmed
     assert f"dragoman fleet watch {JOB}" in done.why
+
+
+@pytest.mark.parametrize("during", ["pack_workspace", "upload"])
+@aio
+async def test_a_job_that_is_stopped_while_its_files_are_sent_is_not_submitted(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    fleet, stop, cancelled = FakeFleet(), asyncio.Event(), asyncio.Event()
+
+    async def hang(*args: object) -> None:
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    monkeypatch.setattr(executor, during, hang)
+    done = await run(fleet, workspace, stop=stop)
+    assert (done.outcome, done.machine, done.why) == (
+        Outcome.CANCELLED,
+        "",
+        "cancelled before it was submitted",
+    )
+    assert cancelled.is_set() and fleet.messages == []
+    assert pending_jobs(find_paths().state, "red", now=0.0) == []
 
 
 @aio

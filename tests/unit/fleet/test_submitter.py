@@ -41,7 +41,6 @@ from dragoman.fleet.records import (
 from dragoman.fleet.submitter import (
     MAX_PROMPT_SIZE,
     JobReader,
-    PackedWorkspace,
     ask,
     cancel,
     drain,
@@ -371,9 +370,6 @@ def test_requests_that_a_fleet_does_not_support_are_rejected() -> None:
         spec_of(wanted)
 
 
-PACKED = PackedWorkspace(b"bundle", {})
-
-
 class _FailsAt(MemoryConnection):
     """Does not acknowledge the submission of one job."""
 
@@ -386,7 +382,7 @@ class _FailsAt(MemoryConnection):
 async def test_a_submission_without_an_acknowledgement_names_the_job_that_may_be_accepted() -> None:
     memory = _FailsAt("f2", FleetUnreachable("no answer", may_have_run=True))
     with pytest.raises(FleetUnreachable) as caught:
-        await submit(memory.as_connection(), PACKED, spec_of(request()), jobs=("f1", "f2", "f3"))
+        await submit(memory.as_connection(), SPEC, ("f1", "f2", "f3"))
     told = str(caught.value)
     assert told == "no answer; f2 may have been accepted; accepted before that: f1"
     assert caught.value.may_have_run and caught.value.retryable
@@ -400,7 +396,7 @@ async def test_a_full_server_has_accepted_only_what_the_error_names(
 ) -> None:
     memory = _FailsAt("f2", FleetFull("full"))
     with pytest.raises(FleetFull) as caught:
-        await submit(memory.as_connection(), PACKED, spec_of(request()), jobs=(first, "f2"))
+        await submit(memory.as_connection(), SPEC, (first, "f2"))
     assert caught.value.may_have_run is accepted
     assert ("accepted before that: f1" in str(caught.value)) is accepted
 
