@@ -307,7 +307,8 @@ class Attempt:
             model = local_model(setting.place)
         except DragomanError as error:
             return self._without_turn(error, Changed())
-        self.seen = await ask_local(
+        await ask_local(
+            self.seen,
             model,
             setting.request.prompt,
             budgets=tightened(settings.budgets(), [settings.limits], self._seconds_left),
@@ -394,6 +395,7 @@ class Attempt:
         """Return the report of an attempt that was cancelled while no turn was running."""
         setting = self.setting
         interrupted = DragomanError("it was interrupted")
+        interrupted.may_have_run = self.seen.prompted
         if self._known is not None:
             report = self._known
         elif self.seen.result is not None:
@@ -556,6 +558,7 @@ TURN: Final = "1"
 
 
 async def ask_local(
+    seen: RunResult,
     model: LocalModel,
     prompt: str,
     *,
@@ -563,11 +566,12 @@ async def ask_local(
     environ: Mapping[str, str],
     clock: Callable[[], float],
     on_event: Callable[[Event], None],
-) -> RunResult:
-    """Send the prompt to the local model once. Its text is reported as events."""
+) -> None:
+    """Send the prompt to the local model once. Its text is reported as events, and the result is
+    stored in `seen`."""
     place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
-    seen = RunResult(prompted=True, model=model.model)
+    seen.prompted, seen.model = True, model.model
 
     def said(text: str) -> None:
         seen.acted = True
@@ -588,7 +592,6 @@ async def ask_local(
             usage=result.usage,
         )
     )
-    return seen
 
 
 def _by_others(files: tuple[FileChange, ...], workspace: Path) -> tuple[FileChange, ...]:

@@ -23,7 +23,7 @@ from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
-from dragoman.runs.run_values import Deadline, RunResult
+from dragoman.runs.run_values import CancelHandle, Deadline, RunResult
 from dragoman.store.ledger import Ledger, ledger_path
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
@@ -284,7 +284,9 @@ async def test_a_model_that_cannot_be_read_back_is_not_prompted(bench: Bench) ->
 
 async def asked(url: str, prompt: str) -> tuple[RunResult, list[Event]]:
     events: list[Event] = []
-    seen = await ask_local(
+    seen = RunResult()
+    await ask_local(
+        seen,
         LocalModel(api="openai", model="small", base_url=f"{url}/v1"),
         prompt,
         budgets=Budgets(),
@@ -305,6 +307,23 @@ async def test_an_answer_comes_in_pieces_and_ends_with_its_usage() -> None:
     assert seen.result is not None and seen.result.ok and seen.result.usage is not None
     assert (seen.prompted, seen.acted, seen.first_event_at) == (True, True, 5.0)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+@aio
+async def test_a_local_model_that_is_interrupted_may_have_run(bench: Bench) -> None:
+    bench.peer("alpha", "ok", "plan")
+    cancel = CancelHandle()
+    async with FakeModel() as fake:
+        text = f'[local_model]\napi = "openai"\nmodel = "small"\nbase_url = "{fake.url}/v1"\n'
+        bench.settings(more=text)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(bench.delegate("HOLD", role="plan", cancel=cancel))
+            async with asyncio.timeout(20):
+                await fake.wait_requests(1)
+            cancel.pull()
+    done = running.result()
+    assert done.interrupted and done.final.peer == "local-model"
+    assert done.outcome is Outcome.CANCELLED and done.final.may_have_run
 
 
 @aio

@@ -32,7 +32,14 @@ from dragoman.delegation.worktree.check_command import CheckResult, run_check
 from dragoman.delegation.worktree.patch import Applied
 from dragoman.delegation.worktree.patch_files import files_in
 from dragoman.delegation.worktree.uncommitted import uncommitted
-from dragoman.errors import DragomanError, FileFailed, PatchChanged, UnknownSession, UsageError
+from dragoman.errors import (
+    DragomanError,
+    FileFailed,
+    PatchChanged,
+    StoreError,
+    UnknownSession,
+    UsageError,
+)
 from dragoman.events.parts import FileChange
 from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs.context import load_context
@@ -176,7 +183,8 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
 
     The same conditions apply as for `delegate --apply`. `digest` identifies the patch that the user
     saw. Raises `PatchChanged` if the patch has changed since, or was already applied, and
-    `UsageError` if there is none or it must not be applied.
+    `UsageError` if there is none or it must not be applied. `may_have_run` of an error says whether
+    the repository may have been changed.
     """
     record, _, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)
@@ -221,9 +229,14 @@ async def _apply_noted(
     )
     if applied.ok:
         kept = KeptApplication(digest=digest)
-        await in_thread(
-            record.key, lambda _: _note(record, APPLIED, kept, paths), changes_disk=True
-        )
+        try:
+            await in_thread(
+                record.key, lambda _: _note(record, APPLIED, kept, paths), changes_disk=True
+            )
+        except (StoreError, FileFailed) as error:
+            error.args = (f"the patch was applied, but that could not be recorded: {error}",)
+            error.may_have_run, error.retryable = True, False
+            raise
     return applied
 
 

@@ -17,7 +17,7 @@ from dragoman.delegation.review.kept_report import KeptReport, as_note
 from dragoman.delegation.review.session_review import apply_patch, review_of, run_session_check
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.isolation import Isolation
-from dragoman.errors import PatchChanged, UnknownSession, UsageError
+from dragoman.errors import PatchChanged, StoreBusy, UnknownSession, UsageError
 from dragoman.paths import VARIABLES, Paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import git as runs_git
@@ -177,6 +177,24 @@ async def test_a_patch_that_has_changed_since_it_was_shown_is_not_applied(here: 
         await apply_patch(here.key, review.patch.digest, paths=here.paths)
     gone = await review_of(here.key, paths=here.paths)
     assert gone.patch is not None and gone.patch.state == "gone" and gone.patch.digest is None
+
+
+@aio
+async def test_an_applied_patch_that_cannot_be_recorded_is_said_to_be_applied(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.isolated()
+    review = await review_of(here.key, paths=here.paths)
+    assert review.patch is not None and review.patch.digest is not None
+
+    def busy(*args: object) -> None:
+        raise StoreBusy("the store", "another process holds it")
+
+    monkeypatch.setattr(session_review, "_note", busy)
+    with pytest.raises(StoreBusy, match="the patch was applied, but .*another process") as caught:
+        await apply_patch(here.key, review.patch.digest, paths=here.paths)
+    assert (caught.value.may_have_run, caught.value.retryable) == (True, False)
+    assert git(here.folder, "status", "--porcelain") != ""
 
 
 @aio
