@@ -127,9 +127,10 @@ async def delegate(
         `dragoman.fleet.executor.FleetExecutor`. That machine chooses the peer, and its settings
         decide about permissions. None: work on this machine.
     """
-    given: tuple[tuple[str, object], ...] = (("role", role), ("prompt", prompt))
-    for name, value in given:
-        if not isinstance(value, str):
+    required: dict[str, object] = {"role": role, "prompt": prompt}
+    optional: dict[str, object] = {"peer": peer, "tier": tier, "model": model, "check": check}
+    for name, value in {**required, **optional}.items():
+        if not isinstance(value, str) and (value is not None or name in required):
             raise UsageError(f"{name} must be a string, not {type(value).__name__}")
     if permit is not None:
         require_permit(permit)
@@ -140,7 +141,9 @@ async def delegate(
     if fallback not in (None, *FALLBACKS):
         raise UsageError(f"unknown fallback {fallback!r}: use {', '.join(FALLBACKS)}")
     seconds: object = timeout
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+    if seconds is not None and (
+        isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0
+    ):
         raise UsageError(f"timeout= must be a number of seconds greater than 0, not {timeout!r}")
     require_folder(workspace)
     place = load_context(absolute(Path(workspace)))

@@ -68,6 +68,13 @@ class DelegationRequest:
     """When all of that must have ended, if the limit began before the delegation."""
 
     def __post_init__(self) -> None:
+        words = {"role": self.role, "prompt": self.prompt, "peer": self.peer, "model": self.model}
+        for name, word in words.items():
+            try:
+                (word or "").encode()
+            except UnicodeEncodeError as error:
+                where = f"character {error.start + 1}"
+                raise UsageError(f"the {name} is not valid Unicode text: {where}") from None
         if not self.prompt.strip():
             raise UsageError("there is nothing to delegate: the prompt is empty")
         if self.tier is not None and self.tier not in TIERS:

@@ -16,6 +16,8 @@ from tests.unit.runs.contexts import place_in
     ("fields", "problem"),
     [
         ({"prompt": " \n"}, "the prompt is empty"),
+        ({"prompt": "a\udcff"}, "the prompt is not valid Unicode text: character 2"),
+        ({"model": "\ud800"}, "the model is not valid Unicode text: character 1"),
         ({"apply": True}, "--apply needs --isolate"),
         ({"tier": "quick"}, "use fast, standard, strong"),
     ],
