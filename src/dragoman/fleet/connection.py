@@ -40,7 +40,7 @@ from dragoman.fleet.credentials import JoinCode, MemberCredential
 from dragoman.fleet.nkeys import read_seed
 from dragoman.fleet.records import decode
 from dragoman.fleet.team import Access
-from dragoman.rpc.tasks import cancellable
+from dragoman.rpc.tasks import cancellable, finish
 from dragoman.transports.tls import rejected, trusting
 
 log = logging.getLogger(__name__)
@@ -262,6 +262,10 @@ class FleetConnection:
         await self._close()
 
     async def _close(self) -> None:
+        # A second cancellation must not leave the socket open.
+        await finish(self._close_client())
+
+    async def _close_client(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await cancellable(self._client.close())

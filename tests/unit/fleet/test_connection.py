@@ -80,6 +80,9 @@ class FakeClient:
         self.headers: list[dict[str, str]] = []
         """Of each request."""
         self.answer_headers: dict[str, str] = {}
+        self.closing = asyncio.Event()
+        self.closed = False
+        self._reconnection_task = None
 
     async def request(
         self, subject: str, data: bytes, *, timeout: float, headers: dict[str, str]
@@ -94,6 +97,11 @@ class FakeClient:
         self.handlers[subject] = cb
         self.subscriptions[subject] = FakeSubscription(self, subject)
         return self.subscriptions[subject]
+
+    async def close(self) -> None:
+        self.closing.set()
+        await asyncio.sleep(0)
+        self.closed = True
 
     async def flush(self, timeout: int) -> None:
         if self.flush_failure is not None:
@@ -361,6 +369,16 @@ async def test_only_errors_about_credentials_rights_or_certificates_count_as_ref
         await connection.report(error)
     # Otherwise it would not stop trying.
     assert connection.closed is refused
+
+
+@aio
+async def test_a_cancelled_close_still_closes_the_connection() -> None:
+    connection = FakeConnection()
+    async with asyncio.TaskGroup() as tasks:
+        leaving = tasks.create_task(connection.__aexit__(None, None, None))
+        await connection.fake.closing.wait()
+        leaving.cancel()
+    assert leaving.cancelled() and connection.fake.closed
 
 
 def test_the_end_of_a_tls_connection_is_not_worth_a_warning() -> None:
