@@ -28,7 +28,7 @@ from dragoman.cli.fleet_setup import (
 )
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
-from dragoman.errors import FleetUnreachable, UsageError
+from dragoman.errors import FleetError, FleetUnreachable, UsageError
 
 if TYPE_CHECKING:
     from dragoman.fleet.connection import FleetConnection
@@ -155,11 +155,12 @@ def revoke_command(
     keys, changed = folder.revoke(name, team=team, now=int(time.time()))
     try:
         asyncio.run(tell_server(keys, changed))
-    except FleetUnreachable as error:
+    except FleetError as error:
         applied = "will not apply that until its next start"
         if error.may_have_run:
             applied = "has not confirmed that; it will apply it at its next start at the latest"
-        failure = FleetUnreachable(
+        kind = FleetUnreachable if isinstance(error, FleetUnreachable) else FleetError
+        failure = kind(
             f"{name} is revoked, but the server {applied}: {error}",
             remedy="restart the server, if it is running",
             may_have_run=True,

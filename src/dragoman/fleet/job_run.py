@@ -192,10 +192,15 @@ async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
     except UNDECODABLE as error:
         raise UsageError(f"invalid description of the job's repository: {error}") from error
     file = folder / "repository.bundle"
-    try:
+
+    def store(_: threading.Event) -> None:
         make_private(folder)
         write_whole(folder / OWNER, msgspec.json.encode(own_identity()))
         write_whole(file, data)
+
+    try:
+        # In a thread: heartbeats have to be sent while hundreds of megabytes are written.
+        await in_thread(str(folder), store, changes_disk=True)
     except OSError as error:
         # Another worker may have room for it.
         raise IsolationFailed("storing the repository", error.strerror or str(error)) from error

@@ -451,5 +451,11 @@ async def tell_server(keys: FleetKeys, team: Team) -> None:
     async with FleetConnection(system_access(keys, now)) as connection:
         token = keys.team_token(team, now).encode()
         reply = await connection.request(CLAIMS, token, changes=True)
-        if decode(reply.data, _ClaimsReply).error is not None:
-            raise FleetError(f"the server did not accept the revocation: {reply.data!r}")
+        try:
+            refused = decode(reply.data, _ClaimsReply).error
+        except FleetError as error:
+            error.may_have_run = True
+            raise
+        if refused is not None:
+            why = refused.get("description", refused) if isinstance(refused, dict) else refused
+            raise FleetError(f"the server did not accept the revocation: {why}")

@@ -7,7 +7,7 @@ import time
 import pytest
 from msgspec import structs
 
-from dragoman.errors import FleetUnreachable
+from dragoman.errors import FleetError, FleetUnreachable
 from dragoman.fleet import server
 from dragoman.fleet.credentials import decode_code
 from dragoman.fleet.nkeys import new_key
@@ -42,9 +42,16 @@ def test_usage_errors_are_reported(shell: Shell, words: list[str], problem: str)
     assert problem in said.err
 
 
-@pytest.mark.parametrize("sent", [True, False])
-def test_a_member_is_revoked_also_while_the_server_does_not_run_or_answer(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, sent: bool
+@pytest.mark.parametrize(
+    ("failure", "will"),
+    [
+        (None, "will not apply that until"),
+        (FleetUnreachable("no", may_have_run=True), "has not confirmed that; it will apply it"),
+        (FleetError("the server did not accept the revocation"), "will not apply that until"),
+    ],
+)
+def test_a_member_is_revoked_also_while_the_server_does_not_run_or_apply_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, failure: FleetError | None, will: str
 ) -> None:
     folder = FleetFolder(shell.home / "keys")
     keys = folder.prepare().with_team(new_team("team"))
@@ -53,14 +60,14 @@ def test_a_member_is_revoked_also_while_the_server_does_not_run_or_answer(
     public = new_key("user").public
     folder.admit(code.id, public, team="team", now=int(time.time()))
 
-    async def no_answer(keys: FleetKeys, team: Team) -> None:
-        raise FleetUnreachable("no answer", may_have_run=True)
+    async def fail(keys: FleetKeys, team: Team) -> None:
+        assert failure is not None
+        raise failure
 
-    if sent:
-        monkeypatch.setattr(server, "tell_server", no_answer)
+    if failure is not None:
+        monkeypatch.setattr(server, "tell_server", fail)
     said = shell("fleet", "revoke", "w1", "--dir", str(folder.path))
     assert said.code != 0
-    will = "has not confirmed that; it will apply it" if sent else "will not apply that until"
     assert f"w1 is revoked, but the server {will}" in said.err
     # It cannot be revoked again, so there is nothing to try again.
     assert "restart the server" in said.err and "may help" not in said.err

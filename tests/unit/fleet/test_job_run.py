@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,8 @@ async def test_a_worker_without_room_for_the_repository_refuses_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, data: bytes, **options: Any) -> None:
+        # The event loop must not be blocked.
+        assert threading.current_thread() is not threading.main_thread()
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(job_run, "write_whole", full)

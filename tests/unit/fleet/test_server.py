@@ -201,24 +201,27 @@ class _AnsweringServer:
 
 @aio
 @pytest.mark.parametrize(
-    ("answer", "accepted"),
+    ("answer", "refused"),
     [
-        (b'{"server": {}, "data": {"code": 200}}', True),
-        (b'{"server": {}, "error": {"code": 500}}', False),
-        (b"[]", False),
-        (b"nonsense", False),
+        (b'{"server": {}, "data": {"code": 200}}', ""),
+        (b'{"server": {}, "error": {"code": 500, "description": "no"}}', "revocation: no$"),
+        (b'{"server": {}, "error": "no"}', "revocation: no$"),
+        (b"[]", "invalid ClaimsReply"),
+        (b"nonsense", "invalid ClaimsReply"),
     ],
 )
 async def test_a_revocation_counts_only_if_the_server_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, accepted: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, refused: str
 ) -> None:
     monkeypatch.setattr(server, "FleetConnection", lambda access: _AnsweringServer(answer))
     keys = prepared(FleetFolder(tmp_path / "fleet"), options())
-    if accepted:
+    if not refused:
         await tell_server(keys, keys.teams[0])
         return
-    with pytest.raises(FleetError):
+    with pytest.raises(FleetError, match=refused) as caught:
         await tell_server(keys, keys.teams[0])
+    # An answer that cannot be read does not say that the token was not applied.
+    assert caught.value.may_have_run is refused.startswith("invalid")
 
 
 def test_the_reason_for_a_server_that_does_not_start_is_its_last_error() -> None:

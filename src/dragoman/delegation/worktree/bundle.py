@@ -23,6 +23,7 @@ from dragoman.delegation.worktree.isolation import IDENTITY, MAX_DEPTH, TOO_NEST
 from dragoman.delegation.worktree.patch import MAX_TREES, Captured, capture
 from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import ConfigInvalid, IsolationFailed, UsageError
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT, Repository
 
@@ -201,7 +202,7 @@ class _Packer:
             nested=tuple(self._nested),
             ignored=await _patterns(self._repository),
             size=size,
-            digest=_digest(bundle),
+            digest=await in_thread(str(bundle), lambda _: _digest(bundle)),
             **commits,
         )
 

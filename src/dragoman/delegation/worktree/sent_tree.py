@@ -37,6 +37,7 @@ from dragoman.delegation.worktree.isolation import add_worktree
 from dragoman.delegation.worktree.patch import keep_patch, patch_of
 from dragoman.delegation.worktree.records import Tree, WorktreeRecord
 from dragoman.errors import DragomanError, IsolationFailed, UsageError
+from dragoman.rpc.tasks import in_thread
 from dragoman.runs import git
 from dragoman.runs.git import CHECKOUT_TIMEOUT
 from dragoman.transports.process.identity import own_identity
@@ -90,7 +91,7 @@ async def known_heads(folder: Path, project: str) -> tuple[str, ...]:
 async def unpack(file: Path, bundle: Bundle, *, folder: Path) -> SentTree:
     """Create a worktree from a bundle. `file` is its absolute path, and `folder` the directory of
     the stores and worktrees."""
-    _check(file, bundle)
+    await in_thread(str(file), lambda _: _check(file, bundle))
     store = _store(folder, bundle.project)
     id_ = secrets.token_hex(8)
     home = folder / "trees" / id_

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,21 @@ async def there(folder: Path, place: Path, **options: object) -> tuple[Bundle, P
     bundle = await pack(folder, file, **options)  # type: ignore[arg-type]
     sent = await unpack(file, bundle, folder=place)
     return bundle, Path(sent.workspace)
+
+
+@aio
+async def test_the_digest_of_a_bundle_is_computed_without_blocking_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, threads = hashlib.file_digest, list[threading.Thread]()
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return digest(*args)
+
+    monkeypatch.setattr(hashlib, "file_digest", noted)
+    await there(make(tmp_path / "repo"), tmp_path / "far")
+    assert len(threads) == 2 and threading.main_thread() not in threads
 
 
 @aio
