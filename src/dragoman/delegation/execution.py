@@ -14,8 +14,8 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, get_args
 
@@ -258,10 +258,12 @@ class _DelegationRun:
 
     async def run(self) -> Delegation:
         place = self.place
-        await self._sweep()
+        with self._stoppable():
+            await self._sweep()
         async with Journal(place, clock=self.clock, on_notice=self.listener.notice) as journal:
             self.journal = journal
-            queue = await self._decide()
+            with self._stoppable():
+                queue = await self._decide()
             self.setting = AttemptSetup(
                 request=self.request,
                 place=place,
@@ -284,7 +286,7 @@ class _DelegationRun:
                 self.listener.decided(self.decision)
                 note = obey_note(self.job, place.paths, self.cancel.pull)
                 self._tasks.start(note, "watch for a stop request")
-                done = await self._stoppable(queue)
+                done = await self._attempted(queue)
             except BaseException as error:
                 cancelled = isinstance(error, asyncio.CancelledError)
                 outcome = Outcome.CANCELLED if cancelled else Outcome.FAILED
@@ -328,9 +330,10 @@ class _DelegationRun:
 
     # -- the attempts
 
-    async def _stoppable(self, queue: list[Candidate]) -> Delegation:
-        """Run the attempts. The cancel handle can also end them between two turns; then the
-        attempts so far are returned, if there are any."""
+    @contextmanager
+    def _stoppable(self) -> Iterator[Callable[[], bool]]:
+        """Context manager: let the cancel handle cancel this task between two turns. Yields a
+        function that says whether the task was cancelled by the handle alone."""
         task = asyncio.current_task()
         assert task is not None
         before, pulled = task.cancelling(), False
@@ -343,16 +346,22 @@ class _DelegationRun:
 
         self.cancel.between_turns(stop)
         try:
-            return await self._attempts(queue)
-        except asyncio.CancelledError:
-            # The task may also have been cancelled from outside.
-            if not pulled or task.cancelling() > before + 1 or not self.reports:
-                raise
-            return self._over("it was interrupted")
+            yield lambda: pulled and task.cancelling() == before + 1
         finally:
             self.cancel.between_turns(None)
             if pulled:
                 task.uncancel()
+
+    async def _attempted(self, queue: list[Candidate]) -> Delegation:
+        """Run the attempts. If the cancel handle ends them between two turns, the attempts so far
+        are returned, if there are any."""
+        with self._stoppable() as was_stopped:
+            try:
+                return await self._attempts(queue)
+            except asyncio.CancelledError:
+                if not was_stopped() or not self.reports:
+                    raise
+                return self._over("it was interrupted")
 
     async def _attempts(self, queue: list[Candidate]) -> Delegation:
         left = list(queue)

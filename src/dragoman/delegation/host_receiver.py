@@ -134,6 +134,8 @@ async def _serve(
 
 
 async def _receive(bundle: Bundle, source: BinaryIO, folder: Path, paths: Paths) -> SentTree:
+    if bundle.size < 0:
+        raise UsageError(f"invalid transfer request: a bundle of {bundle.size} bytes")
     if bundle.size > MAX_BUNDLE_SIZE:
         raise UsageError(f"the bundle is larger than {MAX_BUNDLE_SIZE >> 20} MiB")
     make_private(folder)

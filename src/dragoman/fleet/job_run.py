@@ -33,7 +33,8 @@ from dragoman.delegation.worktree.records import remove_tree
 from dragoman.delegation.worktree.sent_tree import SentTree, result_patch, unpack
 from dragoman.errors import FileFailed, IsolationFailed, UsageError
 from dragoman.events.model import Event
-from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, JobSpec
+from dragoman.fleet.event_publisher import EventPublisher
+from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, AttemptEnded, FleetResult, JobSpec
 from dragoman.fleet.subjects import require_job_id
 from dragoman.rpc.tasks import check, in_thread
 from dragoman.runs.context import RunContext, load_context
@@ -245,6 +246,36 @@ async def run_job(
         clock=time.time,
     )
     return JobOutput(delegation=done, patch=await result_patch(sent))
+
+
+def failed_attempt(publisher: EventPublisher, why: str, seconds: float) -> AttemptEnded:
+    """Return the report of a delegation that raised an error."""
+    if not publisher.heard:
+        # No peer was prompted here, so another worker may run the job.
+        return AttemptEnded(refused=why)
+    # A peer was at work, so another worker must not simply run the job again.
+    return failed_report(why, seconds, events=publisher.count)
+
+
+def failed_report(
+    why: str,
+    seconds: float,
+    *,
+    outcome: str = "failed",
+    events: int = 0,
+    may_have_run: bool = True,
+) -> AttemptEnded:
+    """Return the report of an attempt that has no result."""
+    return AttemptEnded(
+        result=FleetResult(
+            ok=False,
+            outcome=outcome,
+            why=why,
+            seconds=seconds,
+            events=events,
+            may_have_run=may_have_run,
+        )
+    )
 
 
 async def removed(folder: Path) -> None:

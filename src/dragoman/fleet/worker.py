@@ -40,6 +40,8 @@ from dragoman.fleet.event_publisher import EventPublisher
 from dragoman.fleet.job_run import (
     JobOutput,
     WorkerLimits,
+    failed_attempt,
+    failed_report,
     job_folder,
     refusal,
     remove_leftovers,
@@ -65,7 +67,7 @@ from dragoman.fleet.records import (
 )
 from dragoman.paths import find_paths
 from dragoman.redaction.redactor import Redactor
-from dragoman.rpc.tasks import TaskOwner, finish, in_thread
+from dragoman.rpc.tasks import TaskOwner, finish, in_thread, was_cancelled
 from dragoman.runs.context import RunContext
 from dragoman.runs.run_values import CancelHandle
 from dragoman.version import __version__
@@ -437,7 +439,7 @@ class FleetWorker:
         except FleetError as error:
             # It is no longer on the server, or damaged: no worker could run the job.
             why = f"cannot use the repository: {error}"
-            await self._report(leased, _failed(why, clock() - began, may_have_run=False))
+            await self._report(leased, failed_report(why, clock() - began, may_have_run=False))
             return
         except DragomanError as error:
             await finish(removed(folder))
@@ -450,15 +452,24 @@ class FleetWorker:
             try:
                 await publisher.started()
             except FleetFull as error:
-                ended = _failed(str(error), clock() - began, may_have_run=False)
+                ended = failed_report(str(error), clock() - began, may_have_run=False)
                 await self._report(leased, ended)
                 return
             if not leased.holds():
                 return
             try:
                 output = await self._delegated(leased, sent, publisher)
-                result = await self._result(output, publisher, clock() - began)
-                ended = AttemptEnded(result=result)
+                if output is None:
+                    ended = failed_report(
+                        "cancelled before a peer was prompted",
+                        clock() - began,
+                        outcome="cancelled",
+                        events=publisher.count,
+                        may_have_run=False,
+                    )
+                else:
+                    result = await self._result(output, publisher, clock() - began)
+                    ended = AttemptEnded(result=result)
             except FleetUnreachable:
                 raise
             except DragomanError as error:
@@ -470,16 +481,17 @@ class FleetWorker:
 
     async def _delegated(
         self, leased: LeasedJob, sent: SentTree, publisher: EventPublisher
-    ) -> JobOutput:
+    ) -> JobOutput | None:
         """Run the job and publish its events. If they can no longer be sent, end the agent, because
-        the coordinator would not learn what it does. Raises `DragomanError`.
+        the coordinator would not learn what it does. Returns None if the job was cancelled before a
+        peer was prompted. Raises `DragomanError`.
         """
         job, top = leased.assignment.job, Path(sent.tree.path)
 
         def on_event(event: Event) -> None:
             publisher.add(event, top)
 
-        async def work() -> JobOutput | DragomanError:
+        async def work() -> JobOutput | DragomanError | None:
             try:
                 return await run_job(
                     leased.assignment.spec,
@@ -491,6 +503,11 @@ class FleetWorker:
                 )
             except DragomanError as error:
                 return error
+            except asyncio.CancelledError:
+                # Raised by the delegation, unless this task was cancelled.
+                if was_cancelled() or not leased.cancel.pulled:
+                    raise
+                return None
             finally:
                 publisher.finish()
 
@@ -564,27 +581,3 @@ class FleetWorker:
         result = ended.result
         told = f"refused: {ended.refused}" if result is None else result.outcome
         self._on_notice(f"job {one.job}: {told}")
-
-
-def failed_attempt(publisher: EventPublisher, why: str, seconds: float) -> AttemptEnded:
-    """Return the report of a delegation that raised an error."""
-    if not publisher.heard:
-        # No peer was prompted here, so another worker may run the job.
-        return AttemptEnded(refused=why)
-    # A peer was at work, so another worker must not simply run the job again.
-    return _failed(why, seconds, events=publisher.count)
-
-
-def _failed(
-    why: str, seconds: float, *, events: int = 0, may_have_run: bool = True
-) -> AttemptEnded:
-    return AttemptEnded(
-        result=FleetResult(
-            ok=False,
-            outcome="failed",
-            why=why,
-            seconds=seconds,
-            events=events,
-            may_have_run=may_have_run,
-        )
-    )

@@ -13,11 +13,13 @@ import pytest
 
 from dragoman.delegation import execution
 from dragoman.delegation.execution import delegate, delegate_request
+from dragoman.delegation.journal import Journal
 from dragoman.delegation.listener import DelegationListener
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.worktree.sweep import Swept
 from dragoman.errors import NoPeer, UnknownPeer, UsageError
 from dragoman.events.words import Outcome
+from dragoman.runs.run_values import CancelHandle
 from tests.aio import aio
 from tests.integration.delegated_peers import bench_in
 from tests.unit.runs.contexts import place_in
@@ -53,6 +55,30 @@ async def test_a_time_limit_also_ends_the_wait_for_worktrees_of_killed_delegatio
     async with asyncio.timeout(20):
         done = await bench.delegate(timeout=0.01)
     assert done.outcome is Outcome.TIMED_OUT and not done.final.may_have_run
+
+
+@pytest.mark.parametrize("during", ["sweep", "gather"])
+@aio
+async def test_a_cancel_also_ends_the_work_before_the_first_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    cancel = CancelHandle()
+
+    async def hanging(*args: object) -> None:
+        cancel.pull()
+        await asyncio.Event().wait()
+
+    if during == "sweep":
+        monkeypatch.setattr(execution, "sweep", hanging)
+    else:
+        monkeypatch.setattr(Journal, "read", hanging)
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await bench.delegate(cancel=cancel)
+    assert bench.heard.jobs == [] and bench.told("alpha", "starts") == []
 
 
 def test_the_docstring_of_delegate_describes_every_option_with_its_default() -> None:

@@ -19,6 +19,7 @@ from dragoman.fleet.job_run import (
     LEFT_AGE,
     OWNER,
     WorkerLimits,
+    failed_attempt,
     job_folder,
     narrowed_permissions,
     refusal,
@@ -29,10 +30,12 @@ from dragoman.fleet.job_run import (
     worker_context,
     worker_secrets,
 )
-from dragoman.fleet.records import JobSpec, ObjectRef
+from dragoman.fleet.records import AttemptEnded, JobSpec, ObjectRef
 from dragoman.runs.context import RunContext
 from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
+from tests.unit.fleet.fakes import MemoryConnection
+from tests.unit.fleet.test_event_publisher import WORKSPACE, publisher, said
 
 
 def spec(**more: object) -> JobSpec:
@@ -219,3 +222,21 @@ def test_a_patch_that_adds_a_secret_of_the_worker_is_not_sent(line: str, refused
             require_no_secret(patch, secrets)
     else:
         require_no_secret(patch, secrets)
+
+
+@aio
+async def test_an_error_before_any_event_lets_another_worker_run_the_job() -> None:
+    out = publisher(MemoryConnection())
+    assert failed_attempt(out, "no peer", 1.0) == AttemptEnded(refused="no peer")
+
+
+@aio
+async def test_an_error_after_a_peer_was_prompted_ends_the_job() -> None:
+    out = publisher(MemoryConnection())
+    out.add(said("hello"), WORKSPACE)
+    out.finish()
+    await out.run()
+    ended = failed_attempt(out, "the patch is too large", 1.0)
+    assert not ended.refused and ended.result is not None
+    assert (ended.result.outcome, ended.result.events) == ("failed", 1)
+    assert ended.result.may_have_run

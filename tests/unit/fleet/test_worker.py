@@ -34,11 +34,12 @@ from dragoman.fleet.records import (
     decode,
     encode,
 )
-from dragoman.fleet.worker import FleetWorker, LeasedJob, WorkerOptions, failed_attempt
+from dragoman.fleet.worker import FleetWorker, LeasedJob, WorkerOptions
 from dragoman.redaction.redactor import Redactor
+from dragoman.runs.run_values import CancelHandle
 from tests.aio import aio
 from tests.unit.fleet.fakes import MemoryConnection
-from tests.unit.fleet.test_event_publisher import WORKSPACE, publisher, said, tool
+from tests.unit.fleet.test_event_publisher import WORKSPACE, said, tool
 
 SPEC = JobSpec(
     role="execute",
@@ -63,24 +64,6 @@ async def test_an_expired_lease_is_not_valid() -> None:
     leased = LeasedJob(JobAssignment(epoch=1, boot="b", job="f1", attempt=1, spec=SPEC))
     leased.until = clock() - 0.001
     assert not leased.holds()
-
-
-@aio
-async def test_an_error_before_any_event_lets_another_worker_run_the_job() -> None:
-    out = publisher(MemoryConnection())
-    assert failed_attempt(out, "no peer", 1.0) == AttemptEnded(refused="no peer")
-
-
-@aio
-async def test_an_error_after_a_peer_was_prompted_ends_the_job() -> None:
-    out = publisher(MemoryConnection())
-    out.add(said("hello"), WORKSPACE)
-    out.finish()
-    await out.run()
-    ended = failed_attempt(out, "the patch is too large", 1.0)
-    assert not ended.refused and ended.result is not None
-    assert (ended.result.outcome, ended.result.events) == ("failed", 1)
-    assert ended.result.may_have_run
 
 
 Job = Callable[..., Coroutine[Any, Any, Any]]
@@ -328,6 +311,24 @@ async def test_a_job_ends_with_the_reason_if_the_server_has_no_room_for_its_even
     await _HoldingWorker(memory).hold()
     assert (report(memory).outcome, report(memory).why) == ("failed", "the server is full")
     assert not report(memory).may_have_run
+
+
+@aio
+async def test_a_job_that_is_cancelled_before_a_peer_is_prompted_is_reported_as_cancelled(
+    delegate: Callable[[Job], None],
+) -> None:
+    async def job(*args: object, cancel: CancelHandle, **more: object) -> Any:
+        assert cancel.pulled
+        raise asyncio.CancelledError
+
+    delegate(job)
+    memory = MemoryConnection()
+    holding = _HoldingWorker(memory)
+    holding.leased.cancel.pull()
+    async with asyncio.timeout(30):
+        await holding.hold()
+    assert holding.leased.reported
+    assert (report(memory).outcome, report(memory).may_have_run) == ("cancelled", False)
 
 
 @aio
