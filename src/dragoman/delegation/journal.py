@@ -130,7 +130,8 @@ class Journal:
 
     async def read(self, read: Callable[[Ledger | None], T]) -> T:
         """Call `read` in a thread with the ledger, after all queued writes: with a new one if it
-        turns out to be damaged, and with None if it cannot be read."""
+        turns out to be damaged, and with None if it cannot be read. Raises `StoreError` if `read`
+        needs the ledger."""
         await self.flush()
         return await in_thread(str(self._paths.state), lambda _: self._read(read))
 
@@ -143,6 +144,15 @@ class Journal:
                 self.ledger.close()
                 self.ledger = None
             return read(self.ledger)
+        except StoreError as error:
+            if self.ledger is None:
+                raise
+            try:
+                found = read(None)
+            except StoreError:
+                raise error from None
+            self._notice(f"the results of earlier delegations are not used: {error}")
+            return found
 
     async def flush(self) -> None:
         """Wait until every write that was queued so far has been made or has failed."""

@@ -19,7 +19,7 @@ from dragoman.delegation.health import Reading, Sign
 from dragoman.delegation.journal import Journal, give_verdict
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.worktree.check_command import CheckResult
-from dragoman.errors import StoreError, UnknownJob
+from dragoman.errors import StoreBusy, StoreError, UnknownJob
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.rpc import tasks
@@ -262,6 +262,30 @@ async def test_the_store_is_closed_although_the_ledger_cannot_be(
     store.close()
     assert closed == ["store"]
     assert notices == ["this delegation is not recorded: ledger.db: disk I/O error"]
+
+
+@pytest.mark.parametrize("needed", [False, True])
+@aio
+async def test_a_ledger_that_cannot_be_read_is_an_error_only_for_work_that_needs_it(
+    tmp_path: Path, needed: bool
+) -> None:
+    notices: list[str] = []
+
+    def read(ledger: Ledger | None) -> str:
+        if ledger is not None:
+            raise StoreBusy("ledger.db", "another process holds it")
+        if needed:
+            raise StoreError("the ledger", "limits are set")
+        return "without it"
+
+    async with books_of(place_in(tmp_path), notices) as books:
+        if needed:
+            with pytest.raises(StoreBusy):
+                await books.read(read)
+        else:
+            assert await books.read(read) == "without it"
+    told = "the results of earlier delegations are not used: ledger.db: another process holds it"
+    assert notices == ([] if needed else [told])
 
 
 @contextlib.contextmanager
