@@ -8,6 +8,7 @@ declined.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -100,11 +101,14 @@ class Field(Struct, frozen=True, kw_only=True):
         except ValueError:
             what = "a whole number" if self.kind == "integer" else "a number"
             raise ValueError(f"answer with {what}") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            # JSON has no such number: it would be sent as null.
+            raise ValueError(f"answer with a number, not {text}")
         least, most = self.schema.get("minimum"), self.schema.get("maximum")
         if isinstance(least, int | float) and value < least:
-            raise ValueError(f"the minimum is {least:g}")
+            raise ValueError(f"the minimum is {least}")
         if isinstance(most, int | float) and value > most:
-            raise ValueError(f"the maximum is {most:g}")
+            raise ValueError(f"the maximum is {most}")
         return value
 
     def _text(self, text: str) -> str:
