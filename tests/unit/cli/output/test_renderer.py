@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 
@@ -88,6 +89,21 @@ def test_a_full_disk_is_reported_once_and_remembered(capsys: pytest.CaptureFixtu
             show.flush()
         assert show.broken and show.lost
     assert capsys.readouterr().err.count("cannot be written") == 1
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_that_is_full_for_stderr_too_still_ends_the_turn() -> None:
+    ended: list[bool] = []
+    show = Quiet(Full(), Full())
+    show.on_broken = lambda: ended.append(show.lost)
+    show.write("x")
+    assert ended == [True]
 
 
 def test_stderr_is_split_into_lines_and_one_without_an_end_comes_in_pieces() -> None:
