@@ -26,7 +26,7 @@ from dragoman.cli.prompt_session import PromptSession, started
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.cli.shared_options import ListFormat
 from dragoman.client.conversation import SessionSummary
-from dragoman.errors import SessionLost, UnknownSession
+from dragoman.errors import SessionLost, UnknownSession, UsageError
 from dragoman.events.parts import Choice
 from dragoman.paths import find_paths
 from dragoman.runs.model_choice import offered_models
@@ -95,35 +95,65 @@ def ask_for_models(
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
     """Start a session and print its key. With a name, use the existing session of that name, or
-    close it first if `anew` is set."""
+    replace it if `anew` is set."""
     plan = action.plan(name)
-    if name is not None:
-        record = recall(name, peer=plan.name, folder=plan.workspace)
-        if record is not None and not anew:
-            tell(record.key, format)
-            return
-        if record is not None:
-            retire(record)
-    tell(_begun(plan), format)
+    record = None if name is None else recall(name, peer=plan.name, folder=plan.workspace)
+    if record is None:
+        key = _begun(plan)
+    elif anew:
+        key = _begun_instead(plan, record)
+    else:
+        key = record.key
+    tell(key, format)
+
+
+def _begun_instead(plan: RunPlan, record: SessionRecord) -> str:
+    """Start a session with the name of a stored one, which is closed. If that fails, the stored one
+    stays open."""
+    retire(record)
+    try:
+        return _begun(plan)
+    except BaseException:
+        with open_store() as store:
+            if record.name is None or _holder(store, record, record.name) is None:
+                store.update_session(record.key, closed_at=None)
+        raise
 
 
 def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
     """Let a peer reopen a session, and print its key."""
     plan = action.plan(name)
     root = root_of(plan.workspace)
+    is_stored = True
     with open_told(lambda notice: put_err(f"dragoman: {notice}\n")) as store:
         try:
             record = find_session(store, word, root=root, peer=plan.name)
         except UnknownSession:
             # The session is not stored here, but the peer may know it.
             record = adopted(word, peer=plan.name, root=root, cwd=plan.workspace, name=name)
-        else:
-            fields = {} if name is None else {"name": name}
-            if record.closed_at is not None or fields:
-                store.update_session(record.key, closed_at=None, **fields)
+            is_stored = False
+        wanted = record.name if name is None else name
+        if wanted is not None and (other := _holder(store, record, wanted)) is not None:
+            raise UsageError(
+                f"the name {wanted!r} is taken by the session {other.key}",
+                remedy="choose another name with -s NAME, or close that session with "
+                f"`dragoman sessions close {other.key}`",
+            )
     # The session keeps its model.
     plan = replace(plan, workspace=place_of(record, plan.workspace), model=None)
-    tell(_begun(plan, record), format)
+    key = _begun(plan, record)
+    if is_stored and (record.closed_at is not None or wanted != record.name):
+        # Only now: a session that its peer cannot reopen stays closed, under its old name.
+        with open_store() as store:
+            store.update_session(key, closed_at=None, name=wanted)
+    tell(key, format)
+
+
+def _holder(store: Store, record: SessionRecord, name: str) -> SessionRecord | None:
+    """Return the open session that has a name in the project of a session, other than that session;
+    None if the name is free."""
+    other = store.find_session(record.peer, record.root, name)
+    return None if other is None or other.key == record.key else other
 
 
 def close(store: Store, record: SessionRecord) -> None:

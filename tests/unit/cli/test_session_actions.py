@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from dragoman.client.conversation import Opening
+from dragoman.errors import HandshakeFailed
 from dragoman.runs import run
 from dragoman.store import SessionRecord
 from dragoman.store.open import open_store
@@ -76,6 +79,52 @@ def test_a_session_that_only_the_peer_knows_is_taken_over(shell: Shell, agents: 
     assert taken.code == 0, taken.err
     assert agents[0].opened_with[0].session_id == "their-id"
     assert record(taken.out.strip()).name == "mine"
+
+
+def test_a_session_cannot_be_resumed_under_a_name_that_is_taken(
+    shell: Shell, agents: Agents
+) -> None:
+    old = shell("sessions", "new", "scout", "-s", "a").out.strip()
+    taken_by = shell("sessions", "new", "scout", "-s", "a").out.strip()
+    other = shell("sessions", "new", "scout", "-s", "b").out.strip()
+    for words in ((old,), (other, "-s", "a"), ("their-id", "-s", "a")):
+        refused = shell("sessions", "resume", "scout", *words)
+        assert (refused.code, refused.out) == (2, "")
+        assert f"the name 'a' is taken by the session {taken_by}" in refused.err
+        assert "whose fault" not in refused.err
+    assert record(old).closed_at is not None
+    assert record(other).name == "b"
+    assert len(agents) == 3
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes agents fail to open a session from now on."""
+
+    async def open(agent: ActedAgent, opening: Opening) -> ActedAgent:
+        raise HandshakeFailed("the agent does not answer")
+
+    return lambda: monkeypatch.setattr(ActedAgent, "open", open)
+
+
+def test_a_closed_session_that_cannot_be_reopened_stays_as_it_was(
+    shell: Shell, agents: Agents, broken: Callable[[], None]
+) -> None:
+    key = shell("sessions", "new", "scout", "-s", "a").out.strip()
+    assert shell("sessions", "close", "a").code == 0
+    broken()
+    assert shell("sessions", "resume", "scout", key, "-s", "b").code == 1
+    assert record(key).closed_at is not None
+    assert record(key).name == "a"
+
+
+def test_a_session_stays_open_if_its_replacement_cannot_be_started(
+    shell: Shell, agents: Agents, broken: Callable[[], None]
+) -> None:
+    key = shell("sessions", "new", "scout", "-s", "a").out.strip()
+    broken()
+    assert shell("sessions", "new", "scout", "-s", "a").code == 1
+    assert record(key).closed_at is None
 
 
 def test_an_agent_that_keeps_no_list_is_not_asked_for_one(shell: Shell, agents: Agents) -> None:
