@@ -15,11 +15,12 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from dragoman.cli.output.terminal import is_terminal
-from dragoman.errors import InputTimeout, Unsupported, UsageError
+from dragoman.errors import FileFailed, InputTimeout, Unsupported, UsageError
 from dragoman.errors.usage import shown
 from dragoman.events.parts import Block, Capabilities, Image, Link, Resource, Text
 
@@ -62,6 +63,9 @@ NOTICE_DELAY: Final = 1.0
 input has finished, or is slow."""
 
 CHUNK_SIZE: Final = 64 * 1024
+
+SPOOL_SIZE: Final = 1024 * 1024
+"""Maximum number of bytes of piped lines that are kept in memory. More go to a temporary file."""
 
 WAITING: Final = "reading stdin until its end; --no-stdin skips it"
 
@@ -403,21 +407,56 @@ def read_named(path: Path, *, max_size: int) -> bytes:
     return _of_size(shown(str(path)), data, max_size)
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file named by the user, without newlines; ``-`` is stdin."""
+@contextmanager
+def opened_lines(path: Path) -> Iterator[Iterator[bytes]]:
+    """Context manager: the lines of a file named by the user, without newlines; ``-`` is stdin.
+
+    A pipe is first read to its end, into a temporary file: the caller may hold a lock while it
+    takes the lines, and must not wait for another program then.
+    """
+    what = "stdin" if str(path) == STDIN else shown(str(path))
+    with ExitStack() as stack:
+        try:
+            if str(path) == STDIN:
+                file: IO[bytes] = sys.stdin.buffer
+            else:
+                file = stack.enter_context(path.open("rb"))
+            if not _is_regular(file):
+                import tempfile
+
+                spool = stack.enter_context(tempfile.SpooledTemporaryFile(SPOOL_SIZE))
+                _spool(file, spool)
+                file = spool
+        except (OSError, ValueError) as error:
+            raise _unreadable(path, error) from error
+        yield _lines(what, path, file)
+
+
+def _is_regular(file: IO[bytes]) -> bool:
     try:
-        if str(path) == "-":
-            yield from _lines("stdin", sys.stdin.buffer)
-            return
-        with path.open("rb") as file:
-            yield from _lines(shown(str(path)), file)
-    except (OSError, ValueError) as error:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except ValueError:
+        return False  # It is in memory.
+
+
+def _spool(file: IO[bytes], spool: IO[bytes]) -> None:
+    while piece := file.read(CHUNK_SIZE):
+        try:
+            spool.write(piece)
+        except OSError as error:
+            import tempfile
+
+            detail = error.strerror or str(error)
+            raise FileFailed(tempfile.gettempdir(), detail, error.errno) from error
+    spool.seek(0)
+
+
+def _lines(what: str, path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    try:
+        while line := file.readline(MAX_LINE_SIZE + 1):
+            yield _of_size(f"a line of {what}", line, MAX_LINE_SIZE).rstrip(b"\r\n")
+    except OSError as error:
         raise _unreadable(path, error) from error
-
-
-def _lines(what: str, file: BinaryIO) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE_SIZE + 1):
-        yield _of_size(f"a line of {what}", line, MAX_LINE_SIZE).rstrip(b"\r\n")
 
 
 def _of_size(what: str, data: bytes, max_size: int) -> bytes:

@@ -385,10 +385,10 @@ def import_command(
     Examples:
       dragoman sessions import parser.jsonl
     """
-    from dragoman.cli.read_input import read_lines
+    from dragoman.cli.read_input import opened_lines
 
-    with _store() as store:
-        record = store.import_(read_lines(file))
+    with opened_lines(file) as lines, _store() as store:
+        record = store.import_(lines)
     _told(record, format)
 
 

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,14 @@ from dragoman.cli.read_input import (
     content_of,
     is_piped,
     mentioned,
+    opened_lines,
     read_image,
-    read_lines,
     read_named,
     read_prompt,
     read_stdin,
     remaining,
 )
-from dragoman.errors import InputTimeout, Unsupported, UsageError
+from dragoman.errors import FileFailed, InputTimeout, Unsupported, UsageError
 from dragoman.events.parts import Capabilities, Image, Link, Resource, Text
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
@@ -400,14 +401,27 @@ def test_a_huge_file_and_a_huge_name_are_refused_in_a_short_sentence(tmp_path: P
 def test_lines_have_a_size_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_input, "MAX_LINE_SIZE", 10)
     (tmp_path / "file").write_bytes(b"1\r\n2\n" + b"x" * 20)
-    lines = read_lines(tmp_path / "file")
-    assert [next(lines), next(lines)] == [b"1", b"2"]
-    with pytest.raises(UsageError, match="a line of .* is larger than 10 bytes"):
-        next(lines)
-    with pytest.raises(UsageError, match="cannot be read"):
-        list(read_lines(tmp_path))
+    with opened_lines(tmp_path / "file") as lines:
+        assert [next(lines), next(lines)] == [b"1", b"2"]
+        with pytest.raises(UsageError, match="a line of .* is larger than 10 bytes"):
+            next(lines)
+    with pytest.raises(UsageError, match="cannot be read"), opened_lines(tmp_path):
+        pass
 
 
 def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\r\n2\n")))
-    assert list(read_lines(Path("-"))) == [b"1", b"2"]
+    with opened_lines(Path("-")) as lines:
+        assert list(lines) == [b"1", b"2"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+def test_a_full_disk_for_temporary_files_is_not_blamed_on_the_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n")))
+    monkeypatch.setattr(
+        tempfile, "SpooledTemporaryFile", lambda size: open("/dev/full", "wb", buffering=0)
+    )
+    with pytest.raises(FileFailed, match="No space left"), opened_lines(Path("-")):
+        pass

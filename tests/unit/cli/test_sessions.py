@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman.store import root_of
+from dragoman.store import database, root_of
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
 from tests.unit.runs.stored import job, said, session
@@ -95,6 +97,35 @@ def test_an_exported_session_is_imported_again(stored: Shell) -> None:
     assert imported.out.startswith("s-") and imported.out.strip() != "s-0000000001"
     missing = stored("sessions", "import", "nowhere.jsonl")
     assert (missing.code, "cannot be read" in missing.err) == (2, True)
+
+
+class SlowPipe(io.BytesIO):
+    """Piped input whose writer uses the store before it sends anything."""
+
+    def _wait(self) -> None:
+        with open_store() as store:
+            store.update_session("s-3", title="written meanwhile")
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._wait()
+        return super().read(size)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        self._wait()
+        return super().readline(size)
+
+
+def test_other_processes_can_write_while_an_import_waits_for_its_input(
+    stored: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.0)
+    exported = stored("sessions", "export", "parser").out.encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(SlowPipe(exported)))
+    imported = stored("sessions", "import", "-")
+    assert (imported.code, imported.err) == (0, "")
+    with open_store(read_only=True) as store:
+        other = store.session("s-3")
+    assert other is not None and other.title == "written meanwhile"
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '{"a":', ""])
