@@ -18,7 +18,7 @@ from dragoman.broker.protocol import decode_as
 from dragoman.cli import read_input
 from dragoman.cli.command_loop import CommandLoop, perform
 from dragoman.cli.host_run import HostMessages, host_of
-from dragoman.cli.output.terminal import put_err, put_relayed, wants_colour, width_of
+from dragoman.cli.output.terminal import put_err, put_relayed, silence, wants_colour, width_of
 from dragoman.errors import ConnectionLost, DragomanError, HostUnavailable, InvalidAnswer
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.host_link import HostLink
@@ -73,6 +73,8 @@ class _Relayed:
         self._live = live
         self._asked = asked
         self._offsets = [0, 0]
+        self._unwritten: OSError | None = None
+        """Why the output cannot be written."""
         self._main = asyncio.current_task()
         self._tasks = TaskOwner("the command")
         self._link = HostLink(host, on_notice=_notice, on_stderr=HostMessages(host).show)
@@ -81,8 +83,12 @@ class _Relayed:
         self._live.listen(self._interrupted)
         try:
             if self._asked.id:
-                return await self._link.keep_trying(self._once)
-            return await self._once(await self._link.connection())
+                code = await self._link.keep_trying(self._once)
+            else:
+                code = await self._once(await self._link.connection())
+            if self._unwritten is not None:
+                raise self._unwritten
+            return code
         except HostUnavailable as error:
             if self._asked.id and error.may_have_run:
                 error.remedy = (
@@ -122,8 +128,15 @@ class _Relayed:
         self._link.progressed()
         self._offsets[output.is_error] = output.offset
         stream = sys.stderr if output.is_error else sys.stdout
-        put_relayed(stream, output.text)
-        stream.flush()
+        try:
+            put_relayed(stream, output.text)
+            stream.flush()
+        except OSError as error:
+            # The reader is gone or the disk is full. Ends the command, as it would end here.
+            silence(stream)
+            if self._unwritten is None:
+                self._unwritten = error
+                self._live.press()
 
     def _interrupted(self, count: int) -> None:
         if count > 1 and self._main is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from msgspec import Raw
 from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.host_protocol import INTERRUPT, OUTPUT, HostCommand
 from dragoman.cli import host_command
-from dragoman.cli.command_loop import CommandLoop
+from dragoman.cli.command_loop import CommandLoop, perform
 from dragoman.cli.host_command import LASTING, run_there
 from dragoman.cli.host_option import RELAYED
 from dragoman.config.schema import HostSettings
@@ -81,6 +83,50 @@ async def test_output_that_cannot_be_read_is_reported(capsys: pytest.CaptureFixt
     told = capsys.readouterr()
     assert told.out == "rest"
     assert "part of the output is missing: invalid _dragoman/host/output" in told.err
+
+
+class Talking:
+    """A connection to a command that prints until it is interrupted."""
+
+    def __init__(self) -> None:
+        self.interrupted = asyncio.Event()
+
+    def listen(self, listener: Any) -> None:
+        self.listener = listener
+
+    async def ask(self, method: str, params: Any, shape: type[Any], **limits: Any) -> Any:
+        if method == INTERRUPT:
+            self.interrupted.set()
+            return msgspec.convert({"interrupted": True}, shape)
+        for offset in (1, 2):
+            text = Raw(b'{"offset": %d, "text": "x"}' % offset)
+            self.listener(Notification(OUTPUT, text, b""))
+        await self.interrupted.wait()
+        return msgspec.convert({"code": 130}, shape)
+
+
+def test_a_command_whose_output_cannot_be_written_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = Talking()
+
+    async def connection(link: HostLink) -> Any:
+        return opened
+
+    monkeypatch.setattr(HostLink, "connection", connection)
+    live = CommandLoop()
+
+    async def work() -> int:
+        asked = HostCommand(argv=["jobs"])
+        async with asyncio.timeout(10):
+            return await host_command._Relayed(Host("box", HostSettings()), live, asked).run()
+
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out, pytest.raises(BrokenPipeError):
+        monkeypatch.setattr(sys, "stdout", out)
+        perform(live, work)
+    assert live.interrupts == 1
 
 
 class Interrupting:
