@@ -6,6 +6,7 @@ Asks before ignored files are sent, and prints what was done. `delegation.host_t
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,32 +25,40 @@ MAX_NAMED = 5
 """Maximum number of ignored files to name in a question."""
 
 
-async def send(
-    host: Host, cwd: Path, *, ignored: bool, quiet: bool = False, branch: str = ""
-) -> SentWorkspace:
+def send(host: Host, cwd: Path, *, ignored: bool, branch: str = "") -> SentWorkspace:
     """Send the workspace. With `ignored`, the ignored files that ``.worktreeinclude`` names are
     sent without asking. Raises `UsageError` if the result cannot become the new branch `branch`."""
-    from dragoman.cli.output.escape import neutral
-    from dragoman.delegation.host_transfer import remove_workspace, send_workspace
+    named = asyncio.run(_ignored_files(cwd, branch))
+    # Outside of an event loop, which would not let Ctrl-C end the question.
+    if named and not ignored:
+        ignored = _agrees(host.name, named)
+    return asyncio.run(_send(host, cwd, named if ignored else (), branch))
+
+
+async def _ignored_files(cwd: Path, branch: str) -> tuple[str, ...]:
+    """Check the branch, and return the ignored files that ``.worktreeinclude`` names."""
     from dragoman.delegation.worktree.bundle import ignored_files
     from dragoman.delegation.worktree.received_patch import check_branch
 
     if branch:
         await check_branch(cwd, branch)
-    named = await ignored_files(cwd)
-    if named and not ignored:
-        ignored = _agrees(host.name, named)
-    sent = await send_workspace(host, cwd, included=named if ignored else ())
+    return await ignored_files(cwd)
+
+
+async def _send(host: Host, cwd: Path, included: tuple[str, ...], branch: str) -> SentWorkspace:
+    from dragoman.cli.output.escape import neutral
+    from dragoman.delegation.host_transfer import remove_workspace, send_workspace
+
+    sent = await send_workspace(host, cwd, included=included)
     if branch:
         try:
             _require_one_repository(sent.bundle)
         except UsageError:
             await remove_workspace(host, sent.id)
             raise
-    if not quiet:
-        size = sent.bundle.size
-        amount = f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
-        put_err(f"dragoman: sent {amount} to {host.name}: {neutral(sent.workspace)}\n")
+    size = sent.bundle.size
+    amount = f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+    put_err(f"dragoman: sent {amount} to {host.name}: {neutral(sent.workspace)}\n")
     return sent
 
 

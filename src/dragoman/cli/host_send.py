@@ -120,7 +120,7 @@ def _sent_and_run(
     from dragoman.cli.hosts import host_of_settings
 
     host = host_of_settings(name)
-    sent = asyncio.run(send(host, here, ignored=options.ignored, branch=options.branch))
+    sent = send(host, here, ignored=options.ignored, branch=options.branch)
     try:
         code = _exit_code(call, ["--host", name, *before, sent.workspace, *after])
     except DragomanError:

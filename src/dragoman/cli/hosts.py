@@ -292,12 +292,10 @@ def send_command(
       dragoman hosts send box
       dragoman hosts send box --send-ignored
     """
-    import asyncio
-
     from dragoman.cli.host_files import send
 
     host, _ = _named(name)
-    sent = asyncio.run(send(host, cwd or Path.cwd(), ignored=ignored))
+    sent = send(host, cwd or Path.cwd(), ignored=ignored)
     put_out(f"{sent.workspace}\n")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dragoman.cli.output import questions, terminal
 from tests.unit.broker.client.fake_ssh import fake_ssh
 from tests.unit.cli.calling import FOLDERS, Shell
 from tests.unit.delegation.worktree.repositories import git, make, tree
@@ -86,6 +89,27 @@ def test_ignored_files_are_sent_only_if_the_user_agrees(shell: Shell, repo: Path
     assert "not sent: 1 ignored file (.env)" in said.err
     assert not (Path(said.out.strip()) / ".env").exists()
     assert (send(shell, "--send-ignored") / ".env").read_text() == "PORT=1\n"
+
+
+def test_an_interrupt_ends_the_question_whether_to_send_ignored_files(
+    shell: Shell, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo / ".worktreeinclude").write_text(".env\n")
+    (repo / ".env").write_text("PORT=1\n")
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return False
+
+        def readline(self) -> str:
+            os.kill(os.getpid(), signal.SIGINT)
+            raise AssertionError("Ctrl-C did not end the question")
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    for module in (terminal, questions):
+        monkeypatch.setattr(module, "is_interactive", lambda: True)
+    said = shell("hosts", "send", "box")
+    assert (said.code, said.out) == (130, "")
 
 
 def test_a_job_that_worked_elsewhere_has_nothing_to_fetch(shell: Shell, repo: Path) -> None:
