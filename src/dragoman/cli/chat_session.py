@@ -274,12 +274,13 @@ class Chat:
         """Continue in a new session, which gets a summary of this one."""
         changes = {"session": None, **changes}
         plan = self._planned(**changes)
-        await self._switch(plan, changes)
+        before = await self._switch(plan, changes)
         self._memory.forgot(plan.name)
         told = "with your next prompt it gets a summary of the conversation"
         self.show.notice(
             f"chatting with {self.title}" + (f"; {told}" if self._memory.count else "")
         )
+        await self._leave(before)
 
     async def _new(self, name: str) -> None:
         session = name or None
@@ -292,11 +293,12 @@ class Chat:
                 raise UsageError(
                     f"session {session!r} already exists; `/sessions {session}` continues it"
                 )
-        await self._switch(plan, {"session": session})
+        before = await self._switch(plan, {"session": session})
         self._memory = ConversationSummary()
         self._remember()
         named = f" {session}" if session is not None else ""
         self.show.notice(f"a new session{named} with {self.title}")
+        await self._leave(before)
 
     async def _sessions(self, word: str) -> None:
         if not word:
@@ -310,10 +312,12 @@ class Chat:
         if record.peer != self.plan.name:
             changes |= {"peer": record.peer, "command": None, "model": None, "mode": None}
             changes |= {"dialect": None, "any_version": False}
-        await self._switch(self._planned(**changes), changes)
-        self._memory = await in_thread(record.key, lambda _: summary_of(record))
+        memory = await in_thread(record.key, lambda _: summary_of(record))
+        before = await self._switch(self._planned(**changes), changes)
+        self._memory = memory
         self._remember()
         self.show.notice(f"in the session {record.name or record.key} with {self.title}")
+        await self._leave(before)
 
     def _found(self, word: str) -> SessionRecord:
         with open_store(read_only=True) as store:
@@ -362,9 +366,9 @@ class Chat:
         """Use these options for later sessions as well."""
         self._options = structs.replace(self._options, **changes)
 
-    async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> None:
-        """Open the session of a plan and leave the current one. The chat stays in the current
-        session if that fails."""
+    async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> AsyncExitStack:
+        """Open the session of a plan, and return the current one, which the caller has to leave
+        last: Ctrl-C can interrupt that. The chat stays in the current session if this fails."""
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -374,6 +378,9 @@ class Chat:
             self._attach(session)
             raise
         self._keep(**changes)
+        return before
+
+    async def _leave(self, before: AsyncExitStack) -> None:
         try:
             await before.aclose()
         except DragomanError as error:

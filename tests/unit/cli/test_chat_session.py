@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -100,6 +101,60 @@ async def test_an_interrupt_between_turns_ends_nothing(monkeypatch: pytest.Monke
     async with chatting(monkeypatch, ActedAgent()) as chat:
         chat.live.press()
         assert chat.live.interrupts == 0
+
+
+class Lingering(ActedAgent):
+    """An agent that takes long to close a session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = lambda turn: Result(Outcome.OK, "fine")
+        self.closing = asyncio.Event()
+
+    async def close(self) -> None:
+        self.closing.set()
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def interrupted(monkeypatch: pytest.MonkeyPatch, agent: Lingering, line: str) -> Any:
+    """A chat in which Ctrl-C was pressed while a command closed the session before."""
+    monkeypatch.setattr(run, "LEAVE_TIMEOUT", 10.0)
+    monkeypatch.setattr(chat_session, "plan_of", lambda options: plan())
+    monkeypatch.setattr(chat_session, "show_of", lambda plan, options: Remembering())
+
+    async def press(chat: Chat) -> None:
+        await agent.closing.wait()
+        chat.live.press()
+
+    async with chatting(monkeypatch, agent) as chat, asyncio.TaskGroup() as tasks:
+        await chat.turn("one", chat.content("one"))
+        tasks.create_task(press(chat))
+        assert await chat.carry_out(line) is None
+        monkeypatch.setattr(run, "LEAVE_TIMEOUT", 0.0)
+        yield chat
+
+
+@aio
+async def test_an_interrupt_after_the_switch_does_not_lose_the_summary_for_the_new_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Lingering()
+    async with interrupted(monkeypatch, agent, "/peer other") as chat:
+        assert chat.show.notices[-1] == "cancelled"
+        await chat.turn("two", chat.content("two"))
+        assert agent.turn is not None and "one" in str(agent.turn.prompt[0])
+
+
+@aio
+async def test_an_interrupt_after_the_switch_does_not_keep_the_old_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Lingering()
+    async with interrupted(monkeypatch, agent, "/new") as chat:
+        assert chat.show.notices == ["a new session with Actor", "cancelled"]
+        await chat.carry_out("/peer other")
+        assert chat.show.notices == ["chatting with Actor"]
 
 
 @aio
