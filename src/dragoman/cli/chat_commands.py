@@ -1,4 +1,4 @@
-"""Slash commands of `dragoman chat`: their names, parsing and completion.
+"""Slash commands of `dragoman chat`: their names, parsing, completion and pages.
 
 `cli.chat_session` executes them. The agent's own commands are sent to it as prompts. A line that
 looks like a command but is not one is an error; ``//`` starts a prompt with a slash.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.tables import aligned, fit, folded
-from dragoman.errors import UsageError
+from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
 from dragoman.errors.usage import nearest
 from dragoman.events.parts import SlashCommand, Usage
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.renderer import Renderer
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "help": ("", "show this list"),
@@ -90,12 +94,34 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
     raise UsageError(f"unknown command /{name}; {advice} //{name} sends it as text")
 
 
-def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> str:
-    """Return the help page: our commands, the agent's commands and the keys.
+def piped_meaning(line: str) -> OwnCommand | str:
+    """Parse a line of a chat without a terminal. Only three commands exist there; every other line
+    is a prompt."""
+    match line.strip():
+        case "/help":
+            return OwnCommand("help", "")
+        case "/quit" | "/exit":
+            return OwnCommand("quit", "")
+        case _:
+            return line
+
+
+def help_page(
+    theirs: Sequence[SlashCommand],
+    *,
+    keys: bool,
+    width: int = 0,
+    ours: Collection[str] = COMMANDS.keys(),
+) -> str:
+    """Return the help page: the commands in `ours`, the agent's commands and the keys.
 
     `width` is the number of columns; 0 means no limit.
     """
-    rows = [(f"  /{name} {hint}".rstrip(), about) for name, (hint, about) in COMMANDS.items()]
+    rows = [
+        (f"  /{name} {hint}".rstrip(), about)
+        for name, (hint, about) in COMMANDS.items()
+        if name in ours
+    ]
     for command in theirs:
         hint = f" {one_line(command.hint)}" if command.hint else ""
         slash = "//" if command.name in COMMANDS else "/"
@@ -235,6 +261,30 @@ def cost_page(used: Sequence[Usage | None]) -> str:
     if unknown:
         parts.append(f"cost of {'all' if unknown == len(used) else unknown} unknown")
     return ", ".join(parts) + "\n"
+
+
+def show_page(page: str, show: Renderer, *, interactive: bool) -> None:
+    """Show a page to people. If the output is JSON, the page is a notice."""
+    from dragoman.cli.output.jsonl import JsonLines
+
+    if isinstance(show, JsonLines):
+        show.notice(page)
+    elif interactive:
+        put_err(page)
+    else:
+        put_out(page)
+
+
+def show_refusal(error: DragomanError, show: Renderer, *, interactive: bool) -> None:
+    """Show why a line was rejected."""
+    from dragoman.cli.output.jsonl import JsonLines
+
+    short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)
+    if short and interactive and not isinstance(show, JsonLines):
+        # The message says what to do; advice about the command line does not apply in a chat.
+        show.notice(str(error))
+    else:
+        show.failed(error)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

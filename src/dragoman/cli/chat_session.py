@@ -22,11 +22,11 @@ from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.tables import write_table
-from dragoman.cli.output.terminal import put_err, put_out, width_of
+from dragoman.cli.output.terminal import width_of
 from dragoman.cli.prompt_session import PromptSession, talking
 from dragoman.cli.read_input import blocks, tell_missing
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of, show_of
-from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.events.parts import Block, Usage
 from dragoman.rpc.tasks import in_thread
 from dragoman.runs import model_choice
@@ -134,12 +134,7 @@ class Chat:
 
     def failed(self, error: DragomanError) -> None:
         """Show why a line was rejected."""
-        short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)
-        if short and self.interactive and self.plan.format == "text":
-            # The message says what to do; advice about the command line does not apply in a chat.
-            self.show.notice(str(error))
-        else:
-            self.show.failed(error)
+        chat_commands.show_refusal(error, self.show, interactive=self.interactive)
 
     def interrupted(self, count: int) -> None:
         """Handle an interrupt: it ends the turn or command, not the chat."""
@@ -157,13 +152,8 @@ class Chat:
 
         Raises `UsageError` for a command that does not exist.
         """
-
         if not self.interactive:
-            # Piped lines are prompts, except for three commands.
-            word = line.strip().removeprefix("/")
-            if line.strip() not in ("/help", "/quit", "/exit"):
-                return line
-            meant: OwnCommand | str = OwnCommand("quit" if word == "exit" else word, "")
+            meant = chat_commands.piped_meaning(line)
         else:
             commands = self.session.run.seen.view.commands
             meant = chat_commands.meaning_of(line, [command.name for command in commands])
@@ -349,13 +339,7 @@ class Chat:
             return list(store.sessions(root=root, limit=LISTED_SESSIONS))
 
     def _put(self, text: str) -> None:
-        """Show a page, unless the output is JSON: programs get the commands as an event."""
-        if self.plan.format == "json":
-            self.show.notice(text)
-        elif self.interactive:
-            put_err(text)
-        else:
-            put_out(text)
+        chat_commands.show_page(text, self.show, interactive=self.interactive)
 
     # -- sessions
 

@@ -16,11 +16,11 @@ from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.host_protocol import HostPrompt
 from dragoman.cli import chat_commands
 from dragoman.cli.chat import read_lines
-from dragoman.cli.chat_commands import OwnCommand, Suggestion
+from dragoman.cli.chat_commands import Suggestion
 from dragoman.cli.command_loop import CommandLoop, perform
 from dragoman.cli.host_run import NOT_BEGUN, HostTurns, failed, prepared, prompt_of
 from dragoman.cli.output.renderer import Renderer, TurnReport
-from dragoman.cli.output.terminal import is_interactive, put_err, put_out, width_of
+from dragoman.cli.output.terminal import is_interactive, width_of
 from dragoman.config.secrets import redactor
 from dragoman.errors import CallCancelled, DragomanError, UsageError
 from dragoman.events.parts import Usage
@@ -89,10 +89,7 @@ class HostChat:
         return report
 
     def failed(self, error: DragomanError) -> None:
-        if isinstance(error, UsageError) and self.interactive:
-            self.show.notice(str(error))
-        else:
-            self.show.failed(error)
+        chat_commands.show_refusal(error, self.show, interactive=self.interactive)
 
     def interrupted(self, count: int) -> None:
         if self._turns.job is not None or self.live.terminated:
@@ -104,10 +101,7 @@ class HostChat:
 
     async def carry_out(self, line: str) -> str | None:
         if not self.interactive:
-            word = line.strip()
-            if word not in ("/help", "/quit", "/exit"):
-                return line
-            meant: OwnCommand | str = OwnCommand(word[1:].replace("exit", "quit"), "")
+            meant = chat_commands.piped_meaning(line)
         else:
             meant = chat_commands.meaning_of(line, [])
         if isinstance(meant, str):
@@ -116,11 +110,16 @@ class HostChat:
         match name:
             case "help":
                 width = width_of(sys.stderr if self.interactive else sys.stdout)
-                page = chat_commands.help_page((), keys=self.editor is not None, width=width)
-                (put_err if self.interactive else put_out)(page)
+                keys = self.editor is not None
+                self._put(chat_commands.help_page((), keys=keys, width=width, ours=HERE))
             case "new":
                 self._next = structs.replace(self._next, session=argument or None)
-                self.show.notice("the next prompt starts a new session")
+                self.show.notice(
+                    f"the next prompt continues the session {argument}, or starts it if "
+                    f"{self._turns.host.name} has none of that name"
+                    if argument
+                    else "the next prompt starts a new session"
+                )
             case "model" | "mode":
                 if not argument:
                     raise UsageError(f"/{name} needs a name: /{name} NAME")
@@ -128,7 +127,7 @@ class HostChat:
                 self._next = structs.replace(self._next, options=options)
                 self.show.notice(f"using {name} {argument} from the next prompt on")
             case "cost":
-                put_err(chat_commands.cost_page(self._used))
+                self._put(chat_commands.cost_page(self._used))
             case "quit":
                 self.over = True
             case _:
@@ -136,6 +135,9 @@ class HostChat:
                     f"/{name} cannot be used with --host; available: /{', /'.join(HERE)}"
                 )
         return None
+
+    def _put(self, page: str) -> None:
+        chat_commands.show_page(page, self.show, interactive=self.interactive)
 
     def redacted(self, text: str) -> str:
         return redactor(()).text(text)

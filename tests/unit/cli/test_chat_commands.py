@@ -13,6 +13,7 @@ from dragoman.cli.chat_commands import (
     cost_page,
     help_page,
     meaning_of,
+    piped_meaning,
     suggestions,
 )
 from dragoman.errors import UsageError
@@ -38,6 +39,19 @@ THEIRS = (SlashCommand("dance", "Dance a little", "where"), SlashCommand("model"
 )
 def test_a_line_is_a_command_of_ours_or_a_prompt(line: str, meant: OwnCommand | str) -> None:
     assert meaning_of(line, ["dance"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("/help", OwnCommand("help", "")),
+        (" /exit\n", OwnCommand("quit", "")),
+        ("/model", "/model"),
+        ("quit", "quit"),
+    ],
+)
+def test_without_a_terminal_only_three_commands_exist(line: str, meant: OwnCommand | str) -> None:
+    assert piped_meaning(line) == meant
 
 
 @pytest.mark.parametrize(

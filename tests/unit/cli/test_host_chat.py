@@ -10,6 +10,7 @@ from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.host_protocol import HostPrompt
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.host_chat import HostChat
+from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.config.schema import HostSettings
 from dragoman.errors import CallCancelled, UsageError
@@ -59,6 +60,25 @@ async def test_piped_lines_are_prompts_except_three_commands() -> None:
     assert await chat.carry_out("/model x") == "/model x"
     assert await chat.carry_out("/exit") is None
     assert chat.over
+
+
+@aio
+async def test_the_help_is_not_mixed_with_json_output(capsys: pytest.CaptureFixture[str]) -> None:
+    chat = new_chat()
+    chat.interactive = False
+    chat.show = JsonLines()
+    assert await chat.carry_out("/help") is None
+    told = capsys.readouterr()
+    assert told.out == "" and "show this list" in told.err
+    assert "/peer" not in told.err
+
+
+@aio
+async def test_a_named_session_that_exists_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
+    chat = new_chat()
+    await chat.carry_out("/new parser")
+    assert chat._next.session == "parser"
+    assert "continues the session parser, or starts it if box has none" in capsys.readouterr().err
 
 
 def test_the_title_names_the_host() -> None:
