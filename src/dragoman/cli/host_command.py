@@ -77,7 +77,7 @@ class _Relayed:
         """Why the output cannot be written."""
         self._main = asyncio.current_task()
         self._tasks = TaskOwner("the command")
-        self._link = HostLink(host, on_notice=_notice, on_stderr=HostMessages(host).show)
+        self._link = HostLink(host, on_notice=_notice, on_stderr=HostMessages(host, _notice).show)
 
     async def run(self) -> int:
         self._live.listen(self._interrupted)

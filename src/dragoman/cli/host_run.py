@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from dragoman.cli import read_input
 from dragoman.cli.command_loop import CommandLoop, perform
 from dragoman.cli.exit_codes import ExitCode, of_result
 from dragoman.cli.output.renderer import Renderer, StderrLines, TurnReport, show_as
-from dragoman.cli.output.terminal import is_interactive, put_err
+from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import TerminalApprover
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.cli.prompt_session import inquire_at
@@ -69,7 +69,8 @@ def run(host: str, *, peer: str | None, **given: Any) -> int:
                 live.listen(turns.interrupted)
                 submitted = await turns.submit(prompt)
                 if live.interrupts:
-                    show.notice(f"{submitted.job} was cancelled")
+                    if turns.cancelled:
+                        show.notice(f"{submitted.job} was cancelled")
                     return _interrupted(live)
                 show.submitted(submitted.job, submitted.session)
                 return int(show.lost)
@@ -218,12 +219,14 @@ class HostTurns:
     def __init__(self, host: Host, live: CommandLoop, show: Renderer) -> None:
         self.host = host
         self.show = show
-        self.link = HostLink(host, on_notice=self._noticed, on_stderr=HostMessages(host).show)
+        self.link = HostLink(
+            host, on_notice=show.notice, on_stderr=HostMessages(host, show.notice).show
+        )
         self.asks = self._ask if is_interactive() else None
         self.job: str | None = None
         """The running job."""
-        self._cancelled = ""
-        """The last cancelled job."""
+        self.cancelled = ""
+        """The last job that was cancelled, or is being cancelled."""
         self._live = live
         self._approver = TerminalApprover(live)
         self._denials: list[Denial] = []
@@ -257,7 +260,7 @@ class HostTurns:
             ) from error
         for notice in submitted.notices:
             self.show.notice(notice)
-        if self._cancelled == prompt.job:
+        if self.cancelled == prompt.job:
             # After a reconnect, the cancel may have arrived before the host had created the job.
             # Cancel the job again.
             await self._cancel(prompt.job)
@@ -312,11 +315,6 @@ class HostTurns:
             permissions=submitted.permissions,
         )
 
-    # -- messages from the host
-
-    def _noticed(self, text: str) -> None:
-        self.show.notice(text)
-
     # -- questions
 
     async def _ask(self, shown: ShownQuestion) -> Any:
@@ -337,13 +335,14 @@ class HostTurns:
             self._leave()
             return
         self.show.notice("cancelling; press Ctrl-C again to quit immediately")
+        self.cancelled = self.job
         self._tasks.start(self._cancel(self.job), "cancel the job")
 
     async def _cancel(self, job: str) -> None:
-        self._cancelled = job
         try:
             await self.link.cancel(job)
         except DragomanError as error:
+            self.cancelled = ""
             self.show.notice(f"could not cancel job {job}: {error}")
             self._leave()
 
@@ -355,14 +354,15 @@ class HostTurns:
 class HostMessages:
     """Shows what ssh and the remote shell write to stderr."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, notice: Callable[[str], object]) -> None:
         self._name = host.name
+        self._notice = notice
         self._lines = StderrLines()
 
     def show(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if text := line.strip():
-                put_err(f"{self._name}: {text}\n")
+                self._notice(f"{self._name}: {text}")
 
 
 def left_running(

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.host_protocol import HostPrompt, HostSubmitted
-from dragoman.cli import error_messages
+from dragoman.cli import error_messages, host_run
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.host_run import (
     HostTurns,
@@ -20,6 +20,7 @@ from dragoman.cli.host_run import (
     options_for_host,
     prompt_of,
 )
+from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.config.schema import HostSettings
@@ -35,6 +36,7 @@ from dragoman.runs.host_link import FollowedJob, HostLink
 from tests.aio import aio
 
 BOX = Host("box", HostSettings(workspace="/srv/work"))
+PROMPT = HostPrompt(job="j-1", peer="codex")
 
 
 def given(**more: Any) -> dict[str, Any]:
@@ -194,3 +196,38 @@ async def test_a_job_that_was_cancelled_before_it_was_confirmed_is_cancelled_aga
     async with HostTurns(BOX, CommandLoop(), Quiet()) as host:
         await host.submit(HostPrompt(job="j-1", peer="codex"))
     assert cancelled == ["j-1", "j-1"]
+
+
+def test_a_job_whose_cancel_failed_is_not_reported_as_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = CommandLoop()
+
+    async def submit(link: HostLink, prompt: HostPrompt) -> HostSubmitted:
+        live.press()
+        await asyncio.sleep(0)
+        return HostSubmitted(job=prompt.job, session="s-1", peer="codex")
+
+    async def cancel(link: HostLink, job: str) -> None:
+        raise HostUnavailable("box", "no route")
+
+    monkeypatch.setattr(HostLink, "submit", submit)
+    monkeypatch.setattr(HostLink, "cancel", cancel)
+    monkeypatch.setattr(host_run, "CommandLoop", lambda: live)
+    monkeypatch.setattr(host_run, "prepared", lambda host, given: (Quiet(), BOX))
+    monkeypatch.setattr(host_run, "prompt_of", lambda *given, **more: PROMPT)
+    assert host_run.run("box", peer="codex", no_wait=True) == 130
+    told = capsys.readouterr().err
+    assert "could not cancel job j-1: box: no route" in told
+    assert "was cancelled" not in told
+
+
+@aio
+async def test_what_the_remote_shell_prints_is_a_notice_that_strict_output_omits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for show in (Quiet(), JsonLines(strict=True)):
+        async with HostTurns(BOX, CommandLoop(), show) as host:
+            assert host.link._on_stderr is not None
+            host.link._on_stderr(b"reboot at noon\n")
+    assert capsys.readouterr().err == "dragoman: box: reboot at noon\n"
