@@ -18,6 +18,7 @@ from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.tables import write_list
 from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.output.times import span
 from dragoman.errors import UnknownJob, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def write_jobs(jobs: Sequence[JobLine], format: str) -> None:
         head=JOB_HEAD,
         cells=lambda one: (
             one.id,
-            _age(now - one.created_at),
+            span(max(now - one.created_at, 0.0)),
             one.outcome or (f"{one.state}: {one.waiting}" if one.waiting else one.state),
             one.worker or "-",
             str(one.attempts),
@@ -117,23 +118,21 @@ def write_placement(
     return bool(able)
 
 
-def _age(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.0f} h"
-
-
 async def watch(connection: FleetConnection, job: str, format: str) -> int:
     """Print the events of a job and its result. Returns the exit code."""
     from dragoman.fleet.submitter import JobReader
 
     attempt, open_line = 0, False
 
-    def notice(text: str) -> None:
+    def end_line() -> None:
         nonlocal open_line
         if open_line:
             put_out("\n")
+            sys.stdout.flush()
             open_line = False
+
+    def notice(text: str) -> None:
+        end_line()
         put_err(f"dragoman: {text}\n")
 
     reader = JobReader(connection, job, on_notice=notice)
@@ -145,12 +144,13 @@ async def watch(connection: FleetConnection, job: str, format: str) -> int:
             continue
         if one.attempt != attempt:
             attempt = one.attempt
-            put_err(f"dragoman: attempt {attempt} on {one.worker}\n")
+            notice(f"attempt {attempt} on {one.worker}")
         text = _said(one)
         put_out(text)
+        # The next event may take a while, and may be a notice on stderr.
+        sys.stdout.flush()
         open_line = not text.endswith("\n") if text else open_line
-    if open_line:
-        put_out("\n")
+    end_line()
     assert reader.job is not None
     return _result(reader.job, format)
 

@@ -4,6 +4,8 @@ jobs."""
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,30 @@ async def test_unreadable_and_missing_events_of_a_followed_job_are_reported(
     told = capsys.readouterr().err
     assert "dragoman: events of w2 cannot be read: invalid EventBatch" in told
     assert "dragoman: 4 events of f1 are missing\n" in told
+
+
+@aio
+async def test_text_and_notices_of_a_followed_job_keep_their_order_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow(reader: submitter.JobReader) -> AsyncIterator[FleetEvent]:
+        for attempt, text in ((1, "half of"), (2, "the whole")):
+            event = {"type": "MessageDelta", "role": "agent", "text": text}
+            yield FleetEvent(attempt, f"w{attempt}", 1, event)
+        reader.job = test_submitter.JOB
+
+    monkeypatch.setattr(submitter.JobReader, "follow", follow)
+    path = tmp_path / "log"
+    with path.open("a") as out, path.open("a", buffering=1) as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        await watch(MemoryConnection("s1").as_connection(), "f1", "text")
+    assert path.read_text().splitlines()[:4] == [
+        "dragoman: attempt 1 on w1",
+        "half of",
+        "dragoman: attempt 2 on w2",
+        "the whole",
+    ]
 
 
 @aio
