@@ -125,6 +125,6 @@ def test_an_entry_in_settings_that_cannot_be_read_is_not_passed_over(cli: Cli) -
     file.write_text(f"{file.read_text()}broken =\n")
     done = cli("uninstall", "--yes")
     assert done.code == 1
-    assert f"unread   {file}: it is not valid TOML: " in done.out
+    assert f"unread     {file}: it is not valid TOML: " in done.out
     assert "There is nothing else to remove." in done.out
     assert "fix the files that cannot be read, then run this again" in done.err

@@ -289,4 +289,4 @@ class ChatHistory(History):
     def _fail(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
-            self._on_trouble(f"cannot save the chat history: {error}")
+            self._on_trouble(f"the chat history cannot be used: {error}")

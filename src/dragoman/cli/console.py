@@ -20,7 +20,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.command_loop import CommandLoop
-    from dragoman.console.access import ConsoleAccess
+    from dragoman.console.access import ConsoleAccess, ConsoleToken
     from dragoman.console.server import ConsoleOptions
 
 HELP: Final = """
@@ -202,26 +202,28 @@ def tokens_command(
 def _list(access: ConsoleAccess, format: ListFormat) -> None:
     import time
 
-    tokens = access.record.tokens
-    if format is not ListFormat.TEXT:
-        from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_list
 
-        for token in tokens:
-            write_json(
-                {
-                    "id": token.id,
-                    "rights": token.rights,
-                    "label": token.label,
-                    "createdAt": token.created_at,
-                    "expiresAt": token.expires_at,
-                }
-            )
-        return
-    if not tokens:
-        put_err("dragoman: no browser is logged in\n")
-    for token in tokens:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_at))
-        put_out(f"{token.id}  {token.rights:4}  since {began}  {token.label}\n")
+    def cells(token: ConsoleToken) -> list[str]:
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_at))
+        return [token.id, token.rights, since, token.label]
+
+    write_list(
+        access.record.tokens,
+        format,
+        head=["token", "rights", "since", "browser"],
+        cells=cells,
+        as_json=lambda token: {
+            "type": "Token",
+            "id": token.id,
+            "rights": token.rights,
+            "label": token.label,
+            "createdAt": token.created_at,
+            "expiresAt": token.expires_at,
+        },
+        name=lambda token: token.id,
+        empty="No browser is logged in. `dragoman console link` prints a link that logs one in.",
+    )
 
 
 def _access() -> ConsoleAccess:

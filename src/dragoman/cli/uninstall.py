@@ -82,7 +82,7 @@ def _page(found: Inventory) -> str:
         what = f"{folder.path} ({folder.holds}, {_amount(folder.size)})"
         lines.append(f"kept       {what}: {folder.kept}" if folder.kept else f"directory  {what}")
     lines += [f"kept       {path}: remove it by hand if you like" for path in found.left]
-    lines += [f"unread   {error.path}: {error.problem}" for error in found.unread]
+    lines += [f"unread     {error.path}: {error.problem}" for error in found.unread]
     return "".join(f"{neutral(line)}\n" for line in lines)
 
 

@@ -43,7 +43,7 @@ def test_without_the_extra_it_says_how_to_get_it(
 
 
 def test_tokens_are_listed_and_revoked(shell: Shell) -> None:
-    assert "no browser is logged in" in shell("console", "tokens").err
+    assert "No browser is logged in" in shell("console", "tokens").err
     access = ConsoleAccess(find_paths())
     access.set_url("http://127.0.0.1:1/")
     link = shell("console", "link", "--read-only").out.strip()
@@ -54,6 +54,7 @@ def test_tokens_are_listed_and_revoked(shell: Shell) -> None:
     assert found[1].id in listed.out and "read" in listed.out and "\x1b" not in listed.out
     told = json.loads(shell("console", "tokens", "list", "--format", "json").out)
     assert told["id"] == found[1].id and "digest" not in told
+    assert shell("console", "tokens", "--format", "quiet").out == f"{found[1].id}\n"
     assert shell("console", "tokens", "revoke", found[1].id).code == 0
     assert access.find(found[0]) is None
     assert "revoked 0 tokens" in shell("console", "tokens", "revoke", "all").err
