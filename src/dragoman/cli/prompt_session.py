@@ -59,6 +59,7 @@ class PromptSession(RunListener):
         self.show = show
         show.asks_forms = is_interactive()
         # If another command cancels the job, this command was not interrupted.
+        self._cancel = CancelHandle(one_turn=True)
         self.run = Run(
             request_of(
                 plan,
@@ -68,7 +69,7 @@ class PromptSession(RunListener):
                 adapter=adapter,
             ),
             listener=self,
-            cancel=CancelHandle(one_turn=True),
+            cancel=self._cancel,
         )
         self.on_event: Callable[[Event], None] | None = None
         """Called with every event that is shown."""
@@ -173,8 +174,9 @@ class PromptSession(RunListener):
             self._end_agent_after(0.0)
 
     def hang_up(self) -> None:
-        """Stop without a message: the output has been closed."""
-        self.run.cancel_turn()
+        """Stop without a message: the output has been closed. A turn that has not begun yet is
+        cancelled when it begins."""
+        self._cancel.pull()
         self._end_agent_after(TERMINATE_GRACE)
 
     def _end_agent_after(self, seconds: float) -> None:

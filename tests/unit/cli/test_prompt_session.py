@@ -277,3 +277,19 @@ async def test_when_the_output_is_closed_the_turn_is_cancelled_silently(
         report = await running
     assert report.exit_code == 1
     assert play.show.reports == []
+
+
+@aio
+async def test_when_the_output_is_closed_before_the_turn_it_is_cancelled_as_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TERMINATE_GRACE", 10.0)
+    play = Play(monkeypatch, agent := ActedAgent())
+    async with play.talking(plan()) as talk:
+        play.show.broken = True
+        assert play.show.on_broken is not None
+        play.show.on_broken()
+        async with asyncio.timeout(5):
+            report = await talk.turn(PROMPT)
+    assert agent.turn is not None and agent.turn.cancels == 1
+    assert report.exit_code == 1
