@@ -47,6 +47,22 @@ def test_closed_streams_end_nothing(cli: Cli) -> None:
     assert (empty.returncode, empty.stderr) == (0, "")
 
 
+def test_the_answer_does_not_depend_on_who_reads_stderr(cli: Cli) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        cli.argv("run", "hello", "--", *cli.agent),
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=write,
+        timeout=30,
+    )
+    os.close(write)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"you said hello")
+
+
 @pytest.mark.parametrize(("status", "retryable"), [(401, False), (503, True)])
 def test_a_server_that_refuses_the_login_is_not_worth_a_second_try(
     cli: Cli, status: int, retryable: bool

@@ -53,7 +53,7 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         code = 1
         _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
     except BrokenPipeError:
-        # The reader closed the pipe of stdout or stderr: stop without a message.
+        # The reader closed the pipe of stdout: stop without a message.
         _unwritten()
         _tell("")
         code = 1

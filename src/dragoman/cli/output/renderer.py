@@ -10,7 +10,6 @@ import abc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
@@ -283,9 +282,7 @@ class Renderer(abc.ABC):
         if not isinstance(error, BrokenPipeError):
             # A closed pipe is not an error; a full disk is.
             self.lost = True
-            # stderr may be on the same full disk.
-            with suppress(OSError):
-                self.notice(f"the output cannot be written: {error.strerror or error}")
+            self.notice(f"the output cannot be written: {error.strerror or error}")
         if self.on_broken is not None:
             self.on_broken()
 

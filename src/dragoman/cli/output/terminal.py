@@ -72,7 +72,8 @@ class Held:
         """Whether the last output ended with a newline."""
 
     def write(self, stream: TextIO, text: str) -> None:
-        """Write now, or after the open question has been answered."""
+        """Write now, or after the open question has been answered. Raises `OSError`, except for
+        stderr: messages that cannot be written must not end the work that they are about."""
         with self._lock:
             if self._spool is not None:
                 self._keep(self._spool, stream, text)
@@ -80,7 +81,12 @@ class Held:
             self._raise_failed()
             if self.overlay is not None and text:
                 self.overlay.give_way(stream, text)
-            stream.write(text)
+            try:
+                stream.write(text)
+            except OSError:
+                if stream is not sys.stderr:
+                    raise
+                silence(stream)
             self._wrote(text)
 
     def _wrote(self, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import sys
 
 import pytest
 
@@ -98,9 +99,12 @@ class Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_disk_that_is_full_for_stderr_too_still_ends_the_turn() -> None:
+def test_a_disk_that_is_full_for_stderr_too_still_ends_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended: list[bool] = []
-    show = Quiet(Full(), Full())
+    monkeypatch.setattr(sys, "stderr", Full())
+    show = Quiet(Full())
     show.on_broken = lambda: ended.append(show.lost)
     show.write("x")
     assert ended == [True]

@@ -24,6 +24,7 @@ from dragoman.cli.output.terminal import (
     put,
     put_data,
     put_err,
+    put_out,
     put_question,
     put_relayed,
     silence,
@@ -137,6 +138,7 @@ ELSEWHERE = {
     ("serve_acp.py", "opened"): "the token's file",
     ("install.py", "entries"): "another program's settings",
     ("skill.py", "entries"): "another program's settings",
+    ("read_input.py", "spool"): "a temporary file",
     ("output/terminal.py", "held"): "the one place",
     ("output/terminal.py", "sys.stderr"): "a question, past what is held back",
     ("output/terminal.py", "stream"): "what the one place writes",
@@ -235,6 +237,19 @@ def test_a_failing_stream_is_reported_to_the_next_writer() -> None:
         held.write(out, "b")
     held.write(out, "c")
     assert out.getvalue() == "c"
+
+
+def test_messages_that_cannot_be_written_end_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as err:
+        monkeypatch.setattr(sys, "stderr", err)
+        put_err("a notice\n")
+        put_out("the answer\n")
+        put_err("another notice\n")
+    assert capsys.readouterr().out == "the answer\n"
 
 
 def test_there_is_one_question_at_a_time() -> None:
