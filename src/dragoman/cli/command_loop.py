@@ -81,6 +81,11 @@ class CommandLoop:
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def interrupt_code(self) -> ExitCode:
+        """The exit code of a command that an interrupt or another signal has ended."""
+        return ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED
+
     # -- for the loop
 
     async def line(
@@ -256,7 +261,7 @@ class CommandLoop:
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:
-            code = ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED
+            code = self.interrupt_code
             held.erase_overlay(lambda: os._exit(code))
         self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
 
@@ -349,7 +354,7 @@ def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> 
                 raise
             # The interrupt cancelled this task. No other task awaits it, so the cancellation need
             # not be passed on.
-            return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+            return live.interrupt_code
 
     try:
         return live.run(guarded)

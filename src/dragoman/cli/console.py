@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +14,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.shared_options import FormatOption, ListFormat
+from dragoman.cli.shared_options import FormatOption, ListFormat, require_extra
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,13 +41,6 @@ Examples:
 app: Final = new_app(help=HELP, default="serve")
 
 READ_ONLY = typer.Option("--read-only", help="Browsers can view but not act.")
-
-
-def _require_extra() -> None:
-    for module in ("starlette", "uvicorn"):
-        if find_spec(module) is None:
-            install = "install it with pip install 'dragoman[console]'"
-            raise UsageError(f"{module} is missing", remedy=install)
 
 
 @app.command("serve", context_settings=CONTEXT)
@@ -92,7 +84,7 @@ def serve_command(
       dragoman console serve --listen 127.0.0.1:9000 --read-only
       dragoman console serve --name my-machine.example.net
     """
-    _require_extra()
+    require_extra("console", "starlette", "uvicorn")
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key must be used together")
     from dragoman.cli.command_loop import CommandLoop
@@ -133,9 +125,7 @@ async def _serve(options: ConsoleOptions, live: CommandLoop, *, open_browser: bo
             threading.Thread(target=_open, args=(link,), daemon=True).start()
 
     await serve_console(options, paths=find_paths(), stop=stop, on_listening=listening)
-    if not live.interrupts:
-        return ExitCode.OK
-    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+    return live.interrupt_code if live.interrupts else ExitCode.OK
 
 
 def _open(link: str) -> None:
@@ -154,7 +144,7 @@ def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
       dragoman console link
       dragoman console link --read-only
     """
-    _require_extra()
+    require_extra("console", "starlette", "uvicorn")
     from dragoman.console.server import new_link
 
     access = _access()

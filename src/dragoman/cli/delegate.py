@@ -120,9 +120,9 @@ def delegate(
 
 
 def _executor(needs: str | None, name: str | None, *, retry_lost: bool) -> Executor:
-    from dragoman.cli.fleet_setup import require_extra, words_of
+    from dragoman.cli.fleet_setup import require_fleet, words_of
 
-    require_extra()
+    require_fleet()
     from dragoman.fleet.executor import FleetExecutor
 
     return FleetExecutor(name=name, needs=words_of(needs), retry_lost=retry_lost)

@@ -107,10 +107,10 @@ def _explain_fleet(
     request: DelegationRequest, needs: str | None, name: str | None, format: str
 ) -> int:
     from dragoman.cli.exit_codes import ExitCode
-    from dragoman.cli.fleet_setup import as_submitter, require_extra, words_of
+    from dragoman.cli.fleet_setup import as_submitter, require_fleet, words_of
     from dragoman.cli.output.fleet_pages import write_placement
 
-    require_extra()
+    require_fleet()
     from dragoman.fleet.connection import FleetConnection
     from dragoman.fleet.submitter import ask, spec_of
 

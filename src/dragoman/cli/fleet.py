@@ -19,7 +19,7 @@ from dragoman.cli.fleet_setup import (
     TeamOption,
     as_submitter,
     fleet_folder,
-    require_extra,
+    require_fleet,
     require_positive,
     show_notice,
     stop_event,
@@ -112,7 +112,7 @@ def join_command(
     Examples:
       dragoman fleet join dragoman-join-eNpdj0F...
     """
-    require_extra()
+    require_fleet()
     import asyncio
     import time
 
@@ -252,7 +252,7 @@ def worker_command(
       dragoman fleet worker --slots 2
       dragoman fleet worker --peers codex,gemini --labels linux,gpu
     """
-    require_extra()
+    require_fleet()
     if slots < 1:
         raise UsageError("--slots must be at least 1")
     from dragoman.fleet.credentials import find_credential
@@ -370,7 +370,7 @@ def submit_command(
       dragoman fleet submit review "look at the last commit"
       dragoman fleet submit execute "fix the failing test" --approve-all --needs linux,codex
     """
-    require_extra()
+    require_fleet()
     from dragoman.delegation.request import DelegationRequest
     from dragoman.fleet.results import submit_noted
     from dragoman.runs.context import load_context
@@ -450,7 +450,7 @@ def cancel_command(job: JobArgument, *, name: AsOption = None) -> None:
     Examples:
       dragoman fleet cancel f1c2d3e4f5a6
     """
-    require_extra()
+    require_fleet()
     import time
 
     from dragoman.fleet.results import pending_jobs

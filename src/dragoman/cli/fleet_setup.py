@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli.output.terminal import put_err
+from dragoman.cli.shared_options import require_extra
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,15 +73,13 @@ JobArgument = Annotated[
 ]
 
 
-def require_extra() -> None:
-    for module in ("nats", "cryptography"):
-        if find_spec(module) is None:
-            install = "install it with pip install 'dragoman[fleet]'"
-            raise UsageError(f"the Python package {module} is not installed", remedy=install)
+def require_fleet() -> None:
+    """Raise `UsageError` if the fleet's Python packages are not installed."""
+    require_extra("fleet", "nats", "cryptography")
 
 
 def fleet_folder(given: Path | None) -> FleetFolder:
-    require_extra()
+    require_fleet()
     from dragoman.fleet.team import FleetFolder
     from dragoman.paths import find_paths
 
@@ -96,7 +94,7 @@ def as_submitter(
 ) -> Any:
     """Call `work` with a connection as this machine's submitter, and the name of its team. With
     `collect`, then record the jobs submitted from this machine that have ended."""
-    require_extra()
+    require_fleet()
     import asyncio
 
     from dragoman.fleet.connection import FleetConnection
@@ -131,9 +129,7 @@ def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> N
 
     async def run() -> int:
         await work(live)
-        if not live.interrupts:
-            return ExitCode.OK
-        return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+        return live.interrupt_code if live.interrupts else ExitCode.OK
 
     raise typer.Exit(perform(live, run))
 

@@ -71,7 +71,7 @@ def run(host: str, *, peer: str | None, **given: Any) -> int:
                 if live.interrupts:
                     if turns.cancelled:
                         show.notice(f"{submitted.job} was cancelled")
-                    return _interrupted(live)
+                    return live.interrupt_code
                 show.submitted(submitted.job, submitted.session)
                 return int(show.lost)
             report = await turns.turn(prompt)
@@ -82,7 +82,7 @@ def run(host: str, *, peer: str | None, **given: Any) -> int:
     except CallCancelled:
         # An interrupt arrived while the prompt was being submitted.
         show.notice(NOT_BEGUN)
-        return _interrupted(live)
+        return live.interrupt_code
     except DragomanError as error:
         return failed(show, error)
 
@@ -121,10 +121,6 @@ def watch_job(host: str, job: str, *, after: str | None, format: ListFormat) -> 
             return show_end(followed.ended, show)
 
     return perform(live, work)
-
-
-def _interrupted(live: CommandLoop) -> ExitCode:
-    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
 
 def failed(show: Renderer, error: DragomanError) -> int:
@@ -300,7 +296,7 @@ class HostTurns:
         interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
         if interrupted:
-            code = _interrupted(self._live)
+            code = self._live.interrupt_code
         return TurnReport(
             peer=submitted.peer,
             session=submitted.session,

@@ -392,9 +392,8 @@ def _show(found: HostCheck, format: ListFormat) -> None:
     if format is ListFormat.JSON:
         write_json(_check_as_json(found))
     else:
-        marks = {"ok": "ok", "missing": "missing", "warning": "warning"}
         for each in found.findings:
-            put_out(f"{marks[each.state]:<8} {each.name}: {neutral(each.text)}\n")
+            put_out(f"{each.state:<8} {each.name}: {neutral(each.text)}\n")
             if each.remedy:
                 put_out(f"         {neutral(each.remedy)}\n")
         for agent in found.agents:

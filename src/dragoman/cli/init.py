@@ -159,9 +159,7 @@ class _Setup:
         try:
             return await self._steps(names, turns=turns, again=again, try_login=try_login)
         except asyncio.CancelledError:
-            self._telling.interrupted(
-                ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
-            )
+            self._telling.interrupted(self._live.interrupt_code)
             raise
         except Interrupted:
             self._telling.interrupted(ExitCode.INTERRUPTED)

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, check_peer
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, Preset, check_peer
 from dragoman.events.words import ToolKind
 
 if TYPE_CHECKING:
@@ -36,21 +35,12 @@ Examples:
 app: Final = new_app(help=HELP, default="show")
 
 
-class Permissions(enum.StrEnum):
-    """The presets."""
-
-    ASK = "ask"
-    APPROVE_READS = "approve-reads"
-    APPROVE_ALL = "approve-all"
-    DENY_ALL = "deny-all"
-
-
 PeerOption = Annotated[
     str,
     typer.Option("--peer", metavar="PEER", help="Evaluate as for this peer.", show_default=False),
 ]
 PermissionsOption = Annotated[
-    Permissions | None,
+    Preset | None,
     typer.Option(
         "--permissions", help="Evaluate with this value of `permissions`.", show_default=False
     ),
@@ -210,7 +200,7 @@ def _place(cwd: CwdOption) -> RunContext:
     return place
 
 
-def _policy(place: RunContext, peer: str, wished: Permissions | None) -> Policy:
+def _policy(place: RunContext, peer: str, wished: Preset | None) -> Policy:
     from dragoman.policy import of_settings
 
     if peer:

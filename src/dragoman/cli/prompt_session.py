@@ -96,7 +96,7 @@ class PromptSession(RunListener):
             # An adapter sent a prompt in a session in which its peer does not ask for permission.
             code = ExitCode.USAGE
         if interrupted:
-            code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
+            code = self._live.interrupt_code
         report = TurnReport(
             peer=plan.name,
             session=self.run.opened.conversation.id,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,6 +12,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
+from dragoman.cli.shared_options import Preset
 
 if TYPE_CHECKING:
     from dragoman.acp_server.server import ServerContext
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 app: Final = new_app()
 
 TOKEN_VARIABLE: Final = "DRAGOMAN_TOKEN"
-
-
-class Preset(enum.StrEnum):
-    """Permission presets, which decide a peer's permission requests."""
-
-    ASK = "ask"
-    APPROVE_READS = "approve-reads"
-    APPROVE_ALL = "approve-all"
-    DENY_ALL = "deny-all"
 
 
 @app.command(context_settings=CONTEXT)
@@ -161,9 +152,7 @@ async def _serve(
     live.listen(lambda count: asked.set())
     if socket is None and address is None:
         await _until(asked, acp_server_listener.serve_stdio(front))
-        if not asked.is_set():
-            return ExitCode.OK
-        return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+        return live.interrupt_code if live.interrupts else ExitCode.OK
     if socket is not None:
         listener = await acp_server_listener.serve_unix(front, socket)
     else:
@@ -176,7 +165,7 @@ async def _serve(
         await asked.wait()
     finally:
         await listener.aclose()
-    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+    return live.interrupt_code
 
 
 async def _until(asked: Any, work: Any) -> None:

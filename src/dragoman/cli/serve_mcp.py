@@ -139,6 +139,4 @@ async def _serve(
             sys.stderr.flush()
 
         await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)
-    if not live.interrupts:
-        return ExitCode.OK
-    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+    return live.interrupt_code if live.interrupts else ExitCode.OK

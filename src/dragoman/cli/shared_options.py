@@ -1,5 +1,5 @@
 """Typer options shared by several commands: `--format`, `--limit`, `--after`, `--cwd`, `--yes`.
-Checks of options: `check_limit`, `check_peer`.
+Presets of permissions: `Preset`. Checks: `check_limit`, `check_peer`, `require_extra`.
 `project_root` is the project of `--cwd`.
 
 Imports nothing that prints or runs.
@@ -8,6 +8,7 @@ Imports nothing that prints or runs.
 from __future__ import annotations
 
 import enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,15 @@ class ListFormat(enum.StrEnum):
     TEXT = "text"
     JSON = "json"
     QUIET = "quiet"
+
+
+class Preset(enum.StrEnum):
+    """Permission presets: what the setting `permissions` can be."""
+
+    ASK = "ask"
+    APPROVE_READS = "approve-reads"
+    APPROVE_ALL = "approve-all"
+    DENY_ALL = "deny-all"
 
 
 FormatOption = Annotated[
@@ -70,6 +80,16 @@ def check_limit(limit: int) -> None:
     """Raise `UsageError` for a `LimitOption` below 1."""
     if limit < 1:
         raise UsageError(f"--limit must be at least 1, not {limit}")
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raise `UsageError` if a Python package of an extra is not installed."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise UsageError(
+                f"the Python package {module} is not installed",
+                remedy=f"install it with pip install 'dragoman[{extra}]'",
+            )
 
 
 def project_root(cwd: Path | None, *, remedy: str) -> Path:

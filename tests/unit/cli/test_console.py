@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.cli import console as console_command
+from dragoman.cli import shared_options
 from dragoman.console.access import ConsoleAccess
 from dragoman.paths import find_paths
 from tests.unit.cli.calling import Shell
@@ -37,7 +37,7 @@ def test_invalid_usage_is_reported(shell: Shell, words: list[str], problem: str)
 def test_without_the_extra_it_says_how_to_get_it(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console_command, "find_spec", lambda name: None)
+    monkeypatch.setattr(shared_options, "find_spec", lambda name: None)
     said = shell("console")
     assert said.code == 2 and "pip install 'dragoman[console]'" in said.err
 

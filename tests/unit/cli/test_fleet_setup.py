@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli import fleet_setup
+from dragoman.cli import shared_options
 from dragoman.cli.fleet_setup import require_positive, words_of
 from dragoman.errors import UsageError
 from tests.unit.cli.calling import Shell
@@ -25,6 +25,6 @@ def test_a_number_that_is_not_positive_is_rejected() -> None:
 def test_without_the_extra_the_error_says_what_to_install(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_setup, "find_spec", lambda name: None)
+    monkeypatch.setattr(shared_options, "find_spec", lambda name: None)
     said = shell("fleet", "jobs")
     assert said.code == 2 and "dragoman[fleet]" in said.err

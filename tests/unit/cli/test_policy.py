@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from dragoman.cli.policy import Permissions
-from dragoman.config.schema import STRICTER
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
 from tests.unit.runs.stored import session
@@ -140,7 +138,3 @@ def test_broken_settings_stop_the_test(shell: Shell) -> None:
     (shell.config / "config.toml").write_text('[[policy.rules]]\naction = "denny"\n')
     said = shell("policy", "test", "edit")
     assert said.code == 2 and "did you mean 'deny'" in said.err
-
-
-def test_the_words_are_those_of_the_hub() -> None:
-    assert {preset.value for preset in Permissions} == set(STRICTER)

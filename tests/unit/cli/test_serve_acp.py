@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from dragoman.cli.serve_acp import TOKEN_VARIABLE, Preset, acp, address_of, token_of
-from dragoman.config.schema import Permissions
+from dragoman.cli.serve_acp import TOKEN_VARIABLE, acp, address_of, token_of
 from dragoman.errors import UsageError
 from tests.unit.cli.calling import Shell
 
@@ -63,7 +61,3 @@ def test_two_carriers_and_a_token_without_a_door_are_refused(tmp_path: Path) -> 
         acp(socket=tmp_path / "s", websocket="0")
     with pytest.raises(UsageError, match="--websocket"):
         acp(token_file=tmp_path / "t")
-
-
-def test_the_presets_are_those_of_the_settings() -> None:
-    assert {preset.value for preset in Preset} == set(get_args(Permissions))
