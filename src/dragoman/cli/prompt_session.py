@@ -283,6 +283,7 @@ async def started(
     try:
         yield session
     finally:
+        show.agent_stderr_ended()
         await session.aclose()
 
 

@@ -293,3 +293,15 @@ async def test_when_the_output_is_closed_before_the_turn_it_is_cancelled_as_it_b
             report = await talk.turn(PROMPT)
     assert agent.turn is not None and agent.turn.cancels == 1
     assert report.exit_code == 1
+
+
+@aio
+async def test_the_last_words_of_an_agent_are_shown_without_a_newline(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play = Play(monkeypatch, agent := ActedAgent())
+    async with play.talking(replace(plan(), agent_stderr=True)):
+        on_stderr = agent.opened_peer_with.on_stderr
+        assert on_stderr is not None
+        on_stderr(b"one\nlast words")
+    assert capsys.readouterr().err == "agent: one\nagent: last words\n"

@@ -151,6 +151,11 @@ class StderrLines:
             self._rest = b""
         return [line.decode("utf-8", "replace") for line in lines]
 
+    def end(self) -> list[str]:
+        """Return the last line if it has no newline."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode("utf-8", "replace")] if rest else []
+
 
 class Renderer(abc.ABC):
     """Base class: renders events as they happen."""
@@ -221,6 +226,11 @@ class Renderer(abc.ABC):
     def agent_stderr(self, data: bytes) -> None:
         """Show the lines of the agent's stderr that these bytes complete."""
         for line in self._stderr.feed(data):
+            self.stderr_line(line.rstrip())
+
+    def agent_stderr_ended(self) -> None:
+        """Show the last line of the agent's stderr, if it has no newline."""
+        for line in self._stderr.end():
             self.stderr_line(line.rstrip())
 
     def stderr_line(self, line: str) -> None:

@@ -116,7 +116,9 @@ def test_stderr_is_split_into_lines_and_one_without_an_end_comes_in_pieces() -> 
     assert lines.feed(b"o\r\n") == ["two\r"]
     assert lines.feed(b"x" * MAX_STDERR_LINE_SIZE) == []
     assert lines.feed(b"x") == ["x" * (MAX_STDERR_LINE_SIZE + 1)]
-    assert lines.feed(b"next\n") == ["next"]
+    assert lines.feed(b"next\nla") == ["next"]
+    assert lines.feed(b"st") == []
+    assert (lines.end(), lines.end()) == (["last"], [])
 
 
 def report_of(result: Result, model: str | None = None) -> TurnReport:
