@@ -79,10 +79,10 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _call(argv: Sequence[str] | None) -> NoReturn:
-    """Run one command line. With `--json-strict`, an invalid one is an `Error` line."""
+    """Run one command line. With `--json-strict`, an error is an `Error` line."""
     try:
         _dispatch(argv)
-    except UsageError as error:
+    except DragomanError as error:
         from dragoman.cli import error_messages
 
         if not error_messages.in_json(sys.argv[1:] if argv is None else argv):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dragoman.broker import host_protocol as protocol
@@ -17,6 +17,7 @@ from dragoman.broker.client.ssh_command import Host
 from dragoman.broker.protocol import decode_as
 from dragoman.cli import read_input
 from dragoman.cli.command_loop import CommandLoop, perform
+from dragoman.cli.error_messages import in_json
 from dragoman.cli.host_run import HostMessages, host_of
 from dragoman.cli.output.terminal import put_err, put_relayed, silence, wants_colour, width_of
 from dragoman.errors import ConnectionLost, DragomanError, HostUnavailable, InvalidAnswer
@@ -43,9 +44,10 @@ def run_there(name: str, words: Sequence[str]) -> int:
     host = host_of(name)
     live = CommandLoop()
     command = next(word for word in words if not word.startswith("-"))
+    notice = _say_nothing if in_json(words) else _notice
     piped = ""
     if command in READING and "--no-stdin" not in words and read_input.is_piped():
-        piped = read_input.read_added(None, on_wait=_notice).piped or ""
+        piped = read_input.read_added(None, on_wait=notice).piped or ""
 
     async def work() -> int:
         asked = protocol.HostCommand(
@@ -56,7 +58,7 @@ def run_there(name: str, words: Sequence[str]) -> int:
             colour=wants_colour(sys.stdout),
             id=new_job_id() if command in LASTING else "",
         )
-        return await _Relayed(host, live, asked).run()
+        return await _Relayed(host, live, asked, notice).run()
 
     return perform(live, work)
 
@@ -65,10 +67,20 @@ def _notice(text: str) -> None:
     put_err(f"dragoman: {text}\n")
 
 
+def _say_nothing(text: str) -> None:
+    """Take the place of `_notice` with `--json-strict`."""
+
+
 class _Relayed:
     """A command on a host, and its output so far."""
 
-    def __init__(self, host: Host, live: CommandLoop, asked: protocol.HostCommand) -> None:
+    def __init__(
+        self,
+        host: Host,
+        live: CommandLoop,
+        asked: protocol.HostCommand,
+        notice: Callable[[str], None] = _notice,
+    ) -> None:
         self._host = host
         self._live = live
         self._asked = asked
@@ -77,7 +89,8 @@ class _Relayed:
         """Why the output cannot be written."""
         self._main = asyncio.current_task()
         self._tasks = TaskOwner("the command")
-        self._link = HostLink(host, on_notice=_notice, on_stderr=HostMessages(host, _notice).show)
+        self._notice = notice
+        self._link = HostLink(host, on_notice=notice, on_stderr=HostMessages(host, notice).show)
 
     async def run(self) -> int:
         self._live.listen(self._interrupted)
@@ -121,7 +134,7 @@ class _Relayed:
         try:
             output = decode_as(notification.params, protocol.Output, protocol.OUTPUT)
         except InvalidAnswer as error:
-            _notice(f"part of the output is missing: {error}")
+            self._notice(f"part of the output is missing: {error}")
             return
         if output.offset <= self._offsets[output.is_error]:
             return
@@ -147,7 +160,7 @@ class _Relayed:
     def _leave(self, main: asyncio.Task[Any]) -> None:
         if self._asked.id:
             name = self._host.name
-            _notice(
+            self._notice(
                 "if it was started, it continues there: list its jobs with "
                 f"`dragoman --host {name} jobs list`, and cancel one with "
                 f"`dragoman --host {name} jobs cancel JOB`"
@@ -167,6 +180,6 @@ class _Relayed:
                 # task is cancelled when the command's result arrives.
                 await asyncio.sleep(INTERRUPT_INTERVAL)
         except DragomanError as error:
-            _notice(f"could not interrupt the command: {error}")
+            self._notice(f"could not interrupt the command: {error}")
             if self._main is not None:
                 self._leave(self._main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from typing import Any
@@ -22,6 +23,7 @@ from dragoman.errors import ConnectionEnded, HostUnavailable, UsageError
 from dragoman.runs.host_link import HostLink
 from dragoman.wire.messages import Notification
 from tests.aio import aio
+from tests.unit.cli.calling import Shell
 
 
 def test_only_a_delegation_survives_the_connection() -> None:
@@ -32,6 +34,26 @@ def test_only_a_delegation_survives_the_connection() -> None:
 def test_an_unknown_host_is_rejected_before_anything_is_started() -> None:
     with pytest.raises(UsageError, match="no host"):
         run_there("nowhere", ["jobs"])
+
+
+def test_with_strict_json_a_host_that_cannot_be_reached_is_an_error_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell("hosts", "add", "box").code == 0
+
+    async def connection(link: HostLink) -> Any:
+        assert link._on_stderr is not None
+        link._on_stderr(b"no route\n")
+        raise HostUnavailable("box", "no route to it")
+
+    monkeypatch.setattr(HostLink, "connection", connection)
+    words = ("delegate", "review", "x", "--no-stdin", "--json-strict")
+    said = shell("--host", "box", *words)
+    assert (said.code, said.err) == (1, "")
+    assert json.loads(said.out)["error"] == "host_unavailable"
+    said = shell("--host", "box", *words[:-1])
+    assert (said.code, said.out) == (1, "")
+    assert "dragoman: box: no route\n" in said.err
 
 
 class Opened:
