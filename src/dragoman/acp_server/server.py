@@ -384,7 +384,7 @@ class AcpServer:
         if option_id == PEER_OPTION:
             await editor_session.choose_peer(str(value))
         elif option_id == ROLE_OPTION:
-            editor_session.choose_role(str(value))
+            await editor_session.choose_role(str(value))
         else:
             await editor_session.set_option(option_id, value)
 

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
-"""Maximum number of notices to queue for the next turn."""
+"""Maximum number of notices to queue for the next turn. Further ones are only logged, and the turn
+says how many."""
 
 
 class EditorSession:
@@ -91,7 +92,11 @@ class EditorSession:
         self._threads: dict[str, str] = {}
         self._worker: PeerSession | None = None
         self._lock = asyncio.Lock()
+        self._choosing = asyncio.Lock()
+        """Held while the peer or the role changes."""
         self._notices: list[str] = []
+        self._more_notices = 0
+        """Number of notices that did not fit into the queue."""
         self._told_folders = False
         self._known = False
         """Whether a client has received the session's id. Then other clients may open it too."""
@@ -151,27 +156,32 @@ class EditorSession:
 
     async def choose_peer(self, name: str) -> None:
         """Switch to another peer. If that fails, nothing changes."""
-        before = self.peer
-        if name == before and (name == AUTO or self._worker is not None):
-            return
-        if self.session.turn is not None:
+        # Checked before the lock is taken: a prompt that arrives later waits for this choice.
+        if self.session.turn is not None and name != self.peer:
             raise RemoteError(
                 codes.INVALID_REQUEST, "a turn is running; choose another peer when it has ended"
             )
-        self.choices.peer = name
-        try:
-            if name != AUTO:
-                await self.worker()
-        except BaseException:
-            self.choices.peer = before
-            raise
-        if name == AUTO:
-            await self.aclose()
-        self._chosen()
+        # The client may choose again while a peer starts. If that peer then fails, its failure must
+        # not undo the later choice.
+        async with self._choosing:
+            before = self.peer
+            if name == before and (name == AUTO or self._worker is not None):
+                return
+            self.choices.peer = name
+            try:
+                if name != AUTO:
+                    await self.worker()
+            except BaseException:
+                self.choices.peer = before
+                raise
+            if name == AUTO:
+                await self.aclose()
+            self._chosen()
 
-    def choose_role(self, role: str) -> None:
-        self.choices.role = role
-        self._chosen()
+    async def choose_role(self, role: str) -> None:
+        async with self._choosing:
+            self.choices.role = role
+            self._chosen()
 
     def _chosen(self) -> None:
         self._store.choose(self.session.id, peer=self.choices.peer, role=self.choices.role)
@@ -200,16 +210,18 @@ class EditorSession:
             if worker is not None and not worker.alive:
                 # Pending writes must be stored before the peer's session is looked up.
                 await self.aclose()
-            record = await self._record(name)
+            record, problem = await self._record(name)
             if record is not None or not self._known:
-                return await self._open(name, record)
+                return await self._open(name, record, problem)
             # Another client may have this session open and choose the same peer.
             paths, folder = self._place.paths, self.session.cwd
             async with begun_once(self.session.id, peer=name, folder=folder, paths=paths):
                 await self._read_threads()
-                return await self._open(name, await self._record(name))
+                return await self._open(name, *await self._record(name))
 
-    async def _open(self, name: str, record: SessionRecord | None) -> PeerSession:
+    async def _open(self, name: str, record: SessionRecord | None, problem: str) -> PeerSession:
+        if problem:
+            self._notice(f"{name} starts a new session: the stored one cannot be read: {problem}")
         worker = PeerSession(
             name,
             place=self._place,
@@ -257,13 +269,13 @@ class EditorSession:
         except (StoreError, FileFailed) as error:
             log.warning("cannot read the stored session: %s", error)
 
-    async def _record(self, name: str) -> SessionRecord | None:
+    async def _record(self, name: str) -> tuple[SessionRecord | None, str]:
+        """Return the peer's stored session, or None, and why it cannot be read, if it cannot."""
         key = self._threads.get(name)
         try:
-            return None if key is None else await self._store.thread_record(key)
+            return (None if key is None else await self._store.thread_record(key)), ""
         except (StoreError, FileFailed) as error:
-            self._notice(f"{name} starts a new session: the stored one cannot be read: {error}")
-            return None
+            return None, str(error)
 
     def _commands(self) -> list[acp.AvailableCommand]:
         return commands.available(() if self._worker is None else self._worker.view.commands)
@@ -283,11 +295,17 @@ class EditorSession:
     def _notice(self, text: str) -> None:
         if len(self._notices) < MAX_NOTICES:
             self._notices.append(text)
+        else:
+            self._more_notices += 1
+            log.warning("a notice that the client does not get: %s", text)
 
     # -- prompts
 
     async def prompt(self, turn: Turn) -> Any:
         """Handle a prompt: run a command, delegate it, or send it to the chosen peer."""
+        async with self._choosing:
+            # A choice that came before the prompt is complete now.
+            pass
         command = parse(turn.prompt)
         blocks = [translate.block(block) for block in turn.prompt]
         try:
@@ -435,6 +453,10 @@ class EditorSession:
             # If a cancellation interrupts this, the notice was not sent.
             await turn.notice(self._notices[0], severity="warning")
             self._notices.pop(0)
+        if (more := self._more_notices) > 0:
+            what = "1 more notice is" if more == 1 else f"{more} more notices are"
+            await turn.notice(f"{what} in the log of dragoman", severity="warning")
+            self._more_notices -= more
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
         """Store the start of a turn, and the title if the session has none yet. Returns that

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
+from dragoman.acp_server import session as module
 from dragoman.acp_server.session_store import SessionStore
+from dragoman.agent import Session
 from dragoman.errors import RemoteError, StoreBusy
+from dragoman.transports import listen_unix
+from dragoman.transports.base import Stream
 from tests.aio import aio
-from tests.unit.acp_server.stage import Peer, house
+from tests.unit.acp_server.stage import WAIT_TIMEOUT, Peer, house
 
 
 @aio
@@ -89,7 +94,34 @@ async def test_a_peer_whose_stored_session_cannot_be_read_starts_a_new_one_with_
             await editor.set(session, "peer", "left")
         await editor.prompt(session, "two")
         notice = "left starts a new session: the stored one cannot be read: "
-        assert notice in editor.text and "User: one\nleft: left heard one" in left.prompts[-1]
+        assert editor.text.count(notice) == 1
+        assert "User: one\nleft: left heard one" in left.prompts[-1]
+
+
+@aio
+async def test_notices_that_do_not_fit_into_the_queue_are_counted_and_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def busy(*_: object) -> None:
+        raise StoreBusy("sessions.db", "another process holds it")
+
+    monkeypatch.setattr(module, "MAX_NOTICES", 1)
+    async with house(tmp_path, Peer("left"), Peer("right")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.set(session, "peer", "right")
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "thread_record", busy)
+            for name in ("left", "right", "left"):
+                await editor.set(session, "peer", name)
+        await editor.prompt(session, "one")
+        assert "left starts a new session: " in editor.text
+        assert "right starts" not in editor.text
+        assert "2 more notices are in the log of dragoman" in editor.text
+        logged = [text for text in caplog.messages if text.startswith("a notice that")]
+        assert len(logged) == 2 and "right starts a new session: " in logged[0]
+        await editor.prompt(session, "two")
+        assert "notice" not in editor.text
 
 
 @aio
@@ -176,6 +208,63 @@ async def test_a_peer_that_is_not_there_leaves_the_choice_as_it_was(tmp_path: Pa
         await editor.prompt(session, "hello")
         assert editor.text == "left heard hello"
         assert (await editor.set(session, "role", "review"))["peer"] == "left"
+
+
+@aio
+async def test_a_later_choice_holds_although_the_earlier_one_fails_meanwhile(
+    tmp_path: Path,
+) -> None:
+    called, hang_up = asyncio.Event(), asyncio.Event()
+
+    async def fail_late(stream: Stream) -> None:
+        called.set()
+        await hang_up.wait()
+
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        (tmp_path / "right.sock").unlink()
+        listener = await listen_unix(tmp_path / "right.sock", fail_late)
+        async with listener, asyncio.TaskGroup() as group, asyncio.timeout(WAIT_TIMEOUT):
+            earlier = group.create_task(_refusal(editor.set(session, "peer", "right")))
+            await called.wait()
+            later = group.create_task(editor.set(session, "peer", "left"))
+            prompt = group.create_task(editor.prompt(session, "hello"))
+            # Its response says that the server has the other requests too.
+            await editor.call("session/list")
+            hang_up.set()
+        assert "right" in earlier.result()
+        assert later.result()["peer"] == "left"
+        assert prompt.result() == "end_turn" and editor.text == "left heard hello"
+
+
+@aio
+async def test_a_choice_of_auto_holds_although_a_peer_was_still_starting(tmp_path: Path) -> None:
+    class Slow(Peer):
+        async def _new(self, session: Session) -> None:
+            called.set()
+            await answer.wait()
+
+    called, answer = asyncio.Event(), asyncio.Event()
+    async with house(tmp_path, Slow("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_TIMEOUT):
+            group.create_task(editor.set(session, "peer", "left"))
+            await called.wait()
+            later = group.create_task(editor.set(session, "peer", "auto"))
+            await editor.call("session/list")
+            answer.set()
+        assert later.result() == {"peer": "auto", "role": "execute"}
+        chosen = await editor.set(session, "role", "review")
+        assert chosen == {"peer": "auto", "role": "review"}, "the options of a peer are gone"
+
+
+async def _refusal(choice: Awaitable[object]) -> str:
+    with pytest.raises(RemoteError) as caught:
+        await choice
+    return str(caught.value)
 
 
 @aio
