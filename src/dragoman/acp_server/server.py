@@ -276,6 +276,20 @@ class AcpServer:
         """Return the settings and peers of a directory, read in a thread."""
         return await in_thread(str(cwd), lambda _: self._front.load_context(cwd))
 
+    async def _place_of(self, session: Session) -> RunContext:
+        """Return the settings and peers of a session's directory. Raises `UsageError` if one of the
+        session's directories does not exist."""
+
+        def load(_: object) -> RunContext:
+            for folder in session.roots:
+                # Unlike the method of `Path`, this returns False if the system refuses access.
+                if not os.path.isdir(folder):
+                    raise UsageError(f"{folder} is not a directory")
+            return self._front.load_context(session.cwd)
+
+        # In a thread, because a network file system may hang.
+        return await in_thread(str(session.cwd), load)
+
     def _editor_session(self, session: Session, place: RunContext) -> EditorSession:
         return EditorSession(
             self._server,
@@ -297,8 +311,7 @@ class AcpServer:
 
     async def _new(self, session: Session) -> None:
         session.id = new_session_key()
-        _check(session)
-        place = await self._place(session.cwd)
+        place = await self._place_of(session)
         editor_session = self._editor_session(session, place)
         store = self._store(place)
         store.create(session.id, cwd=session.cwd)
@@ -321,9 +334,8 @@ class AcpServer:
         await self._take_up(session, None)
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
-        _check(session)
         async with self._alone(session.id):
-            place = await self._place(session.cwd)
+            place = await self._place_of(session)
             kept = await self._store(place).take(session.id)
             editor_session = self._editor_session(session, place)
             before = self._editor_sessions.get(session.id)
@@ -390,14 +402,6 @@ class AcpServer:
 
     async def _prompt(self, turn: Turn) -> Any:
         return await _editor_session_of(turn.session).prompt(turn)
-
-
-def _check(session: Session) -> None:
-    """Reject a session whose directories do not exist, before anything is stored."""
-    for folder in session.roots:
-        # Unlike the method of `Path`, this returns False if the system refuses access.
-        if not os.path.isdir(folder):
-            raise UsageError(f"{folder} is not a directory")
 
 
 def _editor_session_of(session: Session) -> EditorSession:

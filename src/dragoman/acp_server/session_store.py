@@ -121,16 +121,22 @@ class SessionStore:
     def create(self, id: str, *, cwd: Path) -> None:
         """Store a new session, before anything happens in it."""
         now = time.time()
-        record = SessionRecord(
-            key=id,
-            peer=SERVER_PEER,
-            root=str(root_of(cwd)),
-            peer_session_id=id,
-            cwd=str(cwd),
-            created_at=now,
-            updated_at=now,
-        )
-        self._write(lambda store: store.create_session(record))
+
+        def write(store: Store) -> None:
+            store.create_session(
+                SessionRecord(
+                    key=id,
+                    peer=SERVER_PEER,
+                    # Not before, on the event loop: it looks for a repository on the disk.
+                    root=str(root_of(cwd)),
+                    peer_session_id=id,
+                    cwd=str(cwd),
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+
+        self._write(write)
 
     def choose(self, id: str, *, peer: str, role: str) -> None:
         """Store the chosen peer and role."""

@@ -38,7 +38,7 @@ from dragoman.rpc.tasks import in_thread, was_cancelled
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
-from dragoman.transports.process.identity import variables_of
+from dragoman.transports.process.identity import PROC, variables_of
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class ToolHandlers:
             permissions=self._permissions,
             timeout=wanted.timeout or None,
         )
-        lineage = self._lineage(place, call)
+        lineage = await self._lineage(place, call)
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             done = await delegate_request(
@@ -183,7 +183,7 @@ class ToolHandlers:
             timeout=wanted.timeout or None,
             permissions=self._permissions,
         )
-        lineage = self._lineage(place, call)
+        lineage = await self._lineage(place, call)
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
@@ -306,7 +306,10 @@ class ToolHandlers:
 
     async def _check(self, job: str, folder: Path, call: _Call) -> None:
         # Other clients of this server have other roots, and a job id is not a secret.
-        if not may_see(folder, own=self._roots, named=await call.roots(), cwd=self._cwd):
+        named = await call.roots()
+        if not await in_thread(
+            str(folder), lambda _: may_see(folder, own=self._roots, named=named, cwd=self._cwd)
+        ):
             raise UnknownJob(f"there is no job {job!r} in the directories of this client")
 
     # -- explain and lineage
@@ -316,7 +319,7 @@ class ToolHandlers:
         request = DelegationRequest(
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
         )
-        lineage = self._lineage(place, call)
+        lineage = await self._lineage(place, call)
         decision = await in_thread(
             str(place.cwd),
             lambda _: decide_for(request, place, lineage=lineage, now=time.time()),
@@ -324,14 +327,22 @@ class ToolHandlers:
         return tool_results.of_decision(decision)
 
     async def _place(self, call: _Call, asked: str) -> RunContext:
-        folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())
-        return load_context(folder)
+        """Return the settings and peers of the workspace. Raises `UsageError` if the client may not
+        use that directory."""
+        named = await call.roots()
 
-    def _lineage(self, place: RunContext, call: _Call) -> Lineage:
+        def load(_: object) -> RunContext:
+            folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=named)
+            return load_context(folder)
+
+        # In a thread, because a network file system may hang.
+        return await in_thread(asked or str(self._cwd), load)
+
+    async def _lineage(self, place: RunContext, call: _Call) -> Lineage:
         """Return the lineage (delegation depth) of a call: that of this server, or that of the
         client's process if it is deeper."""
         own = inherited(place.environ, call.context.meta)
-        pid = call.caller()
+        pid = await call.caller()
         if pid is None:
             return own
         return max(
@@ -346,10 +357,13 @@ class _Call:
         self.context = context
         self._params = params
 
-    def caller(self) -> int | None:
+    async def caller(self) -> int | None:
         """Return the process id of an HTTP client; None on stdio, or if unknown."""
         client = getattr(self.context.request, "client", None)
-        return None if client is None else caller_of(client.port)
+        if client is None:
+            return None
+        # In a thread, because it reads the descriptors of all processes.
+        return await in_thread(str(PROC), lambda _: caller_of(client.port))
 
     async def roots(self) -> list[str] | None:
         """Return the URIs of the client's roots, or None if it does not support roots.

@@ -223,7 +223,7 @@ async def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
 
 
 @aio
-async def test_the_settings_are_read_in_a_thread(
+async def test_the_directories_of_a_session_and_their_settings_are_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
@@ -232,14 +232,22 @@ async def test_the_settings_are_read_in_a_thread(
         threads.append(threading.current_thread().name)
         return load_context(*args, **options)
 
+    def is_folder(path: Path) -> bool:
+        looked.append(threading.current_thread().name)
+        return True
+
+    looked: list[str] = []
     monkeypatch.setattr("dragoman.acp_server.server.load_context", load)
     async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
         await editor.hello()
-        session = await editor.open(home.work)
+        with monkeypatch.context() as patch:
+            patch.setattr(os.path, "isdir", is_folder)
+            session = await editor.open(home.work)
         await editor.call("session/list")
         await editor.call("session/close", sessionId=session)
         await editor.call("session/delete", sessionId=session)
     assert threads == [THREAD_NAME] * 4
+    assert looked and set(looked) == {THREAD_NAME}
 
 
 def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from dragoman.events.words import Outcome
 from dragoman.mcp_server import tool_handlers as module
 from dragoman.mcp_server.ask_peer import PeerAnswer, PeerLead, PeerQuestion
 from dragoman.mcp_server.tool_handlers import ToolHandlers
+from dragoman.rpc.tasks import THREAD_NAME
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.aio import aio
@@ -113,6 +115,29 @@ async def test_tools_are_listed_and_a_question_is_answered(
     assert told[0] == "scout: looking"
     (question,) = peer.asked
     assert (question.workspace, question.session) == (work, None)
+
+
+@aio
+async def test_directories_and_settings_are_read_in_a_thread(
+    work: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(name: str) -> None:
+        do = getattr(module, name)
+
+        def noted(*args: Any, **options: Any) -> Any:
+            threads[name] = threading.current_thread().name
+            return do(*args, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    threads: dict[str, str] = {}
+    names = ("choose_workspace", "load_context", "may_see")
+    for name in names:
+        seen(name)
+    async with served(work) as client:
+        await client.call_tool("ask_peer", {"peer": "scout", "prompt": "what?"})
+        await client.call_tool("job_status", {"job": "j-0000000001"})
+    assert threads == dict.fromkeys(names, THREAD_NAME)
 
 
 @pytest.mark.parametrize("mode", MODES)
