@@ -1,6 +1,6 @@
 """Persist the sessions of ACP clients in the SQLite store, so that another process can load them.
 
-A session is a record whose peer is `SERVER_PEER`, with notes: the chosen peer and role, the stored
+A session is a record whose peer is `EDITOR_PEER`, with notes: the chosen peer and role, the stored
 session of each peer in it, and the job of each turn. What peers said is stored by their brokers or
 recorders, not here. A session that a peer began elsewhere, such as in a terminal, can be loaded
 too.
@@ -22,7 +22,7 @@ from dragoman.errors import DragomanError, FileFailed, StoreCorrupt, StoreError,
 from dragoman.rpc.tasks import in_thread
 from dragoman.store.open import open_store
 from dragoman.store.recorder import STORED_TIMEOUT
-from dragoman.store.records import JobRecord, SessionRecord, root_of
+from dragoman.store.records import EDITOR_PEER, JobRecord, SessionRecord, root_of
 from dragoman.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.acp_server")
-
-SERVER_PEER: Final = "dragoman"
-"""The peer name of these records. The real peer of a session is in its notes."""
 
 CHOICE: Final = "door-choice"
 THREAD: Final = "door-thread"
@@ -126,7 +123,7 @@ class SessionStore:
             store.create_session(
                 SessionRecord(
                     key=id,
-                    peer=SERVER_PEER,
+                    peer=EDITOR_PEER,
                     # Not before, on the event loop: it looks for a repository on the disk.
                     root=str(root_of(cwd)),
                     peer_session_id=id,
@@ -234,7 +231,7 @@ class SessionStore:
             found = store.sessions(root=root, limit=MAX_LISTED)
             used: set[str] = set()
             for record in found:
-                if record.peer == SERVER_PEER:
+                if record.peer == EDITOR_PEER:
                     used |= {
                         str(note.data.get("session"))
                         for note in store.notes(record.key)
@@ -244,7 +241,7 @@ class SessionStore:
                 record
                 for record in found
                 if record.key not in used
-                and (record.peer == SERVER_PEER or (record.events and record.closed_at is None))
+                and (record.peer == EDITOR_PEER or (record.events and record.closed_at is None))
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 
@@ -301,7 +298,7 @@ def _load(store: Store, id: str) -> StoredConversation | None:
         return None
     kept = StoredConversation(record=record)
     turns: dict[str, StoredTurnNote] = {}
-    if record.peer != SERVER_PEER:
+    if record.peer != EDITOR_PEER:
         # A session that a peer began. From now on our turns and those of other peers may be
         # added.
         kept.peer, kept.threads = record.peer, {record.peer: record.key}

@@ -26,10 +26,11 @@ from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.console.questions import OpenForm, OpenPermission, open_question
 from dragoman.console.retry import changed_or_due
 from dragoman.console.work_items import is_attempt, summary_of, with_delegations
-from dragoman.errors import ConnectError, ConnectionLost, DragomanError
+from dragoman.errors import CallTimeout, ConnectError, ConnectionLost, DragomanError
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.jobs import list_jobs
 from dragoman.store.open import open_store
+from dragoman.store.records import EDITOR_PEER
 from dragoman.store.store import FILE_NAME
 from dragoman.transports.file_watch import FileWatch
 from dragoman.wire.messages import UNDECODABLE
@@ -293,7 +294,11 @@ class LiveState:
     def _load(self) -> tuple[list[SessionRecord], list[JobRecord]]:
         jobs = list_jobs(limit=MAX_JOBS, paths=self.paths)
         with open_store(read_only=True, paths=self.paths) as store:
-            return store.sessions(limit=MAX_SESSIONS), jobs
+            # The work in an editor's session is in the sessions of its peers.
+            sessions = [
+                each for each in store.sessions(limit=MAX_SESSIONS) if each.peer != EDITOR_PEER
+            ]
+        return sessions, jobs
 
     def _stored_session(self, key: str) -> SessionRecord | None:
         with open_store(read_only=True, paths=self.paths) as store:
@@ -419,6 +424,10 @@ class LiveState:
             except (ConnectError, ConnectionLost) as error:
                 # The run has ended, was killed, or does not listen yet.
                 log.debug("cannot watch the run at %s: %s", address, error)
+            except CallTimeout as error:
+                # The run hangs, or the user has suspended it and may continue it.
+                log.info("the run at %s does not answer: %s", address, error)
+                failed = 0
             except DragomanError as error:
                 # The run is alive and would answer the same again.
                 log.info("cannot follow the questions of the run at %s: %s", address, error)

@@ -20,6 +20,10 @@ reader's cursor would point to another event. No process shows that many."""
 
 JobState: TypeAlias = Literal["queued", "running", "ended"]
 
+EDITOR_PEER: Final = "dragoman"
+"""The peer name in the records of editors' sessions. The peers that work in such a session have
+sessions of their own, which its notes name."""
+
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 """Thirty-two digits in the order of their codes, without look-alike letters."""
 

@@ -17,10 +17,11 @@ from dragoman.console import live_state as module
 from dragoman.console import retry
 from dragoman.console.live_state import LiveState, SeenJobs
 from dragoman.console.questions import OpenForm, OpenPermission
-from dragoman.errors import FileFailed, RemoteError, StoreBusy
+from dragoman.errors import CallTimeout, FileFailed, RemoteError, StoreBusy
 from dragoman.paths import Paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store import Redactor, Store
+from dragoman.store.records import EDITOR_PEER
 from dragoman.store.store import FILE_NAME, store_path
 from tests.aio import aio
 from tests.unit.console.broker_place import broker, submit
@@ -168,6 +169,42 @@ async def test_a_run_that_always_hangs_up_is_given_up(
         async with asyncio.timeout(TIMEOUT):
             await forgotten.wait()
     assert reached == module.MAX_REFUSED
+
+
+@aio
+async def test_a_run_that_was_suspended_is_watched_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READ_INTERVAL", 0.0)
+    calls, watched = 0, asyncio.Event()
+
+    async def silent_at_first(address: str, name: str, **_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= module.MAX_REFUSED + 1:
+            raise CallTimeout("_dragoman/watch", 10.0)
+        watched.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module, "watch_questions", silent_at_first)
+    monkeypatch.setattr(question_sockets, "addresses", lambda _: ["run.sock"])
+    forgotten: list[str] = []
+    monkeypatch.setattr(question_sockets, "forget_address", lambda _, at: forgotten.append(at))
+    async with watching(paths), asyncio.timeout(TIMEOUT):
+        await watched.wait()
+    assert not forgotten
+
+
+@aio
+async def test_the_session_of_an_editor_is_not_listed_beside_those_of_its_peers(
+    paths: Paths,
+) -> None:
+    with store_of(paths) as store:
+        of_peer = session()
+        store.create_session(session(peer=EDITOR_PEER))
+        store.create_session(of_peer)
+    async with watching(paths) as seen:
+        assert [item["session"] for item in seen.state.work] == [of_peer.key]
 
 
 @aio
