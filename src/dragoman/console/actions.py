@@ -13,18 +13,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.delegation import DelegationListener, DelegationRequest, delegate_request
 from dragoman.delegation.peer_request import attended_terms, peer_request
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import BrokerUnavailable, DragomanError, UsageError
 from dragoman.events.parts import Text
 from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.brief import brief_of
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
-from dragoman.runs.run_values import CancelHandle, RunRequest
+from dragoman.runs.run_values import CancelHandle, RunListener, RunRequest
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Decision, Question
@@ -39,23 +39,31 @@ MAX_DELEGATIONS: Final = 32
 """Maximum number of delegations that run in one console at the same time."""
 
 
-async def start_run(peer: str, prompt: str, workspace: Path) -> tuple[str, str]:
-    """Start a session with a peer. Returns the session key and the job id."""
+class StartedJob(Struct, omit_defaults=True):
+    """A job that was started from the page."""
+
+    job: str
+    session: str = ""
+    """The session key; empty for a delegation, whose attempts have sessions of their own."""
+    notices: list[str] = []
+    """Messages for the user until the job started, such as that the peer has lost the session."""
+
+
+async def start_run(peer: str, prompt: str, workspace: Path) -> StartedJob:
+    """Start a session with a peer."""
     request = await in_thread(str(workspace), lambda _: _request(peer, workspace, None))
     return await _submit(request, prompt)
 
 
-async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str]:
-    """Send a prompt to a stored session. It is queued behind running and waiting turns. Returns the
-    session key and the job id."""
+async def continue_session(record: SessionRecord, prompt: str) -> StartedJob:
+    """Send a prompt to a stored session. It is queued behind running and waiting turns."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(record.peer, folder, record))
     return await _submit(request, prompt)
 
 
-async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str, str]:
-    """Continue in a new session with another peer, which gets a summary of the old one. Returns the
-    new session's key and the job id."""
+async def hand_over(record: SessionRecord, peer: str, prompt: str) -> StartedJob:
+    """Continue in a new session with another peer, which gets a summary of the old one."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(peer, folder, None))
     brief = await brief_of(record)
@@ -71,8 +79,10 @@ class RunningDelegations:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
-    async def start(self, role: str, prompt: str, workspace: Path, *, isolate: bool = False) -> str:
-        """Start a delegation and return its job id. Raises the error if it could not start."""
+    async def start(
+        self, role: str, prompt: str, workspace: Path, *, isolate: bool = False
+    ) -> StartedJob:
+        """Start a delegation. Raises the error if it could not start."""
         request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
         place = await in_thread(str(workspace), lambda _: _context(workspace))
         if len(self._tasks) >= MAX_DELEGATIONS:
@@ -80,12 +90,12 @@ class RunningDelegations:
                 f"this console already runs {MAX_DELEGATIONS} delegations; wait for one to end, "
                 "or cancel one"
             )
-        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        begun: asyncio.Future[StartedJob] = asyncio.get_running_loop().create_future()
         self._tasks.start(self._run(request, place, begun), f"delegate {role}")
         return await begun
 
     async def _run(
-        self, request: DelegationRequest, place: RunContext, begun: asyncio.Future[str]
+        self, request: DelegationRequest, place: RunContext, begun: asyncio.Future[StartedJob]
     ) -> None:
         try:
             await delegate_request(
@@ -106,16 +116,33 @@ class RunningDelegations:
             raise
         finally:
             if not begun.done():
-                begun.set_exception(UsageError("nothing was started"))
+                begun.set_exception(
+                    UsageError("the console is shutting down, so nothing was delegated")
+                )
 
 
 class _BegunListener(DelegationListener):
-    def __init__(self, begun: asyncio.Future[str]) -> None:
+    def __init__(self, begun: asyncio.Future[StartedJob]) -> None:
         self._begun = begun
+        self._notices: list[str] = []
 
     def job(self, job: str) -> None:
         if not self._begun.done():
-            self._begun.set_result(job)
+            self._begun.set_result(StartedJob(job, notices=self._notices))
+
+    def notice(self, text: str) -> None:
+        log.warning("delegation: %s", text)
+        if not self._begun.done():
+            self._notices.append(text)
+
+
+class _SubmitListener(RunListener):
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        log.info("%s", text)
+        self.notices.append(text)
 
 
 async def _from_inbox(question: Question) -> Decision:
@@ -125,14 +152,18 @@ async def _from_inbox(question: Question) -> Decision:
     raise AssertionError("unreachable: the wait only ends by cancellation")
 
 
-async def _submit(
-    request: RunRequest, prompt: str, *, brief: Brief | None = None
-) -> tuple[str, str]:
+async def _submit(request: RunRequest, prompt: str, *, brief: Brief | None = None) -> StartedJob:
     if not prompt.strip():
         raise UsageError("the prompt is empty")
-    async with Run(request) as run:
+    listener = _SubmitListener()
+    async with Run(request, listener=listener) as run:
+        if not run.warm:
+            # The notices say why there is no broker.
+            why = "; ".join(listener.notices)
+            raise BrokerUnavailable(f"a prompt from the console needs a broker ({why})")
         told = () if brief is None else (brief.block(run.peer.capabilities),)
-        return run.opened.key, await run.submit([*told, Text(prompt)])
+        job = await run.submit([*told, Text(prompt)])
+        return StartedJob(job, run.opened.key, listener.notices)
 
 
 def _context(workspace: Path) -> RunContext:

@@ -341,26 +341,22 @@ class ConsoleApp:
     async def _prompt(self, request: Request) -> Any:
         asked = await body_of(request, _Prompt)
         record = await session_of(request, self._state)
-        session, job = await continue_session(record, asked.text)
-        return {"session": session, "job": job}
+        return await continue_session(record, asked.text)
 
     async def _handover(self, request: Request) -> Any:
         asked = await body_of(request, _Handover)
         record = await session_of(request, self._state)
-        session, job = await hand_over(record, asked.peer, asked.text)
-        return {"session": session, "job": job}
+        return await hand_over(record, asked.peer, asked.text)
 
     async def _start(self, request: Request) -> Any:
         asked = await body_of(request, _NewRun)
-        session, job = await start_run(asked.peer, asked.prompt, Path(asked.workspace))
-        return {"session": session, "job": job}
+        return await start_run(asked.peer, asked.prompt, Path(asked.workspace))
 
     async def _delegate(self, request: Request) -> Any:
         asked = await body_of(request, _NewDelegation)
-        job = await self.delegations.start(
+        return await self.delegations.start(
             asked.role, asked.prompt, Path(asked.workspace), isolate=asked.isolate
         )
-        return {"job": job}
 
     async def _cancel(self, request: Request) -> Any:
         return {"cancelled": await cancel_job(request.path_params["id"], paths=self._state.paths)}

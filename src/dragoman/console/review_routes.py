@@ -146,17 +146,14 @@ class ReviewRoutes:
             comments = [each.comment for each in taken]
             prompt = review_prompt(comments, own=own, unapplied=unapplied)
             if own:
-                session, job = await continue_session(record, prompt)
-            else:
-                peer = asked.peer or record.peer
-                session, job = await start_run(peer, prompt, Path(record.cwd))
+                return await continue_session(record, prompt)
+            return await start_run(asked.peer or record.peer, prompt, Path(record.cwd))
         except BaseException as error:
             # A prompt that the broker did not confirm may still run; the error names its job. If
             # the comments were restored then, they could be sent twice.
             if taken and not (isinstance(error, BrokerError) and error.may_have_run):
                 await finish(self._put_back(record.key, taken, error))
             raise
-        return {"session": session, "job": job}
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         """Run work with the comments in a thread: another program may hold the lock of the file."""

@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker.client import connect
+from dragoman.broker.client.brokers import list_brokers, stop_broker
 from dragoman.console import actions
-from dragoman.console.actions import _request, continue_session, start_run
+from dragoman.console.actions import StartedJob, _request, continue_session, start_run
 from dragoman.delegation import DelegationListener
 from dragoman.delegation.permission_ceiling import VARIABLE, environment
-from dragoman.errors import UnknownPeer, UsageError
+from dragoman.errors import BrokerUnavailable, UnknownPeer, UsageError
 from dragoman.paths import VARIABLES, Paths
 from dragoman.policy import narrowed, preset
 from dragoman.runs.lineage import DEPTH
+from dragoman.store import Redactor, Store
+from dragoman.store.store import store_path
 from tests.aio import aio
 from tests.unit.console.place import short_paths
-from tests.unit.store.stores import session
+from tests.unit.store.stores import job, session
 
 
 @pytest.fixture
@@ -93,9 +97,63 @@ async def test_a_console_runs_a_limited_number_of_delegations(
     running = actions.RunningDelegations()
     starts = [running.start("review", "x", tmp_path) for _ in range(5)]
     ends = await asyncio.gather(*starts, return_exceptions=True)
-    assert ends.count("j-1") == 2
+    assert ends.count(StartedJob("j-1")) == 2
     assert sum("wait for one to end" in str(end) for end in ends) == 3
     await running.aclose()
+
+
+@aio
+async def test_notices_of_a_delegation_are_in_the_response_or_at_least_in_the_log(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def noticed(*_: object, listener: DelegationListener, **__: object) -> None:
+        listener.notice("a delegation was killed; its changes are in a.patch")
+        listener.job("j-1")
+        listener.notice("the ledger cannot be written")
+
+    monkeypatch.setattr(actions, "delegate_request", noticed)
+    running = actions.RunningDelegations()
+    started = await running.start("review", "x", tmp_path)
+    assert started.notices == ["a delegation was killed; its changes are in a.patch"]
+    assert [text for text in caplog.messages if "a.patch" in text or "ledger" in text] == [
+        "delegation: a delegation was killed; its changes are in a.patch",
+        "delegation: the ledger cannot be written",
+    ]
+    await running.aclose()
+
+
+@aio
+async def test_a_prompt_without_a_broker_is_refused_with_the_reason(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise BrokerUnavailable("the runtime directory is full")
+
+    monkeypatch.setattr(connect, "_reach", refused)
+    with pytest.raises(BrokerUnavailable) as caught:
+        await start_run("scout", "x", tmp_path)
+    assert str(caught.value) == (
+        "a prompt from the console needs a broker "
+        "(starting scout without a broker: the runtime directory is full)"
+    )
+
+
+@aio
+async def test_a_session_that_the_peer_has_lost_is_continued_with_a_notice(
+    paths: Paths, tmp_path: Path
+) -> None:
+    with Store.open(store_path(paths.state), Redactor(())) as store:
+        lost = session(peer="scout", cwd=str(tmp_path), root=str(tmp_path))
+        store.create_session(lost)
+        store.create_job(job(lost.key, state="ended", outcome="ok", prompt="what?", text="that"))
+    try:
+        started = await continue_session(lost, "and now?")
+        assert started.session != lost.key
+        (notice,) = started.notices
+        assert notice.startswith("scout has lost the session and gets a summary of it: ")
+    finally:
+        for broker in list_brokers(paths):
+            await stop_broker(broker)
 
 
 @aio

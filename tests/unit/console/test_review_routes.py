@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.config.safe_files import locked
 from dragoman.console import review_comments, review_routes
+from dragoman.console.actions import StartedJob
 from dragoman.console.json_routes import INTERNAL_PROBLEM
 from dragoman.console.review_comments import ReviewComments
 from dragoman.errors import BrokerError, FileFailed, RemoteError
@@ -132,12 +133,12 @@ async def test_comments_that_cannot_be_sent_are_kept(here: Reviewed) -> None:
 async def test_comments_that_may_have_been_sent_are_not_offered_again(
     here: Reviewed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unconfirmed(record: SessionRecord, prompt: str) -> tuple[str, str]:
+    async def unconfirmed(record: SessionRecord, prompt: str) -> StartedJob:
         error = BrokerError("the broker did not confirm the job j-1")
         error.may_have_run = True
         raise error
 
-    async def refused(record: SessionRecord, prompt: str) -> tuple[str, str]:
+    async def refused(record: SessionRecord, prompt: str) -> StartedJob:
         raise RemoteError(-32000, "the session cannot be opened")
 
     here.store()
@@ -208,7 +209,7 @@ async def test_comments_that_can_be_neither_sent_nor_stored_are_shown_with_both_
     def fail(path: Path, data: bytes, *, mode: int) -> None:
         raise FileFailed(str(path), "disk full")
 
-    async def refused(record: SessionRecord, prompt: str) -> tuple[str, str]:
+    async def refused(record: SessionRecord, prompt: str) -> StartedJob:
         monkeypatch.setattr(review_comments, "write_file", fail)
         raise RemoteError(-32000, "the session cannot be opened")
 

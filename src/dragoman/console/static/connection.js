@@ -59,11 +59,12 @@ export async function call(path, body, signal) {
   return told;
 }
 
-// Run the action of a button, and show a notice: `done`, or the error.
+// Run the action of a button, and show a notice: `done`, the notices in the response, or the error.
 export async function act(work_, done = "") {
   try {
     const told = await work_();
-    tell(done, 5000);
+    if (told?.notices?.length) tell(told.notices.join("; "), 20000);
+    else tell(done, 5000);
     return told;
   } catch (error) {
     tell(error.message, 20000);
@@ -73,10 +74,17 @@ export async function act(work_, done = "") {
 
 // A notice covers part of the page, so hide it after a while.
 let forget = 0;
+let toldAt = 0;
 function tell(text, milliseconds) {
   clearTimeout(forget);
+  toldAt = Date.now();
   notice.value = text;
   if (text) forget = setTimeout(() => { notice.value = ""; }, milliseconds);
+}
+
+// Hide the notice when another screen opens, unless it is about the action that opened this screen.
+export function hideNotice() {
+  if (Date.now() - toldAt > 1000) tell("", 0);
 }
 
 export async function start(secret = /^#token=([\w-]+)$/.exec(location.hash)?.[1]) {

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { Boundary } from "./boundary.js";
 import { Fleet, FleetJob } from "./fleet.js";
 import { html } from "./html.js";
-import { login, loginProblem, notice, online, start } from "./connection.js";
+import { hideNotice, login, loginProblem, notice, online, start } from "./connection.js";
 import { Inbox, unseen, waiting } from "./inbox.js";
 import { Ledger } from "./ledger.js";
 import { Peers } from "./peers.js";
@@ -21,7 +21,7 @@ addEventListener("hashchange", () => {
     return;
   }
   route.value = location.hash;
-  notice.value = "";
+  hideNotice();
   document.getElementById("main")?.focus();
 });
 
