@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -138,11 +139,18 @@ class ReviewRoutes:
         unapplied = review.files if review.source == "patch" else ()
         own = asked.to == "session"
         taken: list[DraftComment] = []
+
+        def take(stop: threading.Event) -> None:
+            found = self._comments.take(record.key, asked.comments)
+            if stop.is_set():
+                # The disk was slow, and the request has failed meanwhile.
+                self._comments.put_back(record.key, found)
+            else:
+                # Into a list from outside, so that they are restored even if this is cancelled now.
+                taken.extend(found)
+
         try:
-            # Into a list from outside, so that they are restored even if this is cancelled now.
-            await self._on_disk(
-                lambda: taken.extend(self._comments.take(record.key, asked.comments))
-            )
+            await in_thread(ReviewComments.FILE_NAME, take, changes_disk=True)
             comments = [each.comment for each in taken]
             prompt = review_prompt(comments, own=own, unapplied=unapplied)
             if own:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from dragoman.config.safe_files import locked
 from dragoman.console import review_comments, review_routes
 from dragoman.console.actions import StartedJob
 from dragoman.console.json_routes import INTERNAL_PROBLEM
-from dragoman.console.review_comments import ReviewComments
+from dragoman.console.review_comments import DraftComment, ReviewComments
 from dragoman.errors import BrokerError, FileFailed, RemoteError
 from dragoman.paths import VARIABLES, Paths
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.tasks import TaskOwner, in_thread
 from dragoman.store.open import open_store
 from dragoman.store.records import SessionRecord
 from tests.aio import aio
-from tests.unit.console.place import console, short_paths, told
+from tests.unit.console.place import TIMEOUT, console, short_paths, told
 from tests.unit.delegation.review.test_session_review import Reviewed
 from tests.unit.delegation.worktree.repositories import make
 from tests.unit.store.stores import session
@@ -153,6 +154,39 @@ async def test_comments_that_may_have_been_sent_are_not_offered_again(
         assert answer.status_code == 502 and "j-1" in answer.json()["message"]
         assert answer.json()["mayHaveRun"] is True
         assert (await client.get(at)).json()["comments"] == []
+
+
+@aio
+async def test_comments_that_a_slow_disk_gives_too_late_are_restored(
+    here: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, restored = threading.Event(), threading.Event()
+    take, put_back = ReviewComments.take, ReviewComments.put_back
+
+    def slow(self: ReviewComments, session: str, ids: Sequence[str]) -> list[DraftComment]:
+        go_on.wait(TIMEOUT)
+        return take(self, session, ids)
+
+    def noted(self: ReviewComments, session: str, comments: Sequence[DraftComment]) -> None:
+        put_back(self, session, comments)
+        restored.set()
+
+    async def impatient(path: str, work: Any, *, changes_disk: bool = False) -> Any:
+        return await in_thread(path, work, changes_disk=changes_disk, timeout=0.01)
+
+    here.store()
+    at = "/api/v1/sessions/s-1/review"
+    async with console(here.paths) as place, place.browser() as client:
+        id = (await client.post(f"{at}/comments", json={"text": "x"})).json()["id"]
+        with monkeypatch.context() as patch:
+            patch.setattr(ReviewComments, "take", slow)
+            patch.setattr(ReviewComments, "put_back", noted)
+            patch.setattr(review_routes, "in_thread", impatient)
+            answer = await client.post(f"{at}/send", json={"comments": [id]})
+            assert answer.status_code == 502 and "did not answer" in answer.json()["message"]
+            go_on.set()
+            assert await in_thread("", lambda _: restored.wait(TIMEOUT))
+        assert [each["id"] for each in (await client.get(at)).json()["comments"]] == [id]
 
 
 @aio
