@@ -12,6 +12,7 @@ import enum
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -229,14 +230,15 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
                 "directories",
                 CheckState.BAD,
                 f"{there} is not a directory, so {folder} cannot be used",
-                f"mv {there} {there}.old",
+                f"mv {_word(there)} {_word(f'{there}.old')}",
             )
         elif not machine.writable(there):
             yield Diagnosis(
                 "directories",
                 CheckState.BAD,
                 f"{folder} ({name}) is not writable",
-                f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another directory",
+                f"chown -R $USER {_word(there)}, or set DRAGOMAN_{_variable(name)} to another "
+                "directory",
             )
         else:
             yield Diagnosis("directories", CheckState.OK, f"{name}: {folder}")
@@ -273,7 +275,9 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
         elif problems := find_damage(path) or _damage_of(refusal):
             # A leftover write-ahead log would be applied to the new file.
             files = [suffix for suffix in ("", *COMPANIONS) if os.path.exists(f"{path}{suffix}")]
-            moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
+            moves = "; ".join(
+                f"mv {_word(f'{path}{suffix}')} {_word(f'{path}.old{suffix}')}" for suffix in files
+            )
             yield Diagnosis(
                 "stores",
                 CheckState.BAD,
@@ -287,8 +291,14 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
                 "stores",
                 CheckState.WARN,
                 f"{aside} is a damaged database that was set aside",
-                f"copy what you need from it, then rm {aside}*",
+                f"copy what you need from it, then rm {_word(aside)}*",
             )
+
+
+def _word(path: object) -> str:
+    """Return a path as one word of a shell command. On macOS, our directories have spaces in their
+    paths."""
+    return shlex.quote(str(path))
 
 
 def _refusal(path: Path, kind: type[Database]) -> StoreError | None:
@@ -354,7 +364,7 @@ def _trust(place: RunContext) -> Iterator[Diagnosis]:
     try:
         Trust(place.paths).record()
     except ConfigInvalid as error:
-        yield Diagnosis("trust", CheckState.BAD, str(error), f"rm {place.paths.trust_file}")
+        yield Diagnosis("trust", CheckState.BAD, str(error), f"rm {_word(place.paths.trust_file)}")
     if place.config.project_file is None:
         yield Diagnosis("trust", CheckState.OK, "no project file here")
     elif place.config.untrusted:

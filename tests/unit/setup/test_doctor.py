@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 import threading
 from pathlib import Path
@@ -248,7 +249,8 @@ async def test_a_disk_that_does_not_answer_is_a_finding(
 
 @aio
 async def test_damaged_stores_are_bad_and_what_was_set_aside_is_reported(tmp_path: Path) -> None:
-    place = place_in(tmp_path)
+    (folder := tmp_path / "Application Support").mkdir()
+    place = place_in(folder)
     place.paths.state.mkdir(parents=True, exist_ok=True)
     store, ledger = place.paths.state / "sessions.db", place.paths.state / "ledger.db"
     ledger.write_bytes(b"garbage " * 1000)
@@ -257,7 +259,10 @@ async def test_damaged_stores_are_bad_and_what_was_set_aside_is_reported(tmp_pat
     aside.write_bytes(b"x")
     whole, old, bad = await of("stores", place)
     assert (whole.state, old.state, bad.state) == (CheckState.OK, CheckState.WARN, CheckState.BAD)
-    assert str(aside) in old.text and str(ledger) in bad.text and "mv " in bad.cure
+    assert str(aside) in old.text and str(ledger) in bad.text
+    # The space in the path does not break the commands.
+    assert shlex.split(old.cure)[-2:] == ["rm", f"{aside}*"]
+    assert shlex.split(bad.cure)[-3:] == ["mv", str(ledger), f"{ledger}.old"]
 
 
 @aio
