@@ -1,67 +1,115 @@
-"""The reference pages of the public names match the code and omit no name."""
+"""The reference pages of the public names omit no member, and show how each one is used."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
 import pytest
 
 import dragoman
 from dragoman import agent
-from dragoman.client import acp, budgets, permissions, results
-from tests.docs import names
-from tests.docs.markdown import ROOT
+from dragoman.client import acp
+from scripts.reference import pages
+from scripts.reference.members import Member, members
+from scripts.reference.python_names import Chapter, signature, undocumented
+from tests.docs.markdown import section, table
 
-REFERENCE = ROOT / "docs" / "reference"
-DECIDING = ["approve_all", "approve_reads", "deny_all", "Answer", "Chosen", "Question", "Denial"]
 BLOCKING = {"BlockingTurn", "BlockingToolCall"}
 """They have the names of their `async` counterparts, which are documented."""
 
-
-def front_door() -> Iterator[str]:
-    yield from ("| name | lives in | what |", "|---|---|---|")
-    for name in dragoman.__all__:
-        thing = getattr(dragoman, name)
-        home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
-        yield f"| `{name}` | `{home}` | {names.describe(thing)} |"
+CHAPTERS = [*pages.CLIENT, *pages.DECISIONS, *pages.KIT, pages.AGENT]
 
 
-def client() -> Iterator[str]:
-    yield from names.chapter(acp, list(acp.__all__))
-    yield from names.chapter(results, ["Result"])
-    yield from names.chapter(budgets, ["Budgets"])
-    yield from names.chapter(permissions, DECIDING)
+def ids(chapter: Chapter) -> str:
+    return f"{chapter.cls.__module__}.{chapter.cls.__name__}"
 
 
-def kit() -> Iterator[str]:
-    yield from names.chapter(agent, [name for name in agent.__all__ if name not in BLOCKING])
+def entry(thing: Any, variable: str, name: str) -> str:
+    """Return how a page shows a member of a class."""
+    found: dict[str, Member] = {member.name: member for member in members(thing)}
+    return signature(Chapter(thing, variable), found[name])
 
 
-PAGES = {"names.md": front_door, "acp-client.md": client, "agent.md": kit}
+def test_the_table_of_the_package_has_all_of_its_names() -> None:
+    rows = [line for line in pages.PAGES["names.md"]() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == list(dragoman.__all__)
 
 
-def written(page: Path) -> list[str]:
-    """Return the text after the line that marks the beginning of the generated part."""
-    _, _, rest = page.read_text(encoding="utf-8").partition("<!-- from the code -->\n")
-    return rest.strip().splitlines()
+@pytest.mark.parametrize(("module", "name"), [(acp, "acp-client.md"), (agent, "agent.md")])
+def test_every_public_name_of_a_module_is_on_its_page(module: Any, name: str) -> None:
+    lines = "\n".join(pages.PAGES[name]())
+    for each in set(module.__all__) - BLOCKING:
+        shown = f"### {each}\n" if inspect.isclass(getattr(module, each)) else f" {each}("
+        assert shown in lines, each
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_of_names_is_what_the_code_says(page: str) -> None:
-    expected = "\n".join(PAGES[page]()).strip()
-    assert written(REFERENCE / page) == expected.splitlines(), f"it should read:\n{expected}"
+def test_the_names_of_the_client_are_imported_from_the_modules_on_its_page() -> None:
+    rows = table(section(pages.REFERENCE / "acp-client.md", "ACP client"))
+    found = [(names.split("`")[1::2], module.split("`")[1]) for names, module in rows]
+    assert [
+        f"{module}.{name}"
+        for names, module in found
+        for name in names
+        if not hasattr(import_module(module), name)
+    ] == []
+    told = {name for names, _ in found for name in names}
+    assert told >= {chapter.cls.__name__ for chapter in (*pages.CLIENT, *pages.DECISIONS)}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_public_name_is_without_a_sentence(page: str) -> None:
-    assert [line for line in PAGES[page]() if line.rstrip().endswith("|  |")] == []
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=ids)
+def test_no_member_on_a_page_is_without_a_description(chapter: Chapter) -> None:
+    assert undocumented(chapter) == []
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=ids)
+def test_every_public_attribute_of_a_class_is_on_its_page_or_hidden_on_purpose(
+    chapter: Chapter,
+) -> None:
+    shown = {member.name for _, group in chapter.members() for member in group}
+    slots = {
+        name
+        for cls in chapter.cls.__mro__
+        for name in (getattr(cls, "__slots__", None) or ())
+        if not name.startswith("_")
+    }
+    fields = {*slots, *getattr(chapter.cls, "__struct_fields__", ())}
+    assert fields - shown <= set(chapter.hidden)
+    assert set(chapter.hidden) <= {member.name for member in members(chapter.cls)}
+
+
+@pytest.mark.parametrize(
+    ("thing", "variable", "name", "shown"),
+    [
+        (acp.AcpClient, "client", "logout", "await client.logout()"),
+        (
+            acp.AcpClient,
+            "client",
+            "list_sessions",
+            "async for info in client.list_sessions(cwd: str | Path | None = None)",
+        ),
+        (acp.Turn, "turn", "wait", "await turn.wait() -> Result"),
+        (acp.Session, "session", "cwd", "session.cwd: Path"),
+        (agent.Agent, "agent", "prompt", "@agent.prompt"),
+        (agent.Agent, "agent", "extension", "@agent.extension(method: str)"),
+        (agent.Turn, "turn", "title", "await turn.title(title: str | None)"),
+    ],
+)
+def test_a_member_is_shown_the_way_it_is_used(
+    thing: Any, variable: str, name: str, shown: str
+) -> None:
+    assert entry(thing, variable, name) == shown
+
+
+def test_a_group_that_omits_a_member_is_an_error() -> None:
+    with pytest.raises(ValueError, match="release"):
+        Chapter(agent.Terminal, "terminal", {"All": ("id", "output", "wait", "kill")}).members()
 
 
 @pytest.mark.parametrize("blocking", sorted(BLOCKING))
 def test_what_plain_functions_get_has_the_names_of_what_coroutines_get(blocking: str) -> None:
     twin = getattr(agent, blocking.removeprefix("Blocking"))
-    own = {row.name.partition("(")[0] for row in names.members(getattr(agent, blocking))}
-    extra = {name for name in own if not hasattr(twin, name)}
-    assert extra <= {"run_command", "ask_form", "ask_url", "session", "prompt", "meta", "cancelled"}
+    own = {member.name for member in members(getattr(agent, blocking))} - {"inner"}
+    known = {member.name for member in members(twin)}
+    assert own - known == ({"run_command", "ask_form", "ask_url"} if "Turn" in blocking else set())

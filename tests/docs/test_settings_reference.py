@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,35 +16,12 @@ from dragoman.catalogue.matrix import page
 from dragoman.catalogue.validate import describe
 from dragoman.config import schema
 from dragoman.config.load import OTHER_VARIABLES, check_settings
+from dragoman.errors import ConfigInvalid
 from dragoman.paths import VARIABLES
-from scripts import write_settings
-from tests.docs import names
+from scripts.reference import settings_page, table_pages
+from scripts.reference.pages import PAGES, REFERENCE, updated
+from scripts.reference.toml_keys import Table, keys
 from tests.docs.markdown import ROOT, blocks, section, table
-
-REFERENCE = ROOT / "docs" / "reference"
-PAGES: dict[str, tuple[ModuleType, list[str]]] = {
-    "descriptor.md": (
-        descriptor,
-        [
-            *("Descriptor", "Launch", "WrongForm", "VersionSource", "Models", "Credentials"),
-            *("Install", "Quirks", "Enforcement", "McpServers"),
-            *("SettingWay", "SessionSupport", "CanaryPrompts"),
-        ],
-    ),
-}
-
-
-def expected(name: str) -> list[str]:
-    module, classes = PAGES[name]
-    lines = "\n".join(_chapters(module, classes)).strip()
-    return lines.splitlines()
-
-
-def _chapters(module: ModuleType, classes: list[str]) -> Iterator[str]:
-    for name in classes:
-        kind = getattr(module, name)
-        yield from ("", f"### {name}", "", names.describe(kind), "", "| key | what |", "|---|---|")
-        yield from (str(row) for row in names.members(kind) if "(" not in row.name)
 
 
 def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
@@ -59,19 +35,45 @@ def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_of_keys_is_what_the_code_says(name: str) -> None:
-    _, _, rest = (REFERENCE / name).read_text("utf-8").partition("<!-- from the code -->\n")
-    written = rest.strip().splitlines()
-    assert written == expected(name), "it should read:\n" + "\n".join(expected(name))
+def test_the_generated_part_of_a_page_is_what_the_code_says(name: str) -> None:
+    written = (REFERENCE / name).read_text("utf-8")
+    assert written == updated(name), "run python -m scripts.reference"
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_table_and_no_key_is_without_a_sentence(name: str) -> None:
-    module, classes = PAGES[name]
-    assert sorted(classes) == sorted(kind.__name__ for kind in structs(module))
-    for kind in structs(module):
-        described = {row.name for row in names.members(kind) if row.what}
-        assert set(kind.__struct_fields__) - described == set(), kind.__name__
+@pytest.mark.parametrize(
+    ("module", "described"),
+    [(descriptor, table_pages.DESCRIPTOR), (schema, settings_page.TABLES)],
+)
+def test_every_table_is_on_the_page_and_every_key_is_described(
+    module: ModuleType, described: tuple[Table, ...]
+) -> None:
+    assert {each.struct for each in described} == set(structs(module))
+    for each in described:
+        assert [key for key, _, _, what in keys(each) if not what] == [], each.name
+
+
+def test_required_keys_are_those_without_which_a_descriptor_is_refused() -> None:
+    top = table_pages.DESCRIPTOR[0]
+    required = {key for key, _, default, _ in keys(top) if "required" in default}
+    whole = {"name": "mine", "title": "Mine", "launch": [{"command": ["mine"]}]}
+    assert required == set(whole)
+    describe(whole, origin="the page")
+    for key in whole:
+        with pytest.raises(ConfigInvalid):
+            describe({k: v for k, v in whole.items() if k != key}, origin="the page")
+
+
+@pytest.mark.parametrize("shown", table_pages.DESCRIPTOR, ids=lambda each: each.name or "top")
+def test_the_example_of_a_table_of_a_descriptor_is_valid(shown: Table) -> None:
+    given = tomllib.loads(shown.example)
+    whole = {"name": "mine", "title": "Mine", "protocol": "acp", "launch": [{"command": ["mine"]}]}
+    describe(whole | given, origin="the page")
+    assert shown.name == "session" or given
+
+
+def test_the_example_of_a_rule_is_a_valid_setting() -> None:
+    *_, last = table_pages.POLICY
+    check_settings(tomllib.loads(last.example), origin="the page")
 
 
 def test_the_page_of_the_peers_is_made_from_the_catalogue() -> None:
@@ -91,18 +93,9 @@ def test_the_settings_that_are_shown_are_some() -> None:
     assert check_settings(tomllib.loads(shown.text), origin="the page")["timeouts.total"] == 600
 
 
-def test_the_keys_of_the_settings_are_those_of_the_code() -> None:
-    written = (REFERENCE / "configuration.md").read_text("utf-8")
-    assert written == write_settings.page(written), "run python scripts/write_settings.py"
-
-
-def test_every_table_of_the_settings_is_on_the_page() -> None:
-    assert set(write_settings.SECTIONS.values()) == set(structs(schema))
-
-
-@pytest.mark.parametrize("key", write_settings.EXAMPLES)
+@pytest.mark.parametrize("key", settings_page.EXAMPLES)
 def test_the_example_of_a_key_is_a_valid_setting(key: str) -> None:
-    checked = check_settings(tomllib.loads(write_settings.example(key)), origin="the page")
+    checked = check_settings(tomllib.loads(settings_page.example(key)), origin="the page")
     assert list(checked) == [key.replace("NAME", "codex").replace("BOX", "box")]
 
 

@@ -17,8 +17,7 @@ from msgspec import Struct, field
 
 from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
-from dragoman.agent.settings import Option
-from dragoman.agent.settings import SessionSettings as Choices
+from dragoman.agent.settings import Option, SessionSettings
 from dragoman.agent.speech import served_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
@@ -64,12 +63,18 @@ class AgentHandlers(Struct):
 class Agent:
     """An agent: register handlers, then run it.
 
-    The switches say what a prompt may contain (`image`, `audio`, `embedded_context`) and which MCP
-    servers the agent can reach; all other capabilities follow from the handlers.
+    `name`, `version` and `title` are reported to the client. `modes` and `options` are the choices
+    that it offers in each session, and `auth_methods` its ways to log in.
+
+    The switches say what a prompt may contain besides text and links (`image`, `audio`,
+    `embedded_context`), which MCP servers the agent can reach besides those on stdio (`mcp_http`,
+    `mcp_sse`), and whether a session may have `additional_directories`. All other capabilities
+    follow from the handlers.
 
     `dialect` names the dialect that clients speak: ``acp``, ``oneshot``, ``threads``, ``tagged``,
     ``keyed`` or ``chained``. Without it, the dialect is detected from a client's first request.
     `versions` are the protocol versions that a ``tagged`` client may request; empty means any.
+    `max_line_size` is the maximum size of a message in bytes; the default is 16 MiB.
     """
 
     def __init__(
@@ -96,13 +101,14 @@ class Agent:
         checks.listed(versions, "the versions of an agent")
         require_line_size(max_line_size)
         self.info = acp.Implementation(name=name, version=version, title=title)
-        self.dialect = None if dialect is None else served_dialect(dialect)
+        self.dialect: str | None = None if dialect is None else served_dialect(dialect)
         """The clients' dialect; None to detect it from their first request."""
-        self.versions = tuple(versions)
-        """The protocol versions that a `tagged` client may request."""
-        self.choices = Choices(modes, options)
+        self.versions: tuple[str, ...] = tuple(versions)
+        """The protocol versions that a `tagged` client may request; empty means any."""
+        self.choices = SessionSettings(modes, options)
         """The modes and config options of the agent's sessions."""
-        self.auth_methods = tuple(auth_methods)
+        self.auth_methods: tuple[acp.AuthMethod, ...] = tuple(auth_methods)
+        """The login methods that the agent offers."""
         self.secret_methods: tuple[acp.AuthMethod, ...] = ()
         """Login methods with a secret, which only a `keyed` client can send."""
         self._prompt_capabilities = acp.PromptCapabilities(
@@ -286,7 +292,7 @@ class Agent:
             return await connection.wait_ended()
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
-        """Serve clients on a Unix socket; close the returned listener to stop."""
+        """Serve clients on a Unix socket. To stop, close the returned listener."""
         self._require_prompt()
         # Most agents are served on standard input and output, and start-up time matters.
         from dragoman.transports import listen_unix
@@ -294,7 +300,8 @@ class Agent:
         return await listen_unix(path, self._serve_one)
 
     async def serve_websocket(self, host: str, port: int, **options: Any) -> Listener:
-        """Serve clients on a WebSocket; close the returned listener to stop."""
+        """Serve clients on a WebSocket. To stop, close the returned listener. The options are those
+        of `dragoman.transports.listen_websocket`."""
         self._require_prompt()
         from dragoman.transports import listen_websocket
 

@@ -81,7 +81,8 @@ class ClientSide:
         return self._capabilities
 
     def can(self, capability: str) -> bool:
-        """Return whether the client advertised a capability, by its dotted wire name."""
+        """Return whether the client advertised a capability, given by its dotted name on the wire,
+        such as ``fs.readTextFile``."""
         return Gate("client", (capability,)).is_open(self._capabilities)
 
     def _require(self, capability: str, what: str) -> None:
@@ -90,7 +91,7 @@ class ClientSide:
 
     @awaited("client.ask(…)")
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Call a method of the client."""
+        """Call a method of the client, one of the table in `dragoman.acp`."""
         return await self._ask(method, params)
 
     def _ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
@@ -273,6 +274,7 @@ class Terminal:
         self._session_id = session_id
         self._released = False
         self.id = id
+        """The client's id of the terminal."""
 
     async def __aenter__(self) -> Terminal:
         return self

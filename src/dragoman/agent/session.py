@@ -48,9 +48,13 @@ class Session:
         settings: SessionSettings | None = None,
     ) -> None:
         self.id = id
+        """The id of the session, which the client uses too."""
         self.cwd = cwd
-        self.additional_directories = tuple(additional_directories)
-        self.mcp_servers = tuple(mcp_servers)
+        """The working directory."""
+        self.additional_directories: tuple[Path, ...] = tuple(additional_directories)
+        """Further directories that the client allows."""
+        self.mcp_servers: tuple[acp.McpServer, ...] = tuple(mcp_servers)
+        """The MCP servers that the client wants the agent to use."""
         # Created on first use: most sessions need none of them, and they take a third of a
         # session's memory.
         self._meta = dict(meta) if meta else None
@@ -58,9 +62,9 @@ class Session:
         self._state: Any = None
         self.client = client
         """The client's `initialize` request, with its `client_info` and capabilities."""
-        self.choices = settings or SessionSettings((), ())
+        self.choices: SessionSettings = settings or SessionSettings((), ())
         """The modes and config options that the client can choose from."""
-        self.mode = self.choices.first_mode
+        self.mode: str | None = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
         self.turn: Turn | None = None
         """The running turn, if any."""

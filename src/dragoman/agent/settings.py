@@ -19,6 +19,7 @@ from dragoman.errors import UsageError
 from dragoman.errors.usage import alternatives, shown
 
 Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
+"""An option of a session: a list of values, or on and off."""
 
 MODE_OPTION: Final = "mode"
 """The id of the option that also offers the mode."""

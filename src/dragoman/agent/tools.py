@@ -40,7 +40,8 @@ class ToolCall:
         self._announced = False
         self._done = False
         self._content: list[acp.ToolCallContent] = list(first.content or ())
-        self.id = first.tool_call_id
+        self.id: str = first.tool_call_id
+        """The id of the call."""
 
     def __repr__(self) -> str:
         state = "done" if self._done else "running" if self._announced else "not announced"

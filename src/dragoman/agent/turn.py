@@ -62,8 +62,11 @@ class Turn:
         self._calls = AwaitedCalls()
         """The calls of the handler on this turn that are not awaited yet."""
         self.session = session
+        """The session of the turn."""
         self.prompt = prompt
-        self.meta = dict(meta or {})
+        """The content blocks of the prompt."""
+        self.meta: dict[str, Any] = dict(meta or {})
+        """The `_meta` of the prompt."""
         self.client = ClientSide(
             connection,
             session.id,
@@ -71,6 +74,7 @@ class Turn:
             speech=self._speech,
             calls=self._calls,
         )
+        """The client, for requests to it."""
         self._tokens: tuple[int, int] | None = None
         self.cancelled = False
         """Whether the client cancelled the turn."""
@@ -160,7 +164,7 @@ class Turn:
         return self._send(acp.UserMessageChunk(content=block, message_id=message_id))
 
     def plan(self, entries: Sequence[acp.PlanEntry | str]) -> Coroutine[Any, Any, None]:
-        """Send the whole plan."""
+        """Send the whole plan: its entries, or texts of pending entries."""
         return self.update(acp.Plan(entries=checks.plan(entries)))
 
     def usage(
@@ -222,7 +226,8 @@ class Turn:
         raw_input: Any = None,
         tool_call_id: str | None = None,
     ) -> ToolCall:
-        """Report a tool call; use it with ``async with``."""
+        """Report a tool call; use it with ``async with``, which reports that the call is completed,
+        or failed if the block raises. A location may be a path."""
         checks.tool(title=title, kind=kind, status=status)
         if content is not None:
             checks.listed(content, "the contents of turn.tool()")
@@ -285,7 +290,8 @@ class Turn:
 
     @awaited("turn.terminal(…)")
     async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
-        """Run a command through the client; use the result with ``async with``."""
+        """Run a command through the client; use the result with ``async with``. The options are
+        those of `ClientSide.terminal`."""
         return await self.client.terminal(command, args, **options)
 
     # -- for the server

@@ -20,75 +20,81 @@ PYTHON: Final = "{python}"
 
 
 class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way to start or reach the peer; the first whose program is installed is used."""
+    """A way to start or reach the peer: a command or an address. The first one that is installed is
+    used; deprecated ones come last."""
 
     command: tuple[str, ...] = ()
-    """The command line as a list, the program first. Empty if there is an address."""
+    """The command line as a list, with the program first. Required without an address."""
     address: str | None = None
-    """``unix:/path``, ``ws://…`` or ``wss://…`` of a peer that is already running."""
+    """The address of a peer that is already running: ``unix:/path``, ``ws://…`` or ``wss://…``."""
     platforms: tuple[Platform, ...] = ()
-    """The platforms on which this works; empty means all."""
+    """The platforms on which this way works. Empty means all."""
     deprecated: bool = False
-    """Whether the vendor has deprecated it; it is used only if nothing else works."""
+    """Whether the vendor has deprecated this way. It is used only if no other is installed."""
 
 
 class WrongForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A command line that people try and that does not work."""
+    """A command line that people try and that does not work. dragoman refuses it, and starts
+    nothing."""
 
     command: tuple[str, ...]
-    """Words that it contains, in this order; other words may come between them."""
+    """Words of the command line, in this order. Other words may come between them."""
     effect: str
-    """What happens, as a user would see it."""
+    """What would happen, as a user would see it."""
     remedy: str
     """What to write instead, phrased to follow the word "use"."""
     dangerous: bool = False
-    """Whether it may send its input to a model as a prompt; it is never started, not even to
-    inspect it."""
+    """Whether this command line may send its input to a model as a prompt. It is then never
+    started, not even to inspect it."""
 
 
 class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to find the version without starting a server by mistake."""
+    """How to find the version of the peer without starting a server by mistake."""
 
     how: Literal["package", "flag", "handshake", "ours"] = "handshake"
     """Where the version comes from: `package` (the npm package), `flag` (the output of `flag`),
     `handshake`, or `ours` (dragoman's own version)."""
     package: str | None = None
-    """The npm package whose package.json has the version, found from the program's real path."""
+    """The npm package whose ``package.json`` has the version, found from the program's real path.
+    Required for ``how = "package"``, and allowed only there."""
     flag: str | None = None
-    """The argument that prints the version, such as ``--version``, if it is known to be safe."""
+    """The argument that prints the version, such as ``--version``. Required for ``how = "flag"``,
+    and allowed only there. Name one only if it is known not to start the agent."""
 
 
 class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How models are listed and chosen."""
+    """How the peer lists its models, and how one is chosen."""
 
     listing: Literal["session", "command", "none"] = "session"
-    """Where the models come from: `session` (the options of an open session), `command`, or
-    `none`."""
+    """Where the list of models comes from: `session` (the options of an open session), `command`
+    (the output of `command`), or `none` (there is no list)."""
     command: tuple[str, ...] = ()
-    """The command that lists them."""
+    """The command that prints the models. Required for ``listing = "command"``, and allowed only
+    there."""
     flag: str | None = None
-    """The command-line argument that chooses a model, for peers that cannot switch in a session."""
+    """The command-line argument that chooses a model, for a peer that cannot switch in a
+    session."""
 
 
 class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of the variables that contain credentials, never values."""
 
     env: tuple[str, ...] = ()
-    """Variables that the peer reads, passed to it if they are set."""
+    """Environment variables that the peer reads. They are passed to it if they are set."""
     endpoints: tuple[str, ...] = ()
-    """Variables that contain the address of the model; they are passed too, except when an unknown
-    program is probed for the first time."""
+    """Environment variables that contain the address of the model. They are passed too, except when
+    an unknown program is probed for the first time."""
     login: str = ""
-    """How a user logs in."""
+    """How a user logs in, such as "run `my-agent login`"."""
 
 
 class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to install the peer, and what it needs."""
 
     hint: str = ""
-    """The command that installs it."""
+    """The command that installs the peer."""
     node: int | None = None
-    """The lowest major version of Node.js that it supports."""
+    """The lowest major version of Node.js that the peer supports."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,9 +102,9 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     missing_file_is_empty: bool = False
     """Whether reading a missing file must return empty content, because the write that follows
-    fails otherwise."""
+    fails otherwise. Needs ``protocol = "acp"``."""
     error_texts: tuple[str, ...] = ()
-    """Prefixes of messages that report an error: such a turn has failed."""
+    """Prefixes of messages that report an error. A turn with such a message has failed."""
     notice_texts: tuple[str, ...] = ()
     """Prefixes of messages that come from the program and are not part of an answer."""
     late_replay: bool = False
@@ -108,18 +114,19 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reject_ends_turn: bool = False
     """Whether a refused permission ends the turn."""
     mode_after_open: str | None = None
-    """The mode to set after new, load and resume, because it never asks in its initial mode."""
+    """The mode to set in each opened session, because the peer never asks in its initial mode.
+    Needs ``protocol = "acp"``."""
     login_shown_in: Literal["session", "prompt", "account"] = "session"
     """Where a missing login is reported: `session` (when a session is opened), `prompt` (when a
     prompt is sent) or `account` (only when the account is read)."""
     silent_retries: bool = False
-    """Whether it retries silently for more than 25 s if its model fails."""
+    """Whether the peer retries silently for more than 25 s if its model fails."""
     stays_after_eof: bool = False
-    """Whether it keeps running when its input ends."""
+    """Whether the peer keeps running when its input ends."""
     leaves_daemon: bool = False
-    """Whether it leaves a process behind that has its own session."""
+    """Whether the peer leaves a process behind that has its own session."""
     terminals: bool = False
-    """Whether it runs commands in the client's terminals if the client offers them."""
+    """Whether the peer runs commands in the client's terminals if the client offers them."""
     command_titles: bool = False
     """Whether permission requests contain the command only in their title, and that title is
     written by the peer's program, not by its model."""
@@ -129,122 +136,133 @@ class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How to make the peer ask for permission. Applied unless the policy allows everything."""
 
     env: dict[str, str] = field(default_factory=dict)
-    """Variables that make it ask. No secrets."""
+    """Environment variables that make the peer ask, with their values. No secrets."""
     arguments: tuple[str, ...] = ()
-    """Arguments added to its command line."""
+    """Arguments added to the command line, which make the peer ask."""
     modes: tuple[str, ...] = ()
-    """Modes in which it asks. The first is set when a session is opened."""
+    """Modes in which the peer asks. The first is set when a session is opened. Needs ``protocol =
+    "acp"`` or ``"codex"``."""
     options: dict[str, str | bool] = field(default_factory=dict)
-    """Values of session options, by id, with which it asks. They are set when a session is
-    opened."""
+    """Values of session options, by id, with which the peer asks. They are set when a session is
+    opened. Needs ``protocol = "acp"``."""
     files: bool = False
-    """Whether it writes files through the client, which checks each write, instead of asking
-    first."""
+    """Whether the peer writes files through the client, which checks each write, instead of asking
+    first. Needs ``protocol = "acp"``."""
     possible: bool = True
-    """Whether it can be made to ask; if not, it is not started under a restrictive policy."""
+    """Whether the peer can be made to ask. If not, it is not started under a restrictive policy."""
 
 
 class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the peer does with a session's MCP servers."""
 
     ignored: tuple[McpKind, ...] = ()
-    """The kinds of servers that it silently ignores."""
+    """The kinds of servers that the peer silently ignores."""
     env: dict[str, str] = field(default_factory=dict)
-    """Variables that it needs to start any of them. Set only if there are some."""
+    """Environment variables that the peer needs to start MCP servers, with their values. They are
+    set only if the session has servers."""
     trusts: tuple[str, ...] = ()
-    """Files and directories in the workspace that take effect if ``env`` is set. If one exists,
-    ``env`` is not set, because the directory would decide what runs."""
+    """Files and directories of the workspace that would take effect if ``env`` were set. If one
+    exists, ``env`` is not set, because the workspace would decide what runs, and the peer gets no
+    MCP servers."""
 
 
 class SettingWay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a session setting is passed to the peer: as an option, or on its command line."""
+    """How one session setting is passed to the peer: as an option of its dialect's client, or on
+    its command line."""
 
     detail: str = ""
-    """The option of its dialect's client (`details`); dots separate nested tables."""
+    """The option, as in ``details``. Dots separate nested tables."""
     arguments: tuple[str, ...] = ()
-    """Arguments added to its command line, with ``{value}`` for the value; once for each value."""
+    """Arguments added to the command line, in which ``{value}`` stands for the value. They are
+    added once for each value of a list."""
 
 
 class SessionSupport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which session settings the peer supports. A setting that is not listed is not supported."""
+    """Which session settings the peer supports, each as a table that says how the setting is passed
+    to it. A setting that is not listed is not supported."""
 
     system_prompt: SettingWay | None = None
-    """Instructions for the whole session, added to its own."""
+    """Instructions for the whole session, added to the peer's own (`--system-prompt`)."""
     allow_tool: SettingWay | None = None
-    """Names of tools that it uses without asking."""
+    """Names of tools that the peer uses without asking (`--allow-tool`)."""
     max_turns: SettingWay | None = None
-    """How many times it may call its model for a prompt."""
+    """How many times the peer may call its model for a prompt (`--max-turns`)."""
 
 
 class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prompts for verifying a peer that has no model to understand the default ones.
 
     A prompt that is not set is the default one. An empty text means that the peer has no such
-    feature, so it is not prompted.
+    feature, so the check is skipped; only `echo` must not be empty.
     """
 
     echo: str | None = None
-    """A prompt that gets a text answer. ``{token}`` stands for a word that may come back."""
+    """A prompt that gets a text answer. ``{token}`` stands for a word that the answer may
+    repeat."""
     slow: str | None = None
     """A prompt that takes long enough to be cancelled."""
     write: str | None = None
-    """A prompt that makes it write the file ``{path}``; ``{text}`` stands for the content."""
+    """A prompt that makes the peer write the file ``{path}`` with the content ``{text}``."""
     shell: str | None = None
-    """A prompt that makes it run ``{command}``."""
+    """A prompt that makes the peer run ``{command}``."""
     tool: str | None = None
-    """A prompt that makes it call ``{tool}`` of the MCP server ``{server}``."""
+    """A prompt that makes the peer call ``{tool}`` of the MCP server ``{server}``."""
 
 
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One peer, as its descriptor describes it."""
 
     name: str
-    """Its unique name: lower-case letters, digits and hyphens."""
+    """The unique name of the peer: at most 64 lower-case letters, digits and single hyphens,
+    starting with a letter."""
     title: str
-    """Its display name."""
+    """The display name of the peer."""
     protocol: str = "auto"
-    """A dialect's name (see `dragoman.dialects.discovery`), or ``auto``."""
+    """The name of the peer's dialect, or ``auto`` to detect it."""
     launch: tuple[Launch, ...]
-    """The ways to start or reach it, in order of preference; at least one."""
+    """The ways to start or reach the peer, in order of preference; at least one."""
     roles: tuple[str, ...] = ()
-    """The roles that it claims."""
+    """The roles that the peer claims: the usual ones, or words of your own."""
     role_prefixes: dict[str, str] = field(default_factory=dict)
-    """Prefixes for the prompt by role, usually a slash command of the peer."""
+    """By role, a text to put before the prompt, usually a slash command of the peer. Only for
+    claimed roles."""
     tiers: dict[Tier, str] = field(default_factory=dict)
-    """The model for each tier, without a ``-preview`` suffix."""
+    """By tier (``fast``, ``standard``, ``strong``), the model to use, without a ``-preview``
+    suffix."""
     wrong_forms: tuple[WrongForm, ...] = ()
-    """Command lines that do not work; they are refused, and nothing is started."""
+    """Command lines that do not work."""
     version: VersionSource = VersionSource()
-    """How to find its version."""
+    """How to find the version of the peer."""
     models: Models = Models()
-    """How its models are listed and chosen."""
+    """How models are listed and chosen."""
     credentials: Credentials = Credentials()
-    """The environment variables that it may see, and how to log in."""
+    """The environment variables that the peer may see, and how to log in."""
     install: Install = Install()
-    """What to do if it is not installed."""
+    """What to do if the peer is not installed."""
     env: dict[str, str] = field(default_factory=dict)
-    """Environment variables that it needs to work correctly. No secrets."""
+    """Environment variables that the peer needs to work correctly, with their values. No
+    secrets."""
     details: dict[str, str | int | bool] = field(default_factory=dict)
-    """Options of its dialect (`connect(details=…)`)."""
+    """Options of the dialect's client, as in `connect(details=…)`. They need a named protocol."""
     quirks: Quirks = Quirks()
-    """What it does differently."""
+    """What the peer does differently."""
     enforcement: Enforcement = Enforcement()
-    """How to make it ask for permission."""
+    """How to make the peer ask for permission."""
     mcp: McpServers = McpServers()
-    """What it does with a session's MCP servers."""
+    """What the peer does with a session's MCP servers."""
     session: SessionSupport = SessionSupport()
-    """Which session settings it supports."""
+    """Which session settings the peer supports."""
     free: bool = False
-    """Whether its turns cost nothing, because it calls no model."""
+    """Whether turns cost nothing, because the peer calls no model."""
     canaries: CanaryPrompts = CanaryPrompts()
-    """Prompts for its verification, if it does not understand the default ones."""
+    """Prompts for verification, if the peer does not understand the default ones."""
     max_line_size: int | None = None
-    """The maximum size of a message from it, in bytes; at least 4096."""
+    """Maximum size of a message from the peer, in bytes; at least 4096."""
     handshake_timeout: float | None = None
-    """Seconds to wait for its first response, if the default of 30 is not enough."""
+    """Seconds to wait for the response to the handshake."""
     adapter: str | None = None
-    """A Python adapter that implements the peer if this data is not enough: ``module:attribute`` of
-    an installed module, or a file next to the descriptor, ``file.py`` or ``file.py:attribute``."""
+    """A Python adapter that runs the peer if this data is not enough: ``module:attribute`` of an
+    installed module, or a file next to the descriptor, ``file.py`` or ``file.py:attribute``."""
     source: str = ""
     """Where these facts come from, with a date."""
     verified: bool = False

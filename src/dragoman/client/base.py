@@ -181,8 +181,10 @@ class WorkspaceServices:
     __slots__ = ("_files", "_terminals", "additional_directories", "cwd")
 
     def __init__(self, cwd: Path, additional_directories: Sequence[Path] = ()) -> None:
-        self.cwd = cwd
-        self.additional_directories = tuple(additional_directories)
+        self.cwd: Path = cwd
+        """The working directory of the session, as an absolute path."""
+        self.additional_directories: tuple[Path, ...] = tuple(additional_directories)
+        """Further directories that the agent may use."""
         self._files: Files | None = None
         self._terminals: Terminals | None = None
 

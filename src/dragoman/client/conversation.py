@@ -285,7 +285,7 @@ class Conversation(abc.ABC):
 
     @property
     def model_choices(self) -> Sequence[Choice]:
-        """The models of an agent that reports them separately from its options."""
+        """The models, if the agent reports them separately from its options; otherwise empty."""
         return ()
 
     @abc.abstractmethod

@@ -22,6 +22,7 @@ class Inquiry(Struct, frozen=True):
     session_id: str | None
     """None if the question belongs to no session."""
     message: str
+    """The agent's text for the user."""
     schema: Mapping[str, Any] | None = None
     """The form as a flat JSON Schema; None for a URL."""
     url: str | None = None
@@ -29,6 +30,7 @@ class Inquiry(Struct, frozen=True):
     page_id: str = ""
     """The agent's id for the page, with which it later reports that the user is done."""
     tool_call_id: str | None = None
+    """The tool call that needs the answer, if the agent says so."""
     native: Any = None
     """The request in the dialect's own type."""
 
@@ -37,6 +39,7 @@ class Reply(Struct, frozen=True):
     """The user's reply. Accepting a URL is only consent to open it."""
 
     action: Action
+    """``accept``, ``decline``, or ``cancel`` if the user did not decide."""
     content: Mapping[str, Any] | None = None
     """The values of the form, by property name."""
 

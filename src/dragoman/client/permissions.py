@@ -16,13 +16,17 @@ from dragoman.errors import UsageError
 
 
 class Answer(enum.Enum):
-    """A decision about one question: ``ALLOW_ONCE``, ``ALLOW_ALWAYS``, ``REJECT_ONCE``,
-    ``REJECT_ALWAYS`` or ``CANCEL``."""
+    """A decision about one question. If the agent does not offer the chosen kind of option, the
+    nearest one that allows no more is used."""
 
     ALLOW_ONCE = "allow_once"
+    """Allow this request only."""
     ALLOW_ALWAYS = "allow_always"
+    """Allow this request and later ones like it; what counts as like it is up to the agent."""
     REJECT_ONCE = "reject_once"
+    """Refuse this request only."""
     REJECT_ALWAYS = "reject_always"
+    """Refuse this request and later ones like it."""
     CANCEL = "cancel"
     """No decision, because the turn is being cancelled. To refuse, use a rejection: an agent may
     take this as the end of the turn."""
@@ -40,10 +44,12 @@ class Answer(enum.Enum):
 
 
 class Chosen(Struct, frozen=True):
-    """One particular option, since several options may give the same answer."""
+    """One particular option of a question, for a question with several options of one kind."""
 
     option_id: str
+    """The `option_id` of the option."""
     answer: Answer
+    """The answer that the option gives: it must have the option's kind."""
 
     @property
     def allows(self) -> bool:
@@ -70,7 +76,9 @@ class Question(Struct, frozen=True, gc=False):
     # A Struct, because agents ask a lot: creating a frozen dataclass takes longer than the answer.
 
     session_id: str
+    """The session in which the agent asks."""
     tool_call_id: str
+    """The id of the tool call that needs the permission."""
     title: str
     """The title of the tool call."""
     kind: str
@@ -80,10 +88,11 @@ class Question(Struct, frozen=True, gc=False):
     tool_call: Any
     """The tool call in the dialect's own type, with locations, content and raw input."""
     request_id: str = ""
-    """The id in the question's event, if events are made."""
+    """The id of the question in `PermissionAsked`; empty in a client that makes no events."""
 
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
+"""Decides about a permission request. It may be a plain function or a coroutine function."""
 
 _PRESETS: Final = {
     "approve-all": "approve_all",
@@ -208,9 +217,11 @@ def deny_all(question: Question) -> Answer:
 
 
 class Denial(Struct, frozen=True):
-    """A permission request that was refused in a turn, with its `tool_call_id`, `title` and
-    `kind`."""
+    """A permission request that was refused in a turn."""
 
     tool_call_id: str
+    """The id of the tool call."""
     title: str
+    """The title of the tool call."""
     kind: str
+    """The kind of the tool, such as ``edit``."""

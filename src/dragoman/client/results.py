@@ -43,7 +43,7 @@ class Result(msgspec.Struct, frozen=True):
     outcome: Outcome
     """How the turn really ended, such as `ok`, `denied` or `timed_out`."""
     text: str
-    """The agent's text."""
+    """The agent's answer."""
     stop: str = ""
     """The agent's own stop reason."""
     failure: Failure | None = None
@@ -53,7 +53,7 @@ class Result(msgspec.Struct, frozen=True):
     denials: tuple[Denial, ...] = ()
     """The permissions that were refused."""
     error: DragomanError | None = None
-    """The corresponding exception, for callers that want to raise it."""
+    """The exception for this end, if there is one; `require_ok` raises it."""
     truncated: bool = False
     """Whether `text` is cut off because of `Turn.max_text_size`."""
     approvals: int = 0
@@ -72,7 +72,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the outcome counts as success."""
+        """Whether the outcome is `ok`."""
         return self.outcome.good
 
     def require_ok(self) -> Self:

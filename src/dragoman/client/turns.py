@@ -111,8 +111,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         """The end of the turn, until the consumer reaches it."""
         self._over = asyncio.Event()
         self.approvals = 0
-        """How many permissions were granted, by a person or a policy."""
+        """How many permission requests were granted so far, by a person or a policy."""
         self.denials: list[Denial] = []
+        """The permission requests that were refused so far."""
         self.state = TurnStage.NEW
         self.unsent: ConnectionLost | PeerBusy | None = None
         """Why the prompt was not sent, if the agent could not take it. Then nothing has run."""
@@ -250,7 +251,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @property
     def result(self) -> Result:
-        """How the turn ended. Raises its error if it failed, and UsageError before its end."""
+        """How the turn ended. Raises `UsageError` before its end, and the error of a turn that has
+        one instead of a result."""
         if self._end is None:
             raise UsageError(
                 "the turn has not ended: before you read its result, iterate to its end, call "

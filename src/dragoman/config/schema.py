@@ -36,15 +36,15 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Timeouts in seconds. The defaults are those of `dragoman.client.budgets`."""
 
     initialize: float | None = None
-    """The first response from the agent."""
+    """The agent's response to the handshake."""
     session: float | None = None
-    """Opening a session."""
+    """Opening a session, during which agents connect to their MCP servers."""
     request: float | None = None
-    """Any other single request."""
+    """Any other single request, such as setting a mode."""
     first_event: Seconds | None = None
     """From the prompt to the first event; ``"never"`` means no limit."""
     silence: Seconds | None = None
-    """Between two events; ``"never"`` means no limit."""
+    """Between two events of a turn; ``"never"`` means no limit."""
     tool_silence: Seconds | None = None
     """Between two events while a tool call runs, such as a silent test suite; ``"never"`` means no
     limit. If `silence` is longer, that applies."""
@@ -80,17 +80,17 @@ class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A model behind an API, used if no peer can answer. Without ``api``, there is none."""
 
     api: Literal["anthropic", "openai"] | None = None
-    """Its protocol: Anthropic's API, or the OpenAI chat completions that most servers support."""
+    """The protocol of the API: Anthropic's, or the OpenAI chat completions that most servers
+    support."""
     model: str = ""
-    """The model's id in the API."""
+    """The id of the model in the API. Required if ``api`` is set."""
     base_url: str | None = None
     """The address of the API. For ``openai``, it includes the version, such as
     http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The variable that holds the key. Default: ``ANTHROPIC_API_KEY`` or ``OPENAI_API_KEY``,
-    depending on ``api``."""
+    """The environment variable that holds the key."""
     max_tokens: int | None = None
-    """Maximum number of tokens in an answer. If not set, it is 8192."""
+    """Maximum number of tokens in an answer."""
     system: str = ""
     """The system prompt."""
     competes: bool = False
@@ -111,7 +111,7 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Its roles in delegation, in place of those that it claims: ``execute``, ``research``,
     ``exploration``, ``debug``, ``plan``, ``review``, ``write``, or a name of your own."""
     permissions: Permissions | None = None
-    """The permission preset for this peer."""
+    """The permission preset for this peer, in place of the general one."""
     allow_unenforced: bool = False
     """Whether it may be used under a restrictive policy although it does not ask for permission."""
     limits: DelegationLimits = DelegationLimits()
@@ -123,7 +123,7 @@ class HostSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     is ignored, trusted or not."""
 
     destination: str | None = None
-    """The destination passed to `ssh`. Default: the name of the table."""
+    """The destination passed to `ssh`."""
     dragoman: str | None = None
     """The absolute path of the `dragoman` command there."""
     ssh_options: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run a peer that is not enabled, if you name it. ``codex@box`` is codex on the host box; only
     your own settings can enable it."""
     default_peer: str | None = None
-    """The peer that `run` and `chat` use by default."""
+    """The peer that `run` and `chat` use if you name none."""
     permissions: Permissions = "ask"
     """The permission preset. ``ask`` means ``approve-reads`` if you cannot be asked: without a
     terminal, an editor or an open console."""

@@ -42,20 +42,20 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule: what it matches, and the action; an omitted key matches everything."""
 
     action: Action
-    """``allow``, ``ask``, ``escalate`` or ``deny``."""
+    """What happens to a request that the rule matches."""
     kind: Kind | tuple[Kind, ...] = ()
-    """One kind or a list: ``read``, ``edit``, ``delete``, ``move``, ``search``, ``execute``,
-    ``think``, ``fetch``, ``switch_mode``, ``other``."""
+    """Kinds of requests: ``read``, ``edit``, ``delete``, ``move``, ``search``, ``execute``,
+    ``think``, ``fetch``, ``switch_mode`` or ``other``."""
     paths: tuple[str, ...] = ()
     """File globs, relative to the workspace unless they begin with ``/`` or ``~/``."""
     commands: tuple[str, ...] = ()
     """Command-line patterns, matched word by word, such as ``git status *``."""
     peer: Words = ()
-    """The name of a peer, or a list of names."""
+    """Names of peers."""
     role: Words = ()
-    """The role that the work was delegated for, or a list of roles."""
+    """Roles for which work is delegated."""
     why: str = ""
-    """A reason to show with the verdict."""
+    """A reason, which is shown with the verdict."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -83,12 +83,12 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table ``[policy]``. If no rule matches, ``permissions`` decides."""
+    """The permission policy. If no rule matches a request, ``permissions`` decides."""
 
     rules: tuple[Rule, ...] = ()
-    """``[[policy.rules]]``: the rules. Those of several files are combined."""
+    """The rules. Those of several files are combined."""
     limits: tuple[Rule, ...] = ()
-    """``[[policy.limits]]``: rules that can only restrict, whatever the other rules say."""
+    """Rules that can only restrict, whatever the other rules say."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):

@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 
 class ClientOptions(DialectOptions, frozen=True, kw_only=True):
-    """What the client offers to the agent, and how it behaves.
-
-    The typed client emits no events; the conversation API (`peer`) calls `on_event`.
-    """
+    """What the client offers to the agent, and how it behaves."""
 
     elicit: Elicit | None = None
-    """Answers form and URL elicitations in the protocol's own types, instead of `inquire`."""
+    """Answers the agent's questions to its user in the protocol's own types, instead of
+    `inquire`."""
     on_url_done: Callable[[str], None] | None = None
-    """Called with the id of an accepted URL elicitation when it is completed."""
+    """Called with the id of a URL elicitation that was accepted, when the agent reports that it is
+    complete."""
     extension: Extension | None = None
     """Answers the agent's extension methods (``_…``) and handles its extension notifications."""
     missing_file_is_empty: bool = False
-    """Whether to answer reads of missing files with an empty text: one real agent cannot create
-    files otherwise."""
+    """Whether to answer reads of missing files with an empty text. Gemini CLI cannot create files
+    otherwise."""
     starting_mode: str | None = None
-    """The mode to set in every session that is opened without one, if the agent has it: one
-    real agent starts in a mode that never asks."""
+    """The mode to set in every session that is opened without one, if the agent has that mode. Some
+    agents start in a mode that never asks."""
     session_meta: Mapping[str, Any] = field(default_factory=dict)
-    """Sent as `_meta` with every opened session: some agents read settings from it."""
+    """Sent as `_meta` when a session is opened: some agents read settings from it."""
     login_hint: str = ""
-    """What to do about a missing login, if the caller knows more than the agent says."""
+    """What to do about a missing login; replaces the hint that is made from the agent's login
+    methods."""
     terminal_login: bool = False
-    """Whether the caller can run the agent's login in a terminal."""
+    """Whether the caller can run a login of the agent in a terminal, as advertised to the agent."""
 
     def offered(self) -> acp.ClientCapabilities:
         """Return the capabilities sent in the handshake."""

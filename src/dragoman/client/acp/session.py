@@ -100,8 +100,8 @@ class Session(AcpSettings, Conversation):
         self.outside_dropped = 0
         """Number of updates dropped from `outside`."""
         self.replayed: list[Any] = []
-        """The history that the agent replayed when the session was loaded: updates, or events
-        if the session makes them."""
+        """The history that the agent replayed when the session was loaded: updates, or events in
+        a session of `dragoman.connect`."""
         # Whether the session is new; then its cost so far is zero.
         self.began_here = False
         self._replaying = False

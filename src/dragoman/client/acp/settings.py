@@ -35,6 +35,7 @@ class AcpSettings(WorkspaceServices):
         WorkspaceServices.__init__(self, cwd, additional_directories)
         self.client = client
         self.id = id
+        """The agent's id of the session."""
         self.modes: acp.SessionModeState | None = None
         """The modes and the current one, if the agent has modes."""
         self.models: acp.SessionModelState | None = None
@@ -44,7 +45,7 @@ class AcpSettings(WorkspaceServices):
 
     @property
     def model_choices(self) -> Sequence[Choice]:
-        """The models of an agent that reports them separately from its options."""
+        """The models, if the agent reports them separately from its options; otherwise empty."""
         models = () if self.models is None else self.models.available_models
         return [Choice(each.model_id, each.name, each.description) for each in models]
 

@@ -1,0 +1,223 @@
+"""The reference pages with a generated part, and what each part describes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import dragoman
+from dragoman import agent
+from dragoman.agent import commands, settings
+from dragoman.client import acp, budgets, inquiries, permissions, results
+from dragoman.client.acp import inbound, session
+from dragoman.dialects.acp.v1.methods import Method
+from dragoman.events import parts
+from dragoman.events.words import Outcome
+from dragoman.transports.base import Stream
+from dragoman.transports.listener import Listener
+from scripts.reference import settings_page, table_pages
+from scripts.reference.members import first_sentence
+from scripts.reference.python_names import Chapter, chapters, constructor, functions, text, types
+from scripts.reference.toml_keys import tables
+
+REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
+MARK: Final = "<!-- from the code -->\n"
+
+SESSION_SETTINGS: Final = (
+    *("modes", "models", "model_choices", "config_options"),
+    *("set_mode", "switch_mode", "set_model", "set_option"),
+)
+
+CLIENT: Final = (
+    Chapter(
+        acp.AcpClient,
+        "client",
+        {
+            "The agent": ("agent", "hello", "can", "require", "require_content"),
+            "Sessions": (
+                *("new_session", "load_session", "resume_session", "fork_session"),
+                *("sessions", "list_sessions", "delete_session"),
+            ),
+            "Login": ("authenticate", "logout", "login_command"),
+            "Extensions": ("call_extension", "notify_extension"),
+            "Start and end": ("start", "aclose"),
+        },
+        hidden=("options", "connection", "events", "feed", "budgets", "conversations"),
+    ),
+    Chapter(
+        acp.ClientOptions,
+        "",
+        {
+            "Permissions and questions": (
+                *("permit", "guard", "inquire", "visits", "elicit", "on_url_done"),
+            ),
+            "What the agent may do through the client": (
+                *("read_files", "write_files", "terminals", "missing_file_is_empty"),
+            ),
+            "Limits": ("budgets", "max_line_size"),
+            "Callbacks": ("on_event", "on_noise", "extension"),
+            "The handshake": ("name", "title", "version", "any_version", "unstable"),
+            "Login and sessions": (
+                *("login_hint", "terminal_login", "starting_mode", "session_meta"),
+            ),
+            "Result": ("offered",),
+        },
+    ),
+    Chapter(
+        acp.Session,
+        "session",
+        {
+            "Prompts": ("prompt", "ask", "turn", "unusable"),
+            "Settings": SESSION_SETTINGS,
+            "What the agent reported": (
+                *("id", "commands", "info", "usage", "answer_meta"),
+                *("on_update", "outside", "outside_dropped"),
+            ),
+            "History": ("replayed", "wait_replayed"),
+            "The workspace": ("cwd", "additional_directories", "serving"),
+            "The end": ("close", "release"),
+        },
+        hidden=(
+            *("calls", "began_here", "questions", "record", "place", "client", "let_go"),
+            *("implicit", "steer", "set_config_option"),
+        ),
+    ),
+    Chapter(
+        acp.Turn,
+        "turn",
+        {
+            "The stream": ("begin", "ready", "untaken", "wait", "cancel", "cancelling"),
+            "The result": (
+                *("result", "response", "max_text_size", "approvals", "denials"),
+                *("unsent", "answer_meta"),
+            ),
+        },
+        hidden=("session", "state"),
+    ),
+    Chapter(results.Result, "result"),
+)
+
+DECISIONS: Final = (
+    Chapter(permissions.Question, "question"),
+    Chapter(permissions.Answer),
+    Chapter(permissions.Chosen),
+    Chapter(permissions.Denial, "denial"),
+    Chapter(inquiries.Inquiry, "inquiry"),
+    Chapter(inquiries.Reply),
+)
+
+KIT: Final = (
+    Chapter(
+        agent.Turn,
+        "turn",
+        {
+            "The prompt": ("text", "prompt", "blocks", "command", "meta", "session", "client"),
+            "The answer": ("say", "think", "plan", "notice", "echo", "update"),
+            "Tools and permissions": ("tool", "ask_permission"),
+            "Files and commands of the client": ("read_file", "write_file", "terminal"),
+            "Usage and settings": (*("usage", "tokens", "title", "commands", "mode", "option"),),
+            "The end": ("cancelled", "stopped", "over", "ended"),
+        },
+    ),
+    Chapter(agent.ToolCall, "tool"),
+    Chapter(
+        agent.Session,
+        "session",
+        {
+            "The conversation": (
+                *("id", "cwd", "additional_directories", "roots", "mcp_servers"),
+                *("client", "meta", "turn", "state"),
+            ),
+            "Modes and options": (
+                *("mode", "options", "choices", "choose_from", "switch_mode", "set_option"),
+                *("mode_state", "config_options"),
+            ),
+        },
+    ),
+    Chapter(agent.ClientSide, "client"),
+    Chapter(agent.Terminal, "terminal"),
+)
+
+AGENT: Final = Chapter(
+    agent.Agent,
+    "agent",
+    {
+        "Handlers": (
+            *("prompt", "command", "new_session", "load_session", "resume_session"),
+            *("list_sessions", "close_session", "delete_session", "set_mode", "set_option"),
+            *("authenticate", "logout", "extension", "extension_notification"),
+        ),
+        "Running": ("run", "serve_stdio", "serve", "serve_unix", "serve_websocket"),
+        "Attributes": (
+            *("dialect", "versions", "choices", "auth_methods", "secret_methods"),
+            *("capabilities",),
+        ),
+    },
+    hidden=("info", "handlers"),
+)
+
+
+def _front_door() -> Iterator[str]:
+    yield from ("", "| name | imported from | what it is |", "|---|---|---|")
+    for name in dragoman.__all__:
+        thing = getattr(dragoman, name)
+        home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
+        what = first_sentence(inspect.getdoc(thing)).replace("|", "&#124;")
+        yield f"| `{name}` | `{home}` | {what} |"
+
+
+def _client() -> Iterator[str]:
+    yield from ("", "### Connect")
+    yield from functions([acp.open_agent, acp.use_agent], "client")
+    yield from chapters(CLIENT)
+    yield from chapters([Chapter(budgets.Budgets, hidden=("grace_after",))])
+    yield from ("", "### Permission callbacks", "")
+    yield "For `permit` and `guard`. Write your own, plain or `async`, or use one of these:"
+    yield from functions([permissions.approve_all, permissions.approve_reads, permissions.deny_all])
+    yield from chapters(DECISIONS)
+    yield from types(
+        [
+            (permissions, "Permit"),
+            (inquiries, "Inquire"),
+            (session, "Prompt"),
+            (inbound, "Elicit"),
+        ],
+        [inbound.Extension, Stream, parts.Choice, Outcome, parts.Usage, parts.Failure],
+    )
+
+
+def _kit() -> Iterator[str]:
+    yield from ("", "### Agent", "", f"`{constructor(agent.Agent)}`")
+    yield from text(agent.Agent.__doc__)
+    yield from _without_heading(AGENT)
+    yield from chapters(KIT)
+    yield from types(
+        [(settings, "Option")],
+        [settings.SessionSettings, commands.Command, Method, Stream, Listener],
+    )
+
+
+def _without_heading(chapter: Chapter) -> Iterator[str]:
+    described = list(chapters([chapter]))
+    yield from described[described.index("#### " + next(iter(chapter.groups))) - 1 :]
+
+
+PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
+    "configuration.md": settings_page.lines,
+    "descriptor.md": lambda: tables(table_pages.DESCRIPTOR),
+    "policy.md": lambda: tables(table_pages.POLICY),
+    "names.md": _front_door,
+    "acp-client.md": _client,
+    "agent.md": _kit,
+}
+
+
+def updated(name: str) -> str:
+    """Return the text of a page with its generated part as the code has it."""
+    head, mark, _ = (REFERENCE / name).read_text("utf-8").partition(MARK)
+    return head + mark + "\n".join(PAGES[name]()) + "\n"
+
+
+__all__ = ["PAGES", "REFERENCE", "updated"]
