@@ -17,7 +17,7 @@ from dragoman.events import parts
 from dragoman.events.words import Outcome
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
-from scripts.reference import settings_page, table_pages
+from scripts.reference import event_values, settings_page, table_pages
 from scripts.reference.members import first_sentence
 from scripts.reference.python_names import Chapter, chapters, constructor, functions, text, types
 from scripts.reference.toml_keys import tables
@@ -208,6 +208,7 @@ PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "configuration.md": settings_page.lines,
     "descriptor.md": lambda: tables(table_pages.DESCRIPTOR),
     "policy.md": lambda: tables(table_pages.POLICY),
+    "events.md": event_values.lines,
     "names.md": _front_door,
     "acp-client.md": _client,
     "agent.md": _kit,

@@ -21,6 +21,13 @@ from scripts.reference.members import members, paragraphs
 MAX_CHOICES: Final = 5
 """Maximum number of values that the type of a key lists; the meaning lists more of them."""
 
+REQUIRED: Final = "**required**"
+NOT_SET: Final = "not set"
+EMPTY: Final = "empty"
+
+SIMPLE: Final = {REQUIRED: REQUIRED, NOT_SET: "optional", EMPTY: "optional"}
+"""Defaults that a table shows in one word."""
+
 Key = tuple[str, str, str, str]
 """Name, type, default and meaning of a key."""
 
@@ -53,10 +60,11 @@ def tables(described: Sequence[Table]) -> Iterator[str]:
     for table in described:
         yield from ("", f"### {table.heading}", "")
         yield table.intro or "\n\n".join(paragraphs(table.struct.__doc__))
-        yield from ("", "| key | type | default | meaning |", "|---|---|---|---|")
+        # Two columns, because a phone has no room for more.
+        yield from ("", "| key | type, default and meaning |", "|---|---|")
         for name, kind, default, what in keys(table, headings):
-            cells = [f"`{name}`", kind, default, what]
-            yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+            value = SIMPLE.get(default, f"default: {default}")
+            yield f"| `{name}` | {kind}; {value}<br>{what.replace('|', '&#124;')} |"
         if table.example:
             yield from ("", "```toml", *table.example.strip().splitlines(), "```")
 
@@ -93,7 +101,7 @@ def type_name(kind: Any, headings: dict[Any, Table] | None = None) -> str:
         return "tables" if _is_struct(arguments[0]) else f"list of {_plural(arguments[0])}"
     if origin is dict:
         return "tables" if _is_struct(arguments[1]) else f"table of {_plural(arguments[1])}"
-    return {bool: "`true` or `false`", int: "integer", float: "number", str: "string"}[kind]
+    return {bool: "boolean", int: "integer", float: "number", str: "string"}[kind]
 
 
 def _is_struct(kind: Any) -> bool:
@@ -128,17 +136,15 @@ def either(choices: Sequence[str]) -> str:
 def default_of(each: FieldInfo) -> str:
     """Return the default of a key as a reader of the page sees it."""
     if each.required:
-        return "**required**"
-    return "empty" if each.default is NODEFAULT else shown(each.default)
+        return REQUIRED
+    return EMPTY if each.default is NODEFAULT else shown(each.default)
 
 
 def shown(default: Any) -> str:
-    if default is None:
-        return "not set"
-    if isinstance(default, msgspec.Struct):
-        return "not set"
+    if default is None or isinstance(default, msgspec.Struct):
+        return NOT_SET
     if default in ((), ""):
-        return "empty"
+        return EMPTY
     if isinstance(default, float) and default.is_integer():
         default = int(default)
     return f"`{json.dumps(default)}`"  # these values look the same in TOML

@@ -81,7 +81,9 @@ class OtherBlock(Struct, frozen=True, gc=False, tag="other"):
     """Content of an unknown kind, as received."""
 
     kind: str
+    """The dialect's name of the kind."""
     value: Any
+    """The content, as received."""
 
 
 Block: TypeAlias = Text | Image | Audio | Link | Resource | OtherBlock
@@ -99,10 +101,15 @@ class FileChange(Struct, frozen=True, gc=False):
 
     path: str
     op: FileOp = FileOp.UNKNOWN
+    """What happened to the file."""
     old_text: str | None = None
+    """The whole text before the change."""
     new_text: str | None = None
+    """The whole text after the change."""
     diff: str | None = None
+    """The change as a unified diff."""
     old_path: str | None = None
+    """The former path of a file that was moved or copied."""
 
 
 class TerminalRef(Struct, frozen=True, gc=False, tag="terminal"):
@@ -120,6 +127,7 @@ class PlanEntry(Struct, frozen=True, gc=False):
     text: str
     status: PlanStatus
     priority: str | None = None
+    """The peer's own word, such as ``high``."""
 
 
 class Choice(Struct, frozen=True, gc=False):
@@ -129,6 +137,7 @@ class Choice(Struct, frozen=True, gc=False):
     name: str
     description: str | None = None
     group: str | None = None
+    """The id of the group that the value belongs to."""
 
 
 class SessionOption(Struct, frozen=True, gc=False):
@@ -137,8 +146,10 @@ class SessionOption(Struct, frozen=True, gc=False):
     id: str
     name: str
     value: str | bool
+    """The current value."""
     choices: tuple[Choice, ...] = ()
     category: str | None = None
+    """What the option is for, such as ``mode`` or ``model``."""
     open_ended: bool = False
     """Whether the option accepts values that are not among the choices."""
 
@@ -149,6 +160,7 @@ class SlashCommand(Struct, frozen=True, gc=False):
     name: str
     description: str
     hint: str | None = None
+    """What may follow the command."""
 
 
 class Cost(Struct, frozen=True, gc=False):
@@ -156,6 +168,7 @@ class Cost(Struct, frozen=True, gc=False):
 
     amount: float
     unit: str
+    """The currency, or the unit that the peer counts in."""
 
 
 class Limit(Struct, frozen=True, gc=False):
@@ -164,9 +177,11 @@ class Limit(Struct, frozen=True, gc=False):
     name: str
     used_percent: float
     window_minutes: int | None = None
+    """The length of the period; null if the limit is in total."""
     resets_at: float | None = None
     """When the period restarts, in seconds since 1970."""
     reached: bool = False
+    """Whether the limit is reached."""
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -176,10 +191,14 @@ class Usage(Struct, frozen=True, gc=False):
     output_tokens: int | None = None
     thought_tokens: int | None = None
     cache_read_tokens: int | None = None
+    """Input tokens that were read from the provider's cache."""
     cache_write_tokens: int | None = None
+    """Input tokens that were written to the provider's cache."""
     total_tokens: int | None = None
     context_used: int | None = None
+    """How many tokens the context has."""
     context_size: int | None = None
+    """How many tokens the context can have."""
     cost: Cost | None = None
     limits: tuple[Limit, ...] = ()
     """How much of the account's quotas is used, in a report about the account."""
@@ -198,9 +217,12 @@ class Failure(Struct, frozen=True, gc=False):
 
     message: str
     kind: ErrorKind = ErrorKind.PEER
+    """What kind of error it is, as far as dragoman knows."""
     code: int | str | None = None
     retryable: bool = False
+    """Whether a retry may succeed."""
     data: Any = None
+    """Further data of the error, as the peer sent it."""
 
 
 SECRET_KINDS: Final = ("password", "oauth")
@@ -213,9 +235,11 @@ class AuthMethod(Struct, frozen=True, gc=False):
     id: str
     name: str
     kind: str = "agent"
+    """Who does the login: ``agent``, ``terminal``, ``env_var``, or the legacy dialect's word."""
     description: str | None = None
     command: str | None = None
     variables: tuple[str, ...] = ()
+    """Environment variables that the method reads."""
 
 
 class PeerInfo(Struct, frozen=True, gc=False):
@@ -230,25 +254,45 @@ class Capabilities(Struct, frozen=True, gc=False):
     """The peer's capabilities: yes, no, or None if the dialect cannot express it."""
 
     load: bool | None = False
+    """Whether sessions can be loaded with their history."""
     resume: bool | None = False
+    """Whether sessions can be opened again without their history."""
     list: bool | None = False
+    """Whether the peer lists its sessions."""
     fork: bool | None = False
+    """Whether sessions can be copied."""
     close: bool | None = False
+    """Whether sessions can be closed."""
     delete: bool | None = False
+    """Whether sessions can be deleted."""
     additional_directories: bool | None = False
+    """Whether a session may use further directories."""
     image: bool | None = False
+    """Whether prompts may contain images."""
     audio: bool | None = False
+    """Whether prompts may contain audio."""
     embedded: bool | None = False
+    """Whether prompts may contain resources."""
     mcp_stdio: bool | None = False
+    """Whether a session may have MCP servers on stdio."""
     mcp_http: bool | None = False
+    """Whether a session may have MCP servers over HTTP."""
     mcp_sse: bool | None = False
+    """Whether a session may have MCP servers over SSE."""
     logout: bool | None = False
+    """Whether the peer can log out."""
     steer: bool | None = False
+    """Whether input can be added to a running turn."""
     set_mode: bool | None = False
+    """Whether the mode can be changed."""
     set_model: bool | None = False
+    """Whether the model can be changed."""
     set_option: bool | None = False
+    """Whether options can be changed."""
     cancel: bool | None = False
+    """Whether a turn can be cancelled without ending the process."""
     permissions: bool | None = False
+    """Whether the peer can ask for permission."""
     prompt_acknowledged: bool = False
     """Whether the response to a prompt only says that the prompt was accepted, and the turn ends
     later."""
