@@ -10,7 +10,7 @@ from typing import Final
 import dragoman
 from dragoman import agent
 from dragoman.agent import commands, settings
-from dragoman.client import acp, budgets, inquiries, permissions, results
+from dragoman.client import acp, budgets, conversation, inquiries, permissions, results
 from dragoman.client.acp import inbound, session
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.events import parts
@@ -19,7 +19,15 @@ from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
 from scripts.reference import event_values, settings_page, table_pages
 from scripts.reference.members import first_sentence
-from scripts.reference.python_names import Chapter, chapters, constructor, functions, text, types
+from scripts.reference.python_names import (
+    Chapter,
+    chapters,
+    constructor,
+    functions,
+    text,
+    types,
+    with_options,
+)
 from scripts.reference.toml_keys import tables
 
 REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -28,6 +36,42 @@ MARK: Final = "<!-- from the code -->\n"
 SESSION_SETTINGS: Final = (
     *("modes", "models", "model_choices", "config_options"),
     *("set_mode", "switch_mode", "set_model", "set_option"),
+)
+
+CONVERSATION: Final = (
+    Chapter(
+        conversation.Peer,
+        "peer",
+        {
+            "The agent": ("info", "dialect", "capabilities", "workspace"),
+            "Sessions": ("session", "list_sessions", "delete_session"),
+            "Login": ("auth_methods", "authenticate", "logout"),
+            "Callbacks": ("on_event", "on_open", "answer_with", "inquire_with"),
+            "The end": ("aclose",),
+        },
+        hidden=("client", "open", "require"),
+    ),
+    Chapter(
+        conversation.Conversation,
+        "session",
+        {
+            "Prompts": ("prompt", "ask", "steer", "turn"),
+            "Settings": ("model_choices", "set_mode", "set_model", "set_option"),
+            "The session": ("id", "replayed", "wait_replayed", "answer_meta", "close"),
+        },
+        hidden=("implicit",),
+    ),
+    Chapter(
+        conversation.ConversationTurn,
+        "turn",
+        {
+            "The stream": ("ready", "untaken", "wait", "cancel", "cancelling"),
+            "The result": (
+                *("result", "max_text_size", "approvals", "denials", "unsent", "answer_meta"),
+            ),
+        },
+        hidden=("begin", "session", "state"),
+    ),
 )
 
 CLIENT: Final = (
@@ -62,7 +106,7 @@ CLIENT: Final = (
             "Login and sessions": (
                 *("login_hint", "terminal_login", "starting_mode", "session_meta"),
             ),
-            "Result": ("offered",),
+            "Capabilities": ("offered",),
         },
     ),
     Chapter(
@@ -160,20 +204,44 @@ AGENT: Final = Chapter(
 
 
 def _front_door() -> Iterator[str]:
-    yield from ("", "| name | imported from | what it is |", "|---|---|---|")
+    yield from ("", "## All names", "", "| name | what it is |", "|---|---|")
     for name in dragoman.__all__:
-        thing = getattr(dragoman, name)
-        home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
-        what = first_sentence(inspect.getdoc(thing)).replace("|", "&#124;")
-        yield f"| `{name}` | `{home}` | {what} |"
+        what = first_sentence(inspect.getdoc(getattr(dragoman, name))).replace("|", "&#124;")
+        yield f"| [`{name}`]({_described_in(name)}) | {what} |"
+    yield from with_options(dragoman.connect)
+    yield from chapters(CONVERSATION)
+    yield from with_options(dragoman.delegate)
+
+
+def _described_in(name: str) -> str:
+    """Return the place that describes a name of the package."""
+    thing = getattr(dragoman, name)
+    home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
+    named = "" if inspect.ismodule(thing) else f"#{name.lower()}"
+    match home.split(".")[1:]:
+        case ["agent", *_]:
+            return f"agent.md#{name.lower().removeprefix('blocking')}"
+        case ["errors", *_]:
+            return "errors.md"
+        case ["events", *_]:
+            return "events.md"
+        case ["dialects", *_]:
+            return "acp-client.md"
+        case ["client", "conversation"] | ["delegation", "execution"]:
+            return named
+        case ["client", *_]:
+            return f"acp-client.md{named if inspect.isclass(thing) else '#permission-callbacks'}"
+        case ["runs", *_]:
+            return "#connect"
+    return "../how-to/delegate-from-python.md"
 
 
 def _client() -> Iterator[str]:
-    yield from ("", "### Connect")
+    yield from ("", "## Connect")
     yield from functions([acp.open_agent, acp.use_agent], "client")
     yield from chapters(CLIENT)
     yield from chapters([Chapter(budgets.Budgets, hidden=("grace_after",))])
-    yield from ("", "### Permission callbacks", "")
+    yield from ("", "## Permission callbacks", "")
     yield "For `permit` and `guard`. Write your own, plain or `async`, or use one of these:"
     yield from functions([permissions.approve_all, permissions.approve_reads, permissions.deny_all])
     yield from chapters(DECISIONS)
@@ -189,7 +257,7 @@ def _client() -> Iterator[str]:
 
 
 def _kit() -> Iterator[str]:
-    yield from ("", "### Agent", "", f"`{constructor(agent.Agent)}`")
+    yield from ("", "## Agent", "", f"`{constructor(agent.Agent)}`")
     yield from text(agent.Agent.__doc__)
     yield from _without_heading(AGENT)
     yield from chapters(KIT)
@@ -201,7 +269,7 @@ def _kit() -> Iterator[str]:
 
 def _without_heading(chapter: Chapter) -> Iterator[str]:
     described = list(chapters([chapter]))
-    yield from described[described.index("#### " + next(iter(chapter.groups))) - 1 :]
+    yield from described[described.index("### " + next(iter(chapter.groups))) - 1 :]
 
 
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {

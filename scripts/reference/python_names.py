@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -23,6 +24,9 @@ from scripts.reference.members import (
     members,
     paragraphs,
 )
+
+_OPTION: Final = re.compile(r"^(\w+) \(default .*?\): (.*?)(?=^\w|\Z)", re.DOTALL | re.MULTILINE)
+"""An option in a docstring."""
 
 ENTERED: Final = {"Turn", "ToolCall", "ConversationTurn"}
 """Classes whose values are used with ``async with``."""
@@ -57,11 +61,11 @@ class Chapter:
 def chapters(described: Sequence[Chapter]) -> Iterator[str]:
     """Yield the lines about some classes."""
     for chapter in described:
-        yield from ("", f"### {chapter.cls.__name__}")
+        yield from ("", f"## {chapter.cls.__name__}")
         yield from text(chapter.cls.__doc__)
         for title, group in chapter.members():
             if title:
-                yield from ("", f"#### {title}")
+                yield from ("", f"### {title}")
             for member in group:
                 yield from item(signature(chapter, member), member.docs)
 
@@ -75,12 +79,31 @@ def functions(described: Sequence[Any], variable: str = "") -> Iterator[str]:
 
 def types(aliases: Sequence[tuple[ModuleType, str]], classes: Sequence[type]) -> Iterator[str]:
     """Yield the lines about the types that signatures name and that have no chapter."""
-    yield from ("", "### Types in the signatures")
+    yield from ("", "## Types in the signatures")
     for module, name in aliases:
         found = alias(module, name)
         yield from item(f"{module.__name__}.{name} = {found.kind}", found.docs)
     for cls in classes:
         yield from item(f"{cls.__module__}.{cls.__name__}", cls.__doc__)
+
+
+def with_options(thing: Any, variable: str = "") -> Iterator[str]:
+    """Yield the lines about a function whose docstring describes its options one by one."""
+    node = function(thing)
+    about, _, options = (inspect.getdoc(thing) or "").partition("Options:\n")
+    named = {
+        each.arg: default
+        for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    }
+    kinds = {each.arg: each for each in node.args.kwonlyargs}
+    node.args.kwonlyargs, node.args.kw_defaults = [], []
+    node.args.kwarg = ast.arg("options")
+    yield from ("", f"## {node.name}", "", f"`{_call(node, node.name, variable)}`")
+    yield from text(about)
+    for name, what in _OPTION.findall(options):
+        yield from item(_parameter(kinds.pop(name), named[name]), what[0].upper() + what[1:])
+    if kinds:
+        raise ValueError(f"{node.name}: {sorted(kinds)} are not described")
 
 
 def text(docstring: str | None) -> Iterator[str]:

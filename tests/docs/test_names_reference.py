@@ -19,7 +19,7 @@ from tests.docs.markdown import section, table
 BLOCKING = {"BlockingTurn", "BlockingToolCall"}
 """They have the names of their `async` counterparts, which are documented."""
 
-CHAPTERS = [*pages.CLIENT, *pages.DECISIONS, *pages.KIT, pages.AGENT]
+CHAPTERS = [*pages.CONVERSATION, *pages.CLIENT, *pages.DECISIONS, *pages.KIT, pages.AGENT]
 
 
 def ids(chapter: Chapter) -> str:
@@ -33,7 +33,7 @@ def entry(thing: Any, variable: str, name: str) -> str:
 
 
 def test_the_table_of_the_package_has_all_of_its_names() -> None:
-    rows = [line for line in pages.PAGES["names.md"]() if line.startswith("| `")]
+    rows = [line for line in pages.PAGES["names.md"]() if line.startswith("| [`")]
     assert [row.split("`")[1] for row in rows] == list(dragoman.__all__)
 
 
@@ -41,7 +41,7 @@ def test_the_table_of_the_package_has_all_of_its_names() -> None:
 def test_every_public_name_of_a_module_is_on_its_page(module: Any, name: str) -> None:
     lines = "\n".join(pages.PAGES[name]())
     for each in set(module.__all__) - BLOCKING:
-        shown = f"### {each}\n" if inspect.isclass(getattr(module, each)) else f" {each}("
+        shown = f"## {each}\n" if inspect.isclass(getattr(module, each)) else f" {each}("
         assert shown in lines, each
 
 

@@ -132,10 +132,15 @@ class Peer(abc.ABC):
     client: Any
     """The dialect's client, for features specific to the dialect."""
     dialect: str
+    """The name of the dialect that the agent speaks."""
     info: PeerInfo
+    """The agent's own name and version."""
     capabilities: Capabilities
+    """What the agent can do."""
     auth_methods: tuple[AuthMethod, ...]
+    """The ways to log in that the agent offers."""
     workspace: Path
+    """The directory in which the agent works."""
     on_event: Callable[[model.Event], None] | None
     """Called immediately with every event of the connection, in order."""
     on_open: Callable[[Conversation, Opening], Awaitable[None]] | None = None
@@ -147,8 +152,8 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
-        """Return the sessions that the agent remembers; with `cwd`, those of one directory. If
-        the dialect does not report a session's directory, all sessions are returned, without a
+        """Yield the sessions that the agent remembers; with `cwd`, those of one directory. If
+        the dialect does not report a session's directory, all sessions are yielded, without a
         `cwd`."""
 
     async def delete_session(self, session_id: str) -> None:
@@ -270,6 +275,7 @@ class Conversation(abc.ABC):
     __slots__ = ()
 
     id: str
+    """The agent's id of the session."""
     replayed: Sequence[model.Event]
     """The history replayed when the session was opened, as events."""
     turn: Any
@@ -297,22 +303,25 @@ class Conversation(abc.ABC):
         """Return a turn with this prompt; it begins when its ``async with`` block is entered."""
 
     async def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt and wait until the turn ends."""
+        """Send a prompt, wait until the turn ends, and return how it ended."""
         async with self.prompt(prompt) as turn:
             return await turn.wait()
 
     async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add input to the running turn."""
+        """Add input to the running turn. Few agents support this."""
         raise Unsupported("this agent accepts no more input while a turn is running")
 
     @abc.abstractmethod
-    async def set_mode(self, mode_id: str) -> None: ...
+    async def set_mode(self, mode_id: str) -> None:
+        """Switch the mode."""
 
     @abc.abstractmethod
-    async def set_model(self, model_id: str) -> None: ...
+    async def set_model(self, model_id: str) -> None:
+        """Switch the model."""
 
     @abc.abstractmethod
-    async def set_option(self, option_id: str, value: str | bool) -> None: ...
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        """Change an option of the session."""
 
     @abc.abstractmethod
     async def close(self) -> None:

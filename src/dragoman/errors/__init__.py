@@ -1,4 +1,4 @@
-"""Every error dragoman raises on purpose, in one tree.
+"""Every error that dragoman raises on purpose, in one tree.
 
 Every class answers three questions: whose fault it is (`blame`), whether a retry makes sense
 (`retryable`), and whether the other side may already have acted (`may_have_run`). This package

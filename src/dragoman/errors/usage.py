@@ -28,7 +28,8 @@ BROKEN_CODE: Final = (
 
 
 class DragomanError(Exception):
-    """The base class. `str(error)` is a message for people; the attributes are for programs."""
+    """The base class of dragoman's errors. `str(error)` is a message for people; the attributes are
+    for programs."""
 
     error_class: ClassVar[str] = "error"
     blame: Blame = "us"
