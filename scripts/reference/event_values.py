@@ -92,6 +92,8 @@ def type_name(kind: Any) -> str:
         return _union(arguments)
     if origin is tuple:
         return f"list of {_plural(arguments[0])}"
+    if origin is dict:
+        return f"object of {_plural(arguments[1])}"
     if isinstance(kind, type) and issubclass(kind, Outcome):
         return "string: see [the end of a turn](#the-end-of-a-turn)"
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -119,6 +121,8 @@ def _union(arguments: tuple[Any, ...]) -> str:
 
 
 def _plural(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return f"lists of {_plural(typing.get_args(kind)[0])}"
     return "strings" if kind is str else type_name(kind)
 
 

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
+import re
 from typing import Any
 
-from dragoman.catalogue import card
-from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
+import msgspec
+
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
 from dragoman.testing.chaos import faults
 from dragoman.verify.ladder import RUNGS, fields_without
-from tests.docs.markdown import ROOT, section, table
+from scripts.reference.event_values import type_name
+from scripts.reference.members import members
+from tests.docs.markdown import ROOT, blocks, section, table
 from tests.faults.ladder_table import OTHER, TABLE, Row
 
 CARD = ROOT / "docs" / "reference" / "peer-card.md"
 HOW_TO = ROOT / "docs" / "how-to" / "why-is-my-peer-not-working.md"
 
 
-def described(name: str) -> dict[str, tuple[str, str]]:
-    """Return the fields of a class of the card: the type and the description."""
-    module = ast.parse(inspect.getsource(card))
-    body = next(n.body for n in module.body if isinstance(n, ast.ClassDef) and n.name == name)
-    found: dict[str, tuple[str, str]] = {}
-    for node, following in zip(body, [*body[1:], None], strict=True):
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        words = ""
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            words = " ".join(str(following.value.value).split())
-        kind = (
-            ast.unparse(node.annotation).removesuffix(" | None").replace("tuple[str, ...]", "texts")
-        )
-        found[node.target.id] = ({"str": "text"}.get(kind, kind), words.replace("``", "`"))
-    return found
+def described(kind: type[msgspec.Struct]) -> dict[str, tuple[str, str]]:
+    """Return the fields of a class of the card: the type in JSON and the description."""
+    told = {member.name: member.what for member in members(kind)}
+    return {
+        each.name: (type_name(each.type).removesuffix("; may be null"), told[each.name])
+        for each in msgspec.structs.fields(kind)
+    }
 
 
 def fact_rows() -> list[list[str]]:
     rungs = {name: rung.name for rung in RUNGS for name in rung.fields}
-    told = described("MeasuredFacts")
     return [
-        [f"`{name}`", told[name][0], rungs[name], told[name][1]]
-        for name in MeasuredFacts.__struct_fields__
+        [f"`{name}`", rungs[name], f"{kind}<br>{words}"]
+        for name, (kind, words) in described(MeasuredFacts).items()
     ]
+
+
+def _plain(link: re.Match[str]) -> str:
+    return "list of objects" if link[1] else "object"
 
 
 def rung_rows() -> list[list[str]]:
@@ -92,13 +88,27 @@ def rendered(head: list[str], rows: list[list[str]]) -> str:
 
 
 def test_the_reference_has_every_field_of_a_card_with_its_rung_and_its_meaning() -> None:
-    assert all(row[3] for row in fact_rows())
+    assert all(words for _, words in described(MeasuredFacts).values())
     assert table(section(CARD, "Facts")) == fact_rows()
 
 
 def test_the_reference_has_every_field_around_the_facts() -> None:
-    named = [row[0].strip("`") for row in table(section(CARD, "The card"))]
-    assert named == list(Card.__struct_fields__)
+    rows = {row[0].strip("`"): row[1] for row in table(section(CARD, "The card"))}
+    assert list(rows) == list(Card.__struct_fields__)
+    for name, (kind, _) in described(Card).items():
+        shown = rows[name].partition("<br>")[0].partition(";")[0]
+        assert shown == re.sub(r"(list of )?\[`\w+`\]\(#\w+\)", _plain, kind), name
+
+
+def test_the_reference_has_every_field_of_a_rung() -> None:
+    named = [row[0].strip("`") for row in table(section(CARD, "A rung on the card"))]
+    assert named == list(RungResult.__struct_fields__)
+
+
+def test_the_card_that_is_shown_is_one() -> None:
+    shown, *_ = [block for block in blocks(CARD) if block.info == "json"]
+    card = msgspec.json.decode(shown.text, type=Card)
+    assert (card.peer, card.reached, card.facts.sessions) == ("mine", "session", True)
 
 
 def test_the_reference_has_every_rung_in_its_order() -> None:
