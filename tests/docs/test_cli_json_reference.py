@@ -21,6 +21,7 @@ from dragoman.cli.shared_options import ListFormat
 from dragoman.config.schema import HostSettings
 from dragoman.events.parts import Choice
 from dragoman.setup.init import VerifiedPeer
+from dragoman.store.ledger import AttemptRecord
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.docs.markdown import ROOT, section, table
@@ -42,13 +43,54 @@ def shell(
     return made
 
 
-def documented() -> dict[tuple[str, str], list[str]]:
-    """Return the fields that the table lists, by command and type."""
-    rows = table(section(DOCUMENT, "Other commands"))
-    return {
-        (command.strip("`"), kind.strip("`")): re.findall(r"`([a-z_]+)`", fields)
-        for command, kind, fields in rows
-    }
+Fields = dict[str, str]
+"""The type of each field in words."""
+
+NO_FIELDS = {("peers verify", "Card"), ("sessions show", "Session"), ("explain", "Decision")}
+"""Lines that have the fields of another one, which the page names."""
+
+
+def documented() -> dict[tuple[str, str], Fields]:
+    """Return the fields that the page lists, by command and type."""
+    found = {}
+    for line in DOCUMENT.read_text("utf-8").splitlines():
+        if heading := re.fullmatch(r"### `([a-z ]+)`: ([A-Za-z]+)", line):
+            rows = table(section(DOCUMENT, line.removeprefix("### ")))
+            found[heading[1], heading[2]] = {
+                name: kind.partition("<br>")[0]
+                for names, kind in rows
+                for name in re.findall(r"`(\w+)`", names)
+            }
+    return found
+
+
+KINDS: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "object": dict,
+    "list of strings": list,
+    "list of objects": list,
+    "string or list of strings": (str, list),
+    "any value": object,
+}
+
+
+def agree(fields: Fields, line: dict[str, Any]) -> None:
+    """Check that a line has the documented fields, with values of their types."""
+    assert list(fields) == list(line)
+    for name, kind in fields.items():
+        base, _, null = kind.partition("; ")
+        value = line[name]
+        if value is None:
+            assert null == "may be null" or base == "any value", name
+        else:
+            assert isinstance(value, KINDS[base]), (name, kind, value)
+            assert base == "boolean" or not isinstance(value, bool) or base == "any value", name
+        if isinstance(value, list):
+            inner = dict if "objects" in base else str
+            assert all(isinstance(each, inner) for each in value), name
 
 
 def stored() -> None:
@@ -76,12 +118,6 @@ def stored() -> None:
         )
 
 
-def fields_of(told: dict[tuple[str, str], list[str]], command: str, kind: str) -> list[str]:
-    """Return the documented fields without the words that are values."""
-    values = ("ok", "warn", "bad", "queued", "running", "ended")
-    return [name for name in told.pop((command, kind)) if name not in values]
-
-
 def printed(shell: Shell, *words: str) -> dict[str, dict[str, Any]]:
     """Return the first line of each type that a command prints."""
     found: dict[str, dict[str, Any]] = {}
@@ -95,65 +131,69 @@ def test_the_table_names_the_fields_of_every_line(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = documented()
+    for key in NO_FIELDS:
+        assert told.pop(key) == {}
     for command in ("peers", "agents list", "agents validate", "config show", "config path"):
         for kind, line in printed(shell, *command.split()).items():
-            assert told.pop((command, kind)) == list(line), (command, kind)
-    finding = printed(shell, "doctor")["Finding"]
-    assert fields_of(told, "doctor", "Finding") == list(finding)
+            agree(told.pop((command, kind)), line)
+    agree(told.pop(("doctor", "Finding")), printed(shell, "doctor")["Finding"])
     stored()
-    session = list(printed(shell, "sessions", "list")["Session"])
-    assert fields_of(told, "sessions list", "Session") == [*session, "key"]
-    assert list(printed(shell, "sessions", "show", "s-0000000001")["Session"]) == session
-    assert fields_of(told, "sessions show", "Session") == []
-    job = list(printed(shell, "jobs", "list")["Job"])
-    assert fields_of(told, "jobs list", "Job") == job
-    assert list(printed(shell, "jobs", "result", "j-0000000001")["Job"]) == job
+    session = printed(shell, "sessions", "list")["Session"]
+    agree(told.pop(("sessions list", "Session")), session)
+    assert list(printed(shell, "sessions", "show", "s-0000000001")["Session"]) == list(session)
+    job = printed(shell, "jobs", "list")["Job"]
+    agree(told.pop(("jobs list", "Job")), job)
+    assert list(printed(shell, "jobs", "result", "j-0000000001")["Job"]) == list(job)
     pruned = printed(shell, "sessions", "prune", "--older-than", "1d", "--yes")["Pruned"]
-    assert fields_of(told, "sessions prune", "Pruned") == list(pruned)
+    agree(told.pop(("sessions prune", "Pruned")), pruned)
     assert (pruned["sessions"], pruned["jobs"]) == (1, 1)
     # Lines from brokers are tested where there are brokers.
-    assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
+    agree(told.pop(("broker list", "Broker")), plain(broker_as_json(RECORD, None)))
     host = HostCheck(host="box", destination="box", findings=())
     row = host_as_json(("box", HostSettings(), host))
-    assert fields_of(told, "hosts", "Host") == list(row)[1:]
-    assert fields_of(told, "hosts check", "HostCheck") == list(row["check"])[2:]
-    assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
-    assert told.pop(("init", "Peer")) == []
-    assert told.pop(("init", "Proof")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]
+    agree(told.pop(("hosts", "Host")), plain(row))
+    agree(told.pop(("hosts check", "HostCheck")), plain(row["check"]))
+    reaped = {"broker": "b", "processes": 1, "files": ["a"]}
+    agree(told.pop(("broker reap", "Reaped")), reaped)
+    agree(told.pop(("init", "Proof")), plain(proof_as_json(VerifiedPeer(name="x"))))
     beginning = InitOutput(ListFormat.JSON, JsonLines())
-    assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
+    agree(told.pop(("init", "Beginning")), plain(beginning.as_json(0)))
     beginning.enabled(["x"], [], "config.toml")
-    enabled = json.loads(capsys.readouterr().out)
-    assert told.pop(("init", "Enabled")) == list(enabled)[1:]
+    agree(told.pop(("init", "Enabled")), plain(json.loads(capsys.readouterr().out)))
     page = printed(shell, "peers", "show", "scout")["Peer"]
-    assert set(told.pop(("peers show", "Peer"))) <= set(page)
+    other = told.pop(("peers show", "Peer"))
+    agree(other, {name: page[name] for name in other})
     model = model_as_json(Choice("m", "M"), "m", peer="x", since=None)
-    assert told.pop(("peers models", "Model")) == list(model)[1:]
+    agree(told.pop(("peers models", "Model")), plain(model))
     LadderProgress(ListFormat.JSON).rung(card_of("x").rungs[0])
-    rung = json.loads(capsys.readouterr().out)
-    assert told.pop(("peers verify", "Rung")) == list(rung)[1:]
-    assert told.pop(("peers verify", "Card")) == []
+    agree(told.pop(("peers verify", "Rung")), plain(json.loads(capsys.readouterr().out)))
     assert set(card_as_json(card_of("x"))) == {"type", *Card.__struct_fields__}
-    decision = list(printed(shell, "explain", "review")["Decision"])
-    assert told.pop(("delegate", "Decision")) == decision
-    assert told.pop(("explain", "Decision")) == []
+    decision = printed(shell, "explain", "review")["Decision"]
+    agree(told.pop(("delegate", "Decision")), decision)
     delegated = printed(shell, "delegate", "exploration", "list the TODOs")
-    assert list(delegated["Decision"]) == decision
-    assert told.pop(("delegate", "AttemptBegun")) == list(delegated["AttemptBegun"])
-    assert set(told.pop(("delegate", "Attempt"))) <= set(delegated["Attempt"])
-    assert told.pop(("delegate", "Delegation")) == list(delegated["Delegation"])
+    assert list(delegated["Decision"]) == list(decision)
+    for kind in ("AttemptBegun", "Attempt", "Delegation"):
+        agree(told.pop(("delegate", kind)), delegated[kind])
+    listed = printed(shell, "ledger", "list")["Attempt"]
+    assert told.pop(("ledger list", "Attempt")) == {}
+    assert list(listed) == list(AttemptRecord.__struct_fields__)
     verdict = printed(shell, "verdict", delegated["Delegation"]["job"], "good")["Verdict"]
-    assert told.pop(("verdict", "Verdict")) == list(verdict)
-    stat = printed(shell, "stats")["Stat"]
-    assert told.pop(("stats", "Stat")) == list(stat)
+    agree(told.pop(("verdict", "Verdict")), verdict)
+    agree(told.pop(("stats", "Stat")), printed(shell, "stats")["Stat"])
     project = shell.cwd / "dragoman.toml"
     project.write_text('[[policy.rules]]\nkind = "edit"\naction = "deny"\n')
     shown = printed(shell, "policy", "show")
     for kind in ("Preset", "Rule"):
-        assert told.pop(("policy show", kind)) == list(shown[kind])
-    judged = printed(shell, "policy", "test", "edit")["Verdict"]
-    assert told.pop(("policy test", "Verdict")) == list(judged)
+        agree(told.pop(("policy show", kind)), shown[kind])
+    agree(told.pop(("policy test", "Verdict")), printed(shell, "policy", "test", "edit")["Verdict"])
     assert told == {}
+
+
+def plain(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line as a reader sees it, without its type."""
+    decoded: dict[str, Any] = json.loads(json.dumps(line))
+    del decoded["type"]
+    return decoded
 
 
 def test_every_type_of_line_that_is_printed_somewhere_is_named() -> None:
@@ -164,4 +204,4 @@ def test_every_type_of_line_that_is_printed_somewhere_is_named() -> None:
         for kind in re.findall(r'"type": "([A-Z][A-Za-z]+)"', path.read_text("utf-8"))
     }
     assert len(kinds) > 20
-    assert {kind for kind in kinds if f"`{kind}`" not in page} == set()
+    assert {kind for kind in kinds if re.search(rf"`{kind}`|: {kind}\b", page) is None} == set()
