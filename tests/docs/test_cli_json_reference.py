@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,6 +20,8 @@ from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
 from dragoman.cli.shared_options import ListFormat
 from dragoman.config.schema import HostSettings
 from dragoman.events.parts import Choice
+from dragoman.fleet.records import AttemptEnd, FleetJob, JobLine, WorkerStatus
+from dragoman.fleet.submitter import FleetEvent
 from dragoman.setup.init import VerifiedPeer
 from dragoman.store.ledger import AttemptRecord
 from dragoman.store.open import open_store
@@ -53,7 +55,8 @@ NO_FIELDS = {("peers verify", "Card"), ("sessions show", "Session"), ("explain",
 def documented() -> dict[tuple[str, str], Fields]:
     """Return the fields that the page lists, by command and type."""
     found = {}
-    for line in DOCUMENT.read_text("utf-8").splitlines():
+    commands, _, _ = DOCUMENT.read_text("utf-8").partition("## Fleets")
+    for line in commands.splitlines():
         if heading := re.fullmatch(r"### `([a-z ]+)`: ([A-Za-z]+)", line):
             rows = table(section(DOCUMENT, line.removeprefix("### ")))
             found[heading[1], heading[2]] = {
@@ -194,6 +197,24 @@ def plain(line: dict[str, Any]) -> dict[str, Any]:
     decoded: dict[str, Any] = json.loads(json.dumps(line))
     del decoded["type"]
     return decoded
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("`fleet workers`", WorkerStatus),
+        ("`fleet jobs`", JobLine),
+        ("`fleet watch`: FleetEvent", FleetEvent),
+        ("`fleet watch`: FleetResult", FleetJob),
+    ],
+)
+def test_the_fields_of_fleets_are_those_of_the_records(heading: str, kind: Any) -> None:
+    rows = table(section(DOCUMENT, heading))
+    names = [name for cells in rows for name in re.findall(r"`(\w+)`", cells[0])]
+    assert names == list(kind.__struct_fields__)
+    ends = get_args(AttemptEnd)
+    page = DOCUMENT.read_text("utf-8")
+    assert [end for end in ends if end and f"`{end}`" not in page] == []
 
 
 def test_every_type_of_line_that_is_printed_somewhere_is_named() -> None:
