@@ -88,7 +88,9 @@ def type_name(kind: Any) -> str:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return "any value"
-    if origin in (Union, types.UnionType, Literal):
+    if origin is Literal:
+        return f"string: {either([f'`{each}`' for each in arguments])}"
+    if origin in (Union, types.UnionType):
         return _union(arguments)
     if origin is tuple:
         return f"list of {_plural(arguments[0])}"
@@ -123,7 +125,8 @@ def _union(arguments: tuple[Any, ...]) -> str:
 def _plural(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
         return f"lists of {_plural(typing.get_args(kind)[0])}"
-    return "strings" if kind is str else type_name(kind)
+    scalars = {str: "strings", float: "numbers", int: "integers"}
+    return scalars[kind] if kind in scalars else type_name(kind)
 
 
 def _link(struct: type[msgspec.Struct]) -> str:
