@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 from dragoman import errors
 from dragoman.errors import DragomanError
+from scripts.reference.members import one_line
 from tests.docs.markdown import ROOT, section
 
 DOCUMENT = ROOT / "docs" / "reference" / "errors.md"
-HEAD = [
-    "| class | kind of | `error_class` | blame | retryable | may have run | when |",
-    "|---|---|---|---|---|---|---|",
-]
+HEAD = ["| class | name, blame and answers | when |", "|---|---|---|"]
 
 
 def classes(root: type[DragomanError]) -> Iterator[type[DragomanError]]:
@@ -24,11 +22,15 @@ def classes(root: type[DragomanError]) -> Iterator[type[DragomanError]]:
 
 
 def row(cls: type[DragomanError]) -> str:
-    parent = "" if cls is DragomanError else f"`{cls.__mro__[1].__name__}`"
-    answers = ["yes" if answer else "no" for answer in (cls.retryable, cls.may_have_run)]
-    when = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
-    cells = [f"`{cls.__name__}`", parent, f"`{cls.error_class}`", cls.blame, *answers, when]
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+    kind = "" if cls is DragomanError else f"<br>extends `{cls.__mro__[1].__name__}`"
+    answers = [
+        f"`{cls.error_class}`",
+        cls.blame,
+        *(["**retryable**"] if cls.retryable else []),
+        *(["**may have run**"] if cls.may_have_run else []),
+    ]
+    when = one_line((inspect.getdoc(cls) or "").split("\n\n")[0])
+    return f"| `{cls.__name__}`{kind} | {', '.join(answers)} | {when} |"
 
 
 def test_the_table_of_errors_is_the_tree_of_the_code() -> None:
