@@ -67,4 +67,4 @@ def test_a_value_that_a_user_hands_over_is_redacted_whatever_the_name_of_its_var
     redact = redactor((), environ, handed=["COLOUR"], workspace=tmp_path)
     text = redact.text(f"it is {SECRET} or {SECRET[::-1]}")
     assert SECRET not in text
-    assert SECRET[::-1] in text, "nobody has handed it over"
+    assert SECRET[::-1] in text, "it was not handed over"
