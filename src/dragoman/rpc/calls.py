@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from msgspec import UNSET, Raw, Struct, ValidationError
+from msgspec import UNSET, Raw, Struct
 
 from dragoman.errors import (
     CallTimeout,
@@ -27,7 +27,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.rpc.lanes import Flow, HandlerLane, consuming
-from dragoman.wire.messages import Id
+from dragoman.wire.messages import UNDECODABLE, Id
 
 if TYPE_CHECKING:
     from dragoman.rpc.connection import ConnectionSettings
@@ -372,8 +372,8 @@ class Requester:
     ) -> Coroutine[Any, Any, T]:
         """Like `call`, but return the result decoded by `decode`.
 
-        Raises `InvalidAnswer` if `decode` raises `msgspec.ValidationError`. If the peer refuses,
-        raises the result of `explain`, if given.
+        Raises `InvalidAnswer` if `decode` raises one of the errors in `wire.messages.UNDECODABLE`.
+        If the peer refuses, raises the result of `explain`, if given.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, decode, timeout, explain, None)
@@ -468,7 +468,7 @@ class Requester:
             if explained is error:
                 raise
             raise explained from error
-        except ValidationError as error:
+        except UNDECODABLE as error:
             raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:

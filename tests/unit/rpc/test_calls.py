@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from dragoman.decoders import typed_decoder
 from dragoman.errors import (
     CallCancelled,
     CallError,
@@ -108,6 +109,18 @@ async def test_a_cancelled_answer_and_an_invalid_one_have_their_own_errors() -> 
             with pytest.raises(expected) as caught:
                 await soon(call)
             assert caught.value.may_have_run
+        assert connection.failure is None
+
+
+@pytest.mark.parametrize("result", [b"7", b'"\xff"'])
+@aio
+async def test_a_result_of_another_type_is_an_invalid_answer(result: bytes) -> None:
+    async with talk() as (connection, other):
+        call = connection.tasks.start(connection.ask("ask", {}, typed_decoder(str)), "ask")
+        id = (await other.next())["id"]
+        other.raw(b'{"id":%d,"result":%s}\n' % (id, result))
+        with pytest.raises(InvalidAnswer, match="invalid response to ask"):
+            await soon(call)
         assert connection.failure is None
 
 
