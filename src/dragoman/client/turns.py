@@ -264,7 +264,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         return self._end.result
 
     def cancel(self) -> None:
-        """Ask the agent to stop. Keep iterating for its remaining output and the end."""
+        """Ask the agent to stop. Keep iterating for its remaining output and the end. This has no
+        effect before the turn begins or after it ends."""
         if self.state is not TurnStage.RUNNING:
             return
         self.state = TurnStage.CANCELLING

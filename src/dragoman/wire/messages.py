@@ -339,7 +339,7 @@ class Writer:
         try:
             line = _encode(self._call(id, method, UNSET if params is NO_PARAMS else params))
         except _UNWRITABLE as error:
-            raise _unwritable(error) from error
+            raise _unwritable(error, method) from error
         if _NEWLINE in line or _RETURN in line:
             line = _on_one_line(line)
         if self._clear is not None and self._first in line and self._reserved in line:
@@ -350,7 +350,7 @@ class Writer:
         try:
             line = _encode(self._tell(method, UNSET if params is NO_PARAMS else params))
         except _UNWRITABLE as error:
-            raise _unwritable(error) from error
+            raise _unwritable(error, method) from error
         if _NEWLINE in line or _RETURN in line:
             line = _on_one_line(line)
         if self._clear is not None and self._first in line and self._reserved in line:
@@ -391,8 +391,9 @@ def _line(message: Struct) -> bytes:
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
-def _unwritable(error: Exception) -> UsageError:
-    return UsageError(f"the message cannot be written as JSON: {error}")
+def _unwritable(error: Exception, method: str = "") -> UsageError:
+    what = f"the message {method!r}" if method else "the message"
+    return UsageError(f"{what} cannot be written as JSON: {error}")
 
 
 def _on_one_line(line: bytes) -> bytes:

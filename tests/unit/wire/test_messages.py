@@ -477,6 +477,15 @@ def test_what_cannot_be_written_as_json_is_an_error_of_the_caller(body: Any) -> 
         assert caught.value.__cause__ is not None
 
 
+def test_the_error_of_a_message_that_cannot_be_written_names_its_method() -> None:
+    for write in (
+        lambda: Writer().request(1, "a/b", b"".join),
+        lambda: Writer().notification("a/b", open),
+    ):
+        with pytest.raises(UsageError, match="the message 'a/b' cannot be written as JSON"):
+            write()
+
+
 def test_a_method_that_cannot_be_written_is_an_error_of_the_caller() -> None:
     with pytest.raises(UsageError):
         Writer().notification("\udc00")
