@@ -92,12 +92,12 @@ class DocumentPeer(ClientPeer):
     async def open(self, opening: Opening) -> DocumentConversation:
         end = self.client.end
         self._require(opening)
-        if opening.session_id is not None:
-            self.client.require_new(opening.session_id)
         await self._learn_names()
         if end.loads_from_list and opening.session_id is not None:
             self.require(self.capabilities.list, "list its sessions")
             await self._find(opening.session_id)
+        if opening.session_id is not None:
+            self.client.require_new(opening.session_id)
         messages = end.opening(
             opening.how,
             opening.session_id,

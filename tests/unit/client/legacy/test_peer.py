@@ -407,10 +407,24 @@ async def test_a_session_that_does_not_load_ends_its_commands(tmp_path: Path) ->
 @pytest.mark.parametrize("dialect", ["threads", "keyed", "chained"])
 @aio
 async def test_an_open_session_cannot_be_opened_again(dialect: str) -> None:
-    async with meet(dialect) as (peer, agent), peer.session() as session:
-        known = len(agent.methods)
+    replies: dict[str, Any] = {}
+    if dialect == "chained":
+        created = {**examples("chained")["created"], "sessionId": "session-uuid-123"}
+        replies = {"session/list": pages, "session/create": created}
+    async with meet(dialect, replies) as (peer, _), peer.session() as session:
         with pytest.raises(UsageError, match="already open on this connection"):
             async with peer.session(load=session.id):
                 pass
         assert peer.client.conversations == {session.id: session}
-        assert agent.methods[known:] == []
+
+
+@aio
+async def test_of_two_callers_that_load_a_session_at_once_one_gets_it() -> None:
+    async with meet("chained", {"session/list": pages}) as (peer, _):
+        opening = Opening(cwd=Path("/project"), how="load", session_id="session-uuid-123")
+        opened = await asyncio.gather(
+            peer.open(opening), peer.open(opening), return_exceptions=True
+        )
+        (conversation,) = peer.client.conversations.values()
+        (failure,) = [each for each in opened if each is not conversation]
+        assert isinstance(failure, UsageError)
