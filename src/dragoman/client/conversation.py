@@ -3,7 +3,8 @@
 A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
 as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
 client. A turn does not raise for agent errors, even if the agent ended before the turn began:
-the result says how it ended. It raises for mistakes of the caller, before anything is sent.
+the result says how it ended. It raises before anything is sent: for mistakes of the caller, and if
+the agent is too slow to take the prompt.
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ class Peer(abc.ABC):
         or as a fork (`fork`).
 
         `metadata` gives a new session context, such as its title or a branch. A request that the
-        dialect cannot express raises an error before anything is sent.
+        dialect cannot express raises an error before anything is sent. A session that is open on
+        this connection cannot be loaded or resumed again.
         """
         chosen = [(h, i) for h, i in (("load", load), ("resume", resume), ("fork", fork)) if i]
         if len(chosen) > 1:

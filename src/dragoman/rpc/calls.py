@@ -381,7 +381,7 @@ class Requester:
 
     async def wait_for_room(self, method: str, timeout: float) -> None:
         """Wait while the peer reads too slowly, before a request is sent with `begin`. Raises
-        `CallTimeout` after `timeout` seconds."""
+        `CallTimeout` after `timeout` seconds, or the `ConnectionLost` that ended the connection."""
         if self._outbox.is_full:
             try:
                 async with asyncio.timeout(timeout):

@@ -330,9 +330,9 @@ async def in_thread(
     """Run `work` in a thread and return its result. `work` gets an event that is set when the
     result is no longer wanted.
 
-    `path` and `changes_disk` are for the error `FileFailed` after `timeout` seconds
-    (`ANSWER_TIMEOUT` if None): the file it concerns, and whether the work may have been done
-    anyway.
+    Raises `FileFailed` after `timeout` seconds (`ANSWER_TIMEOUT` if None), or if no thread can be
+    started. `path` and `changes_disk` are for this error: the file it concerns, and whether the
+    work may have been done anyway.
     """
     timeout = ANSWER_TIMEOUT if timeout is None else timeout
     loop = asyncio.get_running_loop()
