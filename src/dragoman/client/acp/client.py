@@ -223,7 +223,8 @@ class AcpClient(BaseClient[Session]):
         """
         self.require("loadSession", "load sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(session_id, root, others)
+        self.require_new(session_id)
+        session = Session(self, session_id, root, others, self.events)
         session.on_update = on_update
         session.replaying = True
 
@@ -250,7 +251,8 @@ class AcpClient(BaseClient[Session]):
         """Open an earlier session without replaying its history."""
         self.require("sessionCapabilities.resume", "resume sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(session_id, root, others)
+        self.require_new(session_id)
+        session = Session(self, session_id, root, others, self.events)
 
         def opened(response: acp.ResumeSessionResponse) -> None:
             session.answer_meta = response.meta
@@ -260,7 +262,17 @@ class AcpClient(BaseClient[Session]):
         request = acp.ResumeSessionRequest(session_id=session_id, **placed)
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
-    async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
+    async def fork_session(
+        self,
+        session_id: str,
+        cwd: str | Path,
+        *,
+        additional_directories: Sequence[str | Path] = (),
+        mcp_servers: Sequence[acp.McpServer] = (),
+        mode: str | None = None,
+        model: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Session:
         """Open a copy of a session under a new id; unstable in the protocol, so the client's
         options need `unstable=True`."""
         if not self.options.unstable:
@@ -268,12 +280,13 @@ class AcpClient(BaseClient[Session]):
         self.require("sessionCapabilities.fork", "fork sessions")
         from dragoman.dialects.acp.v1.unstable.sessions import ForkSessionRequest
 
-        root, others = self._roots(cwd, (), ())
+        root, others = self._roots(cwd, additional_directories, mcp_servers)
         fork_session = acp.method_table(unstable=True).request("session/fork")
         assert fork_session is not None
-        request = ForkSessionRequest(session_id=session_id, cwd=str(root))
+        placed = _placed(root, others, mcp_servers, meta)
+        request = ForkSessionRequest(session_id=session_id, **placed)
         session = await self._open(fork_session, request, root, others)
-        return await self._prepare(session, None, None)
+        return await self._prepare(session, mode, model)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
         """Yield the sessions that the agent lists, fetched page by page; with `cwd`, those of that
@@ -414,7 +427,7 @@ class AcpClient(BaseClient[Session]):
         try:
             return method.decode_result(raw)
         except msgspec.ValidationError as error:
-            raise _malformed(method, error) from error
+            raise InvalidAnswer(f"invalid response to {method.name}: {error}") from error
 
     def explain(self, error: DragomanError) -> DragomanError:
         """Return the error to raise for the caller. A missing login becomes `AuthRequired`, and an
@@ -508,9 +521,8 @@ class AcpClient(BaseClient[Session]):
         def undo(response: R) -> None:
             self._close_unused(session)
 
-        timeout = self.budgets.session
         try:
-            await self.ask_then(method, request, opened, timeout=timeout, undo=undo)
+            await self.ask_then(method, request, opened, timeout=self.budgets.session, undo=undo)
         except BaseException:
             # The agent may have started commands for it already.
             await session.release()
@@ -537,10 +549,6 @@ class AcpClient(BaseClient[Session]):
             if self.connection.failure is None:
                 work = _closed(session)
                 self.connection.tasks.start(work, "close a session that nothing uses")
-
-    def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
-        self.require_new(session_id)
-        return Session(self, session_id, root, others, self.events)
 
     def _roots(
         self,
@@ -584,10 +592,6 @@ def _placed(
         "mcp_servers": mcp_servers,
         "meta": meta,
     }
-
-
-def _malformed(method: Method[Any, Any], error: msgspec.ValidationError) -> InvalidAnswer:
-    return InvalidAnswer(f"invalid response to {method.name}: {error}")
 
 
 def _extension(method: str) -> str:

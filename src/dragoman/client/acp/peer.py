@@ -99,7 +99,7 @@ class AcpPeer(ClientPeer):
                 session = await client.resume_session(opening.session_id, opening.cwd, **shared)
             case "fork":
                 assert opening.session_id is not None
-                session = await client.fork_session(opening.session_id, opening.cwd)
+                session = await client.fork_session(opening.session_id, opening.cwd, **shared)
             case _:
                 session = await client.new_session(opening.cwd, **shared)
         return session

@@ -15,6 +15,7 @@ from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Opening
 from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ProtocolMismatch, SessionUnusable, Unsupported
 from dragoman.events import model
 from dragoman.events.fold import fold
@@ -218,6 +219,27 @@ async def test_forking_needs_a_word_because_it_is_not_stable() -> None:
         async with peer.session(fork="s1") as session:
             assert session.id == "s2"
         assert events[1].how == "fork"
+
+
+@aio
+async def test_a_fork_takes_everything_that_a_new_session_takes() -> None:
+    forked = {"sessionId": "s2", "modes": MODES, "models": MODELS}
+    replies = {"session__fork": forked, "session__set_mode": {}, "session__set_model": {}}
+    server = acp.McpServerStdio(name="files", command="c", args=[], env=[])
+    async with talking(unstable=True, **replies) as (peer, agent, _):
+        async with peer.session(
+            fork="s1",
+            mode="code",
+            model="m2",
+            mcp_servers=[server],
+            additional_directories=["/more"],
+        ):
+            pass
+        (sent,) = agent.told("session/fork")
+        assert sent["additionalDirectories"] == ["/more"]
+        assert [each["name"] for each in sent["mcpServers"]] == ["files"]
+        assert agent.told("session/set_mode") == [{"sessionId": "s2", "modeId": "code"}]
+        assert agent.told("session/set_model") == [{"sessionId": "s2", "modelId": "m2"}]
 
 
 @aio
