@@ -173,6 +173,16 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
     return asker.permit, asker.guard
 
 
+def decide_with(guard: Permit | None, permit: Permit) -> bool:
+    """Use another permit in a guard that asks its permit. Returns whether it is such a guard, which
+    then also has to stay in front of the permit."""
+    asker = getattr(guard, "__self__", None)
+    if not isinstance(asker, Asker):
+        return False
+    asker.decide_with(permit)
+    return True
+
+
 async def decided(
     permit: Permit, question: Question, fail: Callable[[UsageError], None] | None = None
 ) -> Decision:
@@ -207,4 +217,14 @@ def require(question: Question, answer: Decision) -> None:
         raise NotPermitted(question.title, "the turn is being cancelled" if over else "")
 
 
-__all__ = ["OPTIONS", "Asker", "decided", "guarded", "reading", "require", "running", "writing"]
+__all__ = [
+    "OPTIONS",
+    "Asker",
+    "decide_with",
+    "decided",
+    "guarded",
+    "reading",
+    "require",
+    "running",
+    "writing",
+]

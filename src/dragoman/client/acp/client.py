@@ -20,7 +20,7 @@ from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.session import Session
 from dragoman.client.base import BaseClient, Cursor, EventFeed, call_in_order
-from dragoman.client.file_guard import Asker
+from dragoman.client.file_guard import decide_with
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
 from dragoman.client.results import add_stderr, stderr_since, stderr_size
@@ -340,11 +340,7 @@ class AcpClient(BaseClient[Session]):
 
     def permit_with(self, permit: Permit) -> None:
         """Use another permission callback from now on."""
-        asker = getattr(self._serving.guard, "__self__", None)
-        if isinstance(asker, Asker):
-            # The permission callback's own guard is replaced with it.
-            asker.decide_with(permit)
-        else:
+        if not decide_with(self._serving.guard, permit):
             self._serving.permit = permit
 
     def elicit_with(self, elicit: Elicit) -> None:

@@ -20,10 +20,12 @@ from msgspec.structs import replace
 
 from dragoman.client.base import ClientPeer, Cursor, EventConversation, WorkspaceServices
 from dragoman.client.conversation import Opening, SessionSummary, blocks_of
+from dragoman.client.file_guard import decide_with
 from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
 from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn, is_no_login
+from dragoman.client.permissions import Permit
 from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
@@ -86,6 +88,10 @@ class DocumentPeer(ClientPeer):
         if proof is not None:
             concept, messages, read = proof
             await client.ask_any(concept, messages, read, timeout=client.budgets.initialize)
+
+    def answer_with(self, permit: Permit) -> None:
+        if not decide_with(self.client.options.guard, permit):
+            super().answer_with(permit)
 
     # -- sessions
 

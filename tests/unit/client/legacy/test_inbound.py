@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.client import file_guard
 from dragoman.client.conversation import Conversation
 from dragoman.client.legacy import DocumentOptions
-from dragoman.client.permissions import Answer, Permit, Question, approve_all
+from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
 from dragoman.client.services.terminals import ExitStatus, Terminals
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.events import model
@@ -307,3 +308,18 @@ async def test_the_silence_of_an_agent_that_waits_for_a_command_is_ours(
             assert (await answered)["result"] == {"exitCode": 0}
             agent.answer(prompt, {"stopReason": "end_turn"})
             assert (await turn.wait()).error is None
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@aio
+async def test_another_permit_also_decides_about_files(tmp_path: Path, guarded: bool) -> None:
+    permit, guard = file_guard.guarded(approve_all, None, tmp_path)
+    options = {"guard": guard} if guarded else {}
+    async with asking(tmp_path, permit, **options) as (far, session, _):
+        session.peer.answer_with(deny_all)  # type: ignore[attr-defined]
+        written = {"path": str(tmp_path / "x"), "content": "x"}
+        told = await far.ask("fs/write_text_file", written)
+        assert ("error" in told) is guarded
+        assert (tmp_path / "x").exists() is not guarded
+        told = await far.ask("session/request_permission", KEYED["permission"])
+        assert told["result"] == {"decision": "reject"}
