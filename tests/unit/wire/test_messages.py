@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -478,12 +479,10 @@ def test_what_cannot_be_written_as_json_is_an_error_of_the_caller(body: Any) -> 
 
 
 def test_the_error_of_a_message_that_cannot_be_written_names_its_method() -> None:
-    for write in (
-        lambda: Writer().request(1, "a/b", b"".join),
-        lambda: Writer().notification("a/b", open),
-    ):
+    writer = Writer()
+    for write in (functools.partial(writer.request, 1), writer.notification):
         with pytest.raises(UsageError, match="the message 'a/b' cannot be written as JSON"):
-            write()
+            write("a/b", object())
 
 
 def test_a_method_that_cannot_be_written_is_an_error_of_the_caller() -> None:

@@ -223,8 +223,11 @@ async def test_forking_needs_a_word_because_it_is_not_stable() -> None:
 
 @aio
 async def test_a_fork_takes_everything_that_a_new_session_takes() -> None:
-    forked = {"sessionId": "s2", "modes": MODES, "models": MODELS}
-    replies = {"session__fork": forked, "session__set_mode": {}, "session__set_model": {}}
+    replies: dict[str, Any] = {
+        "session__fork": {"sessionId": "s2", "modes": MODES, "models": MODELS},
+        "session__set_mode": {},
+        "session__set_model": {},
+    }
     server = acp.McpServerStdio(name="files", command="c", args=[], env=[])
     async with talking(unstable=True, **replies) as (peer, agent, _):
         async with peer.session(
