@@ -174,8 +174,8 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 
 
 def decide_with(guard: Permit | None, permit: Permit) -> bool:
-    """Use another permit in a guard that asks its permit. Returns whether it is such a guard, which
-    then also has to stay in front of the permit."""
+    """If `guarded` derived the guard from a permit, let both ask another permit, and return True;
+    otherwise return False."""
     asker = getattr(guard, "__self__", None)
     if not isinstance(asker, Asker):
         return False

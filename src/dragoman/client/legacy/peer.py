@@ -25,7 +25,7 @@ from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
 from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn, is_no_login
-from dragoman.client.permissions import Permit
+from dragoman.client.permissions import Permit, require_permit
 from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
@@ -90,6 +90,7 @@ class DocumentPeer(ClientPeer):
             await client.ask_any(concept, messages, read, timeout=client.budgets.initialize)
 
     def answer_with(self, permit: Permit) -> None:
+        require_permit(permit)
         if not decide_with(self.client.options.guard, permit):
             super().answer_with(permit)
 
