@@ -46,12 +46,16 @@ def connect_sync(
 ) -> Iterator[BlockingPeer]:
     """Connect to a peer with `open`, for programs without an event loop.
 
-    A plain `permit` or `inquire` runs in its own thread and may block, for example to ask a person.
+    A plain `permit`, `guard` or `inquire` runs in its own thread and may block, for example to ask
+    a person.
     """
     inquire = options.inquire
+    # Taken from the permit here: the function that runs it in a thread has no attributes.
+    guard = options.guard or getattr(options.permit, "guard", None)
     options = structs.replace(
         options,
         permit=_in_thread(options.permit),
+        guard=None if guard is None else _in_thread(guard),
         inquire=None if inquire is None else _in_thread(inquire),
     )
     loop = _Loop()

@@ -214,8 +214,8 @@ def connect_sync(
 ) -> EnteringSync[BlockingPeer]:
     """`dragoman.connect` for programs without an event loop, with the same options.
 
-    A plain `permit` or `inquire` function runs in a separate thread and may block, for example to
-    ask a person.
+    A plain `permit`, `guard` or `inquire` function runs in a separate thread and may block, for
+    example to ask a person.
     """
     from dragoman.client import sync
 

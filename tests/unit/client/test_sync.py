@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 
 from dragoman.client import sync
+from dragoman.client.file_guard import decided
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.not_entered import EnteringSync
 from dragoman.client.options import ConnectOptions
-from dragoman.client.permissions import Answer, Question, deny_all
+from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
 from dragoman.client.sync import _Call, _in_thread, _Loop
 from dragoman.errors import ConnectionClosed, UsageError
 from tests.aio import aio
@@ -395,3 +396,29 @@ async def test_a_plain_decision_is_made_in_a_thread_and_an_async_one_in_the_loop
     assert answers == [Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS, Answer.ALLOW_ALWAYS]
     assert threads == [False]
     assert _in_thread(deny_all) is deny_all, "a preset never blocks"
+
+
+class Guarded:
+    """A permit with a guard of its own."""
+
+    def __call__(self, question: Question) -> Answer:
+        return Answer.ALLOW_ONCE
+
+    def guard(self, question: Question) -> Answer:
+        assert threading.current_thread().name == "dragoman permit"
+        return Answer.REJECT_ONCE
+
+
+@pytest.mark.parametrize("options", [{}, {"guard": Guarded().guard}])
+def test_the_guard_runs_in_a_thread_too_even_if_it_is_that_of_the_permit(options: Any) -> None:
+    answers: list[object] = []
+
+    @asynccontextmanager
+    async def open(handed: ConnectOptions) -> AsyncIterator[Any]:
+        assert handed.guard is not None
+        answers.append(await decided(handed.guard, QUESTION))
+        yield None
+
+    permit: Permit = approve_all if options else Guarded()
+    with sync.connect_sync(open, ConnectOptions(permit=permit, **options)):
+        assert answers == [Answer.REJECT_ONCE]
