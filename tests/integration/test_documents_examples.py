@@ -16,6 +16,7 @@ import pytest
 
 from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects.legacy import tagged
+from dragoman.dialects.legacy.base import SessionOptions
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.events import model
 from dragoman.events.parts import Audio, Block, Image, Link, Resource, Text
@@ -123,18 +124,17 @@ def sent(dialect: str) -> dict[str, tuple[str, Any]]:
     hello = end.hello()
     found: dict[str, Any] = {} if hello is None else {"initialize": hello}
 
-    def opened(name: str, how: str = "new", session_id: str | None = None, **wishes: Any) -> None:
-        given = {"mode": None, "model": None, "mcp_servers": (), "metadata": {}, **wishes}
+    def opened(name: str, session_id: str | None = None, **wishes: Any) -> None:
         # The first thread comes with the handshake, so that another end has to ask for one.
         end = DIALECTS[dialect](DocumentOptions())
-        found[name] = end.opening(how, session_id, cwd="/project", **given)[0]
+        found[name] = end.opening(session_id, SessionOptions("/project", **wishes))[0]
 
     match dialect:
         case "oneshot":
             found["prompt"] = end.prompting("", [Text("Research best React state libs")])[0]
         case "threads":
             opened("start")
-            opened("resume", "load", "thread-abc123")
+            opened("resume", "thread-abc123")
             found["turn"] = end.prompting("thread-abc123", [Text("Execute the build command")])[0]
         case "tagged":
             opened("new", metadata={"branch": "feature/new-ui"})
@@ -165,12 +165,12 @@ def _keyed(end: Any, found: dict[str, Any], opened: Any) -> None:
     ]
     opened("new", mode="plan", model="anthropic/large", mcp_servers=servers)
     opened("new_bare")
-    opened("load", "load", "ses_1")
+    opened("load", "ses_1")
     bare = [
         {"type": "local", "command": "mcp-files"},
         {"type": "remote", "url": "https://mcp.example/"},
     ]
-    opened("load_servers", "load", "ses_1", mcp_servers=bare)
+    opened("load_servers", "ses_1", mcp_servers=bare)
     blocks = [
         Text("Fix the bug"),
         Image("aGk=", "image/png", "file:///a.png"),

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dragoman.dialects.legacy.base import ClientEnd
+from dragoman.dialects.legacy.base import ClientEnd, SessionOptions
 from dragoman.events.model import Event, EventEnvelope, Source
 from tests.fixtures.documents import Example
 
@@ -65,17 +65,9 @@ def answer(end: ClientEnd, example: Example, places: Places | None = None) -> li
     return end.answered(Raw(example.raw), (places or Places(end.name))("s"))
 
 
-def opening(end: ClientEnd, how: str = "new", session_id: str | None = None, **wishes: Any) -> Any:
+def opening(end: ClientEnd, session_id: str | None = None, **wishes: Any) -> Any:
     """How a session is opened, as plain JSON."""
-    given = {
-        "cwd": "/project",
-        "mode": None,
-        "model": None,
-        "mcp_servers": (),
-        "metadata": {},
-        **wishes,
-    }
-    return plain(end.opening(how, session_id, **given))
+    return plain(end.opening(session_id, SessionOptions("/project", **wishes)))
 
 
 def plain(messages: Any) -> list[tuple[str, Any]]:

@@ -27,7 +27,7 @@ from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn, is_no_login
 from dragoman.client.permissions import Permit, require_permit
 from dragoman.dialects import discovery
-from dragoman.dialects.legacy.base import Listed
+from dragoman.dialects.legacy.base import Listed, SessionOptions
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
     AuthRequired,
@@ -105,15 +105,14 @@ class DocumentPeer(ClientPeer):
             await self._find(opening.session_id)
         if opening.session_id is not None:
             self.client.require_new(opening.session_id)
-        messages = end.opening(
-            opening.how,
-            opening.session_id,
-            cwd=str(opening.cwd),
-            mode=opening.mode,
-            model=opening.model,
-            mcp_servers=servers(opening.mcp_servers),
-            metadata=opening.metadata,
+        options = SessionOptions(
+            str(opening.cwd),
+            opening.mode,
+            opening.model,
+            servers(opening.mcp_servers),
+            opening.metadata,
         )
+        messages = end.opening(opening.session_id, options)
         if not messages:
             return self._opened(opening, None)
         made: list[DocumentConversation] = []

@@ -124,10 +124,10 @@ class SessionOptions(Struct, frozen=True):
     """How a session should be opened."""
 
     cwd: str
-    mode: str | None
-    model: str | None
-    mcp_servers: Sequence[Mapping[str, Any]]
-    metadata: Mapping[str, Any]
+    mode: str | None = None
+    model: str | None = None
+    mcp_servers: Sequence[Mapping[str, Any]] = ()
+    metadata: Mapping[str, Any] = {}
 
 
 def meanings(
@@ -187,23 +187,9 @@ class ClientEnd:
         does. It opens a session, which becomes the first one."""
         return None
 
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[Message]:
-        """Return the messages that open a session; empty if none is needed."""
-        options = SessionOptions(cwd, mode, model, mcp_servers, metadata)
-        return self.open_with(session_id, options)
-
-    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
-        """Return the messages that open a new session, or an earlier one by its id."""
+    def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+        """Return the messages that open a new session, or an earlier one by its id; empty if none
+        is needed."""
         return ()
 
     def opened(

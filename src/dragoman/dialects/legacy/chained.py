@@ -314,7 +314,7 @@ class ClientEnd(base.ClientEnd):
 
         return "create", self._any(CREATE, CreateSession(None, {"cwd": cwd})), created
 
-    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+    def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
             return ()
         if self._first is not None and (options.cwd, {}) == (self._first[0], options.metadata):

@@ -217,7 +217,7 @@ class ClientEnd(base.ClientEnd):
         # `loadSession` may be true, but there is no method to load a session.
         self.capabilities = parts.Capabilities(image=can.image, audio=can.audio, cancel=True)
 
-    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+    def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         words = {key: str(value) for key, value in options.metadata.items()}
         return ((NEW, NewSession({"workDir": options.cwd, **words})),)
 

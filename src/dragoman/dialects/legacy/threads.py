@@ -198,7 +198,7 @@ class ClientEnd(base.ClientEnd):
     def worked(self, method: str) -> None:
         self._greeted = self._greeted or method in (START, INITIALIZE)
 
-    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+    def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
             return ((RESUME, Thread(session_id)),)
         # The response to a handshake has a thread: the first one is already open.

@@ -116,7 +116,7 @@ def test_limit_and_offset_are_a_cursor() -> None:
 def test_the_messages_of_a_listed_session_are_its_history() -> None:
     end = chained.ClientEnd()
     end.listed(Raw(EXAMPLES["page"].raw))
-    assert opening(end, "load", "session-uuid-124") == []
+    assert opening(end, "session-uuid-124") == []
     id, events = end.opened(None, "session-uuid-124", "load", Places("chained"))
     assert id == "session-uuid-124"
     assert [(e.role, e.text, e.replay) for e in events if isinstance(e, model.MessageDelta)] == [

@@ -81,7 +81,7 @@ def test_a_turn_is_sent_as_the_document_shows() -> None:
 def test_loading_replays_the_history_and_the_last_result() -> None:
     end = threads.ClientEnd()
     resume = EXAMPLES["resume"]
-    assert opening(end, "load", "thread-abc123") == [(resume.method, resume.body)]
+    assert opening(end, "thread-abc123") == [(resume.method, resume.body)]
     thread_id, events = end.opened(
         Raw(EXAMPLES["resumed"].raw), "thread-abc123", "load", Places("threads")
     )

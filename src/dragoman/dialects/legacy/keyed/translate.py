@@ -137,7 +137,7 @@ class ClientEnd(base.ClientEnd):
             permissions=True,
         )
 
-    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+    def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         servers = [msgspec.convert(server, shapes.McpServer) for server in options.mcp_servers]
         if session_id is not None:
             if options.mode is not None or options.model is not None:

@@ -90,14 +90,14 @@ def test_a_session_is_opened_as_the_document_shows() -> None:
     }
     assert opening(keyed.ClientEnd(), **wishes) == [(new.method, new.body)]
     load_ = EXAMPLES["load"]
-    assert opening(keyed.ClientEnd(), "load", "ses_1") == [(load_.method, load_.body)]
+    assert opening(keyed.ClientEnd(), "ses_1") == [(load_.method, load_.body)]
 
 
 def test_a_model_needs_its_provider_and_a_loaded_session_has_its_own() -> None:
     with pytest.raises(Unsupported):
         opening(keyed.ClientEnd(), model="large")
     with pytest.raises(Unsupported):
-        opening(keyed.ClientEnd(), "load", "ses_1", mode="plan")
+        opening(keyed.ClientEnd(), "ses_1", mode="plan")
 
 
 def test_an_opened_session_tells_its_modes() -> None:
