@@ -171,7 +171,7 @@ async def test_a_dialect_that_was_chosen_is_not_second_guessed() -> None:
     error = await refused(codex(), dialect="acp")
     assert isinstance(error, ProtocolMismatch)
     assert error.dialect == "codex"
-    assert "there are auto, acp" in str(await refused(codex(), dialect="latin"))
+    assert "the dialects are auto, acp" in str(await refused(codex(), dialect="latin"))
 
 
 @aio

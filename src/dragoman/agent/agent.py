@@ -110,7 +110,7 @@ class Agent:
         self.auth_methods: tuple[acp.AuthMethod, ...] = tuple(auth_methods)
         """The login methods that the agent offers."""
         self.secret_methods: tuple[acp.AuthMethod, ...] = ()
-        """Login methods with a secret, which only a `keyed` client can send."""
+        """Login methods that take a secret; only a `keyed` client can send one."""
         self._prompt_capabilities = acp.PromptCapabilities(
             image=image, audio=audio, embedded_context=embedded_context
         )

@@ -29,7 +29,7 @@ class AwaitedCalls:
         """The calls that were not awaited yet, in order. The reference keeps a call that its
         author drops, so that it is still reported at the end of the turn."""
         self.unused: list[str] = []
-        """Other objects that were created and not used, as the author wrote them."""
+        """Other calls whose result was not used, as the author wrote them."""
 
     def unawaited(self) -> list[str]:
         """Return every call that was not awaited, as the author wrote it, and forget them."""

@@ -31,11 +31,7 @@ from dragoman.agent.speech import (
     refutes,
     speech_of,
 )
-from dragoman.agent.sync_handlers import (
-    run_handler,
-    run_in_thread,
-    run_to_end,
-)
+from dragoman.agent.sync_handlers import run_handler, run_in_thread, run_to_end
 from dragoman.agent.turn import Turn
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
@@ -44,6 +40,7 @@ from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.acp.v1.shape import ours_in
 from dragoman.errors import ConnectionLost, Overflow, RemoteError
+from dragoman.errors.usage import alternatives, shown
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import Notification, Request
@@ -266,7 +263,8 @@ class Server:
             if not isinstance(method, acp.AuthMethodTerminal)
         ]
         if params.method_id not in usable:
-            raise _invalid(f"there is no login method {params.method_id!r}")
+            instead = alternatives(params.method_id, usable)
+            raise _invalid(f"the agent has no login method {shown(params.method_id)}; {instead}")
         method: str = params.method_id
         secrets = ours_in(params.meta)
         if "password" in secrets or "token" in secrets:
@@ -327,8 +325,8 @@ class Server:
         )
 
     async def _replay(self, replay: Turn) -> None:
-        """Run the handler that loads a session, in a task of its own: a plain function learns of a
-        cancel while this still waits for its end."""
+        """Run the handler that loads a session in its own task, and wait for its end, also if it is
+        cancelled."""
         handler = run_to_end(self._handlers.load_session, replay, replay.session)
         work = self.connection.tasks.start(_caught(replay, handler), "load a session")
         replay.begin(work)

@@ -104,8 +104,8 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
     near = [
         repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
     ]
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(f"there is no dialect {shown(word)}; {hint}there are {', '.join(names)}")
+    hint = f"did you mean {' or '.join(near)}? The" if near else "the"
+    raise UsageError(f"there is no dialect {shown(word)}; {hint} dialects are {', '.join(names)}")
 
 
 class Program(Struct, frozen=True):

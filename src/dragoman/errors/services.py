@@ -176,7 +176,7 @@ class FilterFailed(IsolationFailed):
 
 
 class ServiceError(DragomanError):
-    """A service offered to the peer failed; nothing was changed."""
+    """A service offered to the peer failed. Nothing was changed, unless `may_have_run` is set."""
 
     error_class = "service_failed"
     blame: Blame = "peer"

@@ -39,6 +39,7 @@ from dragoman.errors import (
     TurnInProgress,
     UsageError,
 )
+from dragoman.errors.usage import shown
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
@@ -69,7 +70,7 @@ Then = Callable[[Raw], Any]
 
 @dataclass(slots=True, eq=False)
 class _Opening:
-    """An open request from the client that opens a session."""
+    """A request of the client to open a session, not answered yet."""
 
     request: Request
     call: Call
@@ -323,7 +324,8 @@ class PassthroughSession:
         def then(result: Raw) -> Any:
             answer = acp.SESSION_NEW.decode_result(result)
             if answer.session_id in self.upstream:
-                raise RemoteError(codes.INTERNAL_ERROR, "the agent returned a session id twice")
+                used = f"the agent returned the id of an open session: {shown(answer.session_id)}"
+                raise RemoteError(codes.INTERNAL_ERROR, used)
             passage = self._pass(request, answer.session_id)
             opened.append(passage)
             passage.opened(answer)
@@ -338,8 +340,8 @@ class PassthroughSession:
                 self._close_there(passage)
 
     def _unwant(self, opening: _Opening) -> None:
-        """Cancel a request that opens a session at the peer. Its response is still waited for, for
-        a limited time: only then does the peer have the session, so that it can be closed."""
+        """Cancel a request that opens a session at the peer. Its response is still awaited, for a
+        limited time: if the peer opens the session anyway, it has to be closed."""
         del self._openings[opening.request.id]
         opening.wanted = False
         if opening.passage is not None:
@@ -352,7 +354,7 @@ class PassthroughSession:
         """Close the session of a request that the client no longer needs."""
         if result is None:
             if isinstance(error, CallTimeout):
-                log.warning("%s; a session that nothing uses may be open there", error)
+                log.warning("%s; the agent may have opened a session that nothing uses", error)
             return
         try:
             if opening.passage is not None:
@@ -362,7 +364,7 @@ class PassthroughSession:
             if session_id not in self.upstream:
                 self._close_there(self._pass(opening.request, session_id))
         except (DragomanError, *UNDECODABLE) as problem:
-            log.warning("a session that nothing uses could not be closed: %s", problem)
+            log.warning("could not close a session that nothing uses: %s", problem)
 
     def _close_there(self, passage: PassthroughRoute) -> None:
         self._passages.pop(passage.session.id, None)

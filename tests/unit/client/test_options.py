@@ -114,5 +114,5 @@ def test_a_dialect_is_named_by_our_word_or_by_that_of_its_document(word: str, na
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match="there is no dialect 'latin'; there are auto, acp, codex"):
+    with pytest.raises(UsageError, match="there is no dialect 'latin'; the dialects are auto, acp"):
         named_dialect("latin")

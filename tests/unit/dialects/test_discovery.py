@@ -240,11 +240,11 @@ def test_a_dialect_is_named_by_our_word_or_by_one_of_its_document(word: str, dia
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("apc", "did you mean 'acp'? there are acp, codex"),
+        ("apc", "did you mean 'acp'? The dialects are acp, codex"),
         ("codx", "did you mean 'codex'?"),
         ("contentchunks", "did you mean 'keyed'?"),
         ("app-server", "is ambiguous: name codex (the Codex app-server), or threads"),
-        ("latin", "there is no dialect 'latin'; there are acp, codex, oneshot"),
+        ("latin", "there is no dialect 'latin'; the dialects are acp, codex, oneshot"),
         ("", "there is no dialect ''"),
     ],
 )

@@ -331,7 +331,7 @@ async def test_an_agent_that_opens_a_session_twice_is_not_believed() -> None:
         client = await here.client()
         await client.open()
         error = await client.refused("session/new", OPENING)
-        assert "twice" in error["message"]
+        assert error["message"] == "the agent returned the id of an open session: 's1'"
 
 
 @aio

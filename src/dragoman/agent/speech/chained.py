@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dragoman.agent.server import Server
 
 PAGES = 1000
-"""Maximum number of pages read from the agent's own list for a client that requests a number of
-sessions."""
+"""Maximum number of pages to read of the agent's own list. A client requests a range of the whole
+list, so all of it is read."""
 
 
 class ChainedSpeech(DocumentSpeech):

@@ -141,7 +141,7 @@ class ClientEnd(base.ClientEnd):
         servers = [msgspec.convert(server, shapes.McpServer) for server in options.mcp_servers]
         if session_id is not None:
             if options.mode is not None or options.model is not None:
-                raise Unsupported("a loaded session keeps its mode and model")
+                raise Unsupported("a loaded session keeps its mode and model: load it without them")
             return ((shapes.LOAD, shapes.LoadSession(session_id, options.cwd, servers)),)
         named = None
         if options.model is not None:
@@ -241,7 +241,7 @@ def to_block(value: parts.Block) -> shapes.ContentBlock:
     """Convert a block of the common vocabulary to this dialect. Raises `Unsupported` if it has no
     such block."""
     if isinstance(value, parts.OtherBlock):
-        raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
+        raise Unsupported(f"the dialect {DIALECT} has no block of the kind {value.kind!r}")
     make, fields = _TO_WIRE[type(value)]
     made: shapes.ContentBlock = make(*(getattr(value, field) for field in fields))
     return made
