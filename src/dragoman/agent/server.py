@@ -298,7 +298,9 @@ class Server:
     def _session(self, id: str) -> Session:
         session = self._sessions.get(id)
         if session is None:
-            raise RemoteError(codes.NOT_FOUND, "there is no such session", {"sessionId": id})
+            raise RemoteError(
+                codes.NOT_FOUND, f"there is no session {shown(id)}", {"sessionId": id}
+            )
         return session
 
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:

@@ -234,13 +234,13 @@ class PassthroughSession:
         client has not opened."""
         session_id = session_of(request.params)
         if session_id is not None and session_id not in self._passages:
-            raise _no_such_session()
+            raise _no_such_session(session_id)
         return self._forward(request)
 
     def _own(self, session_id: str | None) -> PassthroughRoute:
         passage = self._passages.get(session_id or "")
         if passage is None:
-            raise _no_such_session()
+            raise _no_such_session(session_id)
         return passage
 
     def _forward(self, request: Request, then: Then | None = None) -> Any:
@@ -516,8 +516,10 @@ class PassthroughSession:
         await all_ended(*(passage.aclose() for passage in passages))
 
 
-def _no_such_session() -> RemoteError:
-    return RemoteError(codes.NOT_FOUND, "there is no such session")
+def _no_such_session(session_id: str | None) -> RemoteError:
+    if session_id is None:
+        return RemoteError(codes.INVALID_PARAMS, "the request names no session")
+    return RemoteError(codes.NOT_FOUND, f"there is no session {shown(session_id)}")
 
 
 def _keyed_prompt() -> RemoteError:

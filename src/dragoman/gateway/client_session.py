@@ -30,6 +30,7 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.session import listed_meta
 from dragoman.dialects.acp.v1.shape import DIALECT, META
 from dragoman.errors import ConnectionLost, DragomanError, MessageTooLong, RemoteError
+from dragoman.errors.usage import shown
 from dragoman.events import model
 from dragoman.events.fold import apply
 from dragoman.gateway import login, prompt_responses
@@ -282,7 +283,7 @@ class ClientSession:
     def _session_of(self, session_id: str) -> GatewaySession:
         gateway_session = self._sessions.get(session_id)
         if gateway_session is None:
-            raise RemoteError(codes.NOT_FOUND, "there is no such session")
+            raise RemoteError(codes.NOT_FOUND, f"there is no session {shown(session_id)}")
         return gateway_session
 
     async def _set_mode(self, session: Session, mode_id: str) -> None:

@@ -20,6 +20,7 @@ from dragoman.agent.speech.base import DocumentSpeech, Handler, outcome_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import chained
 from dragoman.errors import ConnectionLost, MessageTooLong, RemoteError
+from dragoman.errors.usage import shown
 from dragoman.events.parts import Block, Image, Text
 from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
@@ -91,9 +92,9 @@ class ChainedSpeech(DocumentSpeech):
 
     async def _load(self, session_id: str) -> None:
         """Open an earlier session without sending its history: the client has it."""
+        missing = f"there is no session {shown(session_id)}"
         messages = await self.reopen(
-            session_id,
-            RemoteError(codes.NOT_FOUND, "there is no such session", {"id": session_id}),
+            session_id, RemoteError(codes.NOT_FOUND, missing, {"id": session_id})
         )
         self._said[session_id] = [
             chained.SessionMessage("user" if role is Role.USER else "assistant", text)

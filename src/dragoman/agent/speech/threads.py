@@ -17,6 +17,7 @@ from dragoman.agent.speech.base import DocumentSpeech, outcome_of, usage_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import threads
 from dragoman.errors import RemoteError
+from dragoman.errors.usage import shown
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
@@ -59,9 +60,9 @@ class ThreadsSpeech(DocumentSpeech):
         return threads.State(thread_id, history, last_result=last)
 
     async def _load(self, thread_id: str) -> list[threads.Result]:
-        missing = {"threadId": thread_id}
+        missing = f"there is no thread {shown(thread_id)}"
         messages = await self.reopen(
-            thread_id, RemoteError(codes.NOT_FOUND, "there is no such thread", missing)
+            thread_id, RemoteError(codes.NOT_FOUND, missing, {"threadId": thread_id})
         )
         # A thread that the agent can only resume has no history.
         return _turns(thread_id, messages) if self.server.can(acp.SESSION_LOAD) else []
