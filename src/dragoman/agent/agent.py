@@ -190,8 +190,8 @@ class Agent:
         return self._register("list_sessions", handler, "request")
 
     def close_session(self, handler: F) -> F:
-        """Register ``handler(session)``, which frees the session's resources after its turn was
-        cancelled."""
+        """Register ``handler(session)``, which frees the session's resources; a running turn is
+        cancelled before."""
         return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
@@ -200,13 +200,13 @@ class Agent:
         return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:
-        """Register ``handler(session, mode_id)``, called when the client has switched to a known
-        mode."""
+        """Register ``handler(session, mode_id)``, called when the client chooses a known mode,
+        before the mode changes."""
         return self._register("set_mode", handler, "session", "mode_id")
 
     def set_option(self, handler: F) -> F:
-        """Register ``handler(session, option_id, value)``, called when an option got a valid
-        value."""
+        """Register ``handler(session, option_id, value)``, called when the client chooses a valid
+        value for an option, before the option changes."""
         return self._register("set_option", handler, "session", "option_id", "value")
 
     def authenticate(self, handler: F) -> F:

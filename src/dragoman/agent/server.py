@@ -218,7 +218,8 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Run a method as if an ACP client had requested it."""
+        """Run a method as if an ACP client had requested it. Raises `RemoteError` if the agent does
+        not serve it."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
@@ -327,8 +328,8 @@ class Server:
         )
 
     async def _replay(self, replay: Turn) -> None:
-        """Run the handler that loads a session in its own task, and wait for its end, also if it is
-        cancelled."""
+        """Run the handler that loads a session in its own task. If the load is cancelled, this
+        still waits for the end of the handler, for at most `CANCEL_GRACE`."""
         handler = run_to_end(self._handlers.load_session, replay, replay.session)
         work = self.connection.tasks.start(_caught(replay, handler), "load a session")
         replay.begin(work)

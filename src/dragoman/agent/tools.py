@@ -123,7 +123,7 @@ class ToolCall:
 
     @awaited("tool.fail(…)")
     async def fail(self, reason: str = "") -> None:
-        """Report that the call failed."""
+        """Report that the call failed; the reason is added to its content."""
         content = [*self._content, _content(reason)] if reason else None
         await self.update(status="failed", content=content)
 

@@ -121,7 +121,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
 
 
 class Unannounced:
-    """Translates updates of one session that its client did not advertise."""
+    """Replaces updates of one session that its client does not support."""
 
     __slots__ = ("_place", "speaker", "strange")
 

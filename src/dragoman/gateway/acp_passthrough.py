@@ -70,7 +70,7 @@ Then = Callable[[Raw], Any]
 
 @dataclass(slots=True, eq=False)
 class _Opening:
-    """A request of the client to open a session, not answered yet."""
+    """An unanswered request from the client to open a session."""
 
     request: Request
     call: Call

@@ -54,7 +54,7 @@ _PLAN_STATUS: Final[dict[PlanStatus, str]] = {
 
 @dataclass(slots=True)
 class _Tool:
-    """The content shown so far of a tool call."""
+    """The content of a tool call shown so far."""
 
     items: Sequence[acp.ToolCallContent] = ()
     changes: Sequence[acp.ToolCallContent] = ()

@@ -118,8 +118,8 @@ def prompt_result(raw: Raw) -> Any:
 
 
 def _used(usage: Usage | None) -> dict[str, Any] | None:
-    """Return the tokens of a turn, in the place where agents put them although it is not stable
-    yet."""
+    """Return the token counts of a turn in the field `usage`, which is not stable yet but which
+    agents send; None if they are unknown."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     total = usage.total_tokens

@@ -100,8 +100,8 @@ class GatewaySession:
         )
 
     def takes(self, event: model.Event) -> bool:
-        """Return whether the client advertised this kind of update. All kinds are advertised to
-        every peer, so a peer may send what the client does not support."""
+        """Return whether the client supports this kind of update. dragoman tells every peer that
+        all kinds are supported, so a peer may send others as well."""
         return event.native not in self._strange
 
     def knows(self) -> None:

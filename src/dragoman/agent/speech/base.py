@@ -161,8 +161,8 @@ class DocumentSpeech:
     async def load(
         self, request: acp.LoadSessionRequest, writer: DialectWriter
     ) -> acp.LoadSessionResponse:
-        """Load a session, whose history goes to a new writer. If that fails, for example because
-        its turn is running, the session keeps the writer that it had."""
+        """Load a session, with a new writer for its history. If that fails, for example because a
+        turn of the session is running, the session keeps the writer that it had."""
         before = self.writers.pop(request.session_id, None)
         self.writers[request.session_id] = writer
         try:

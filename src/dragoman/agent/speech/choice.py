@@ -35,7 +35,7 @@ SPEECHES: Final = {
 
 
 def choose(server: Server, request: Request) -> DocumentSpeech | None:
-    """Return the speech for a client with this first request, or None for ACP or an unknown
+    """Return the `DocumentSpeech` for a client with this first request; None for ACP or an unknown
     dialect."""
     dialect = discovery.of_request(request.method, _params(request))
     return speech_of(server, dialect) if dialect in SPEECHES else None
@@ -83,7 +83,7 @@ def refutes(speech: DocumentSpeech, request: Request) -> bool:
 
 
 def speech_of(server: Server, dialect: str) -> DocumentSpeech:
-    """Return the speech of a dialect other than ACP."""
+    """Return a `DocumentSpeech` of a dialect other than ACP."""
     home = importlib.import_module(f"dragoman.agent.speech.{dialect}")
     speech: DocumentSpeech = getattr(home, SPEECHES[dialect])(server)
     return speech
