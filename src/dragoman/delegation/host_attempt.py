@@ -255,7 +255,7 @@ class HostTurn:
                 if self._watchdog is not None:
                     self._watchdog.signs += 1
                 seen.observe(event, setting.clock())
-                fold.apply_briefly(seen.view, event)
+                fold.apply_outline(seen.view, event)
                 setting.on_event(event)
                 crossed = self._turn_limits.crossed(event)
                 if crossed is not None and seen.over is None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from dragoman.events import model as happened
-from dragoman.events.parts import Block, Text
+from dragoman.events.parts import Block, FileChange, Text
 from dragoman.events.view import FinishedTurn, Growing, Message, Plan, Tool, View
 from dragoman.events.words import ChangeStage, Role, ToolStatus
 
@@ -31,12 +31,32 @@ def apply(view: View, event: happened.Event) -> None:
 def apply_briefly(view: View, event: happened.Event) -> None:
     """Like `apply`, for a consumer that shows text as it arrives and does not need it later.
 
-    No message and no plan text is kept, so the view does not grow with the output.
+    No message and no plan text is kept. Tool calls are, with their output.
     """
     if type(event) not in _SPOKEN:
         apply(view, event)
         view.messages.clear()
         view.prompt = None
+
+
+def apply_outline(view: View, event: happened.Event) -> None:
+    """Like `apply_briefly`, for a consumer that needs only which tools were called and which files
+    they changed.
+
+    No input, output or text of a file is kept, so the view does not grow with them.
+    """
+    if isinstance(event, happened.ToolDelta):
+        return
+    apply_briefly(view, event)
+    if isinstance(event, happened.ToolChanged | happened.FilesChanged):
+        tool = view.tools.get(event.tool_id or "")
+        if tool is not None:
+            tool.input = tool.output = None
+            tool.content = ()
+            tool.changes = tuple(
+                FileChange(change.path, change.op, old_path=change.old_path)
+                for change in tool.changes
+            )
 
 
 def apply_settings(view: View, event: happened.Event) -> None:

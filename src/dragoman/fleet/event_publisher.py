@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.errors import FleetError, FleetFull
-from dragoman.events.fold import apply_briefly
+from dragoman.events.fold import apply_outline
 from dragoman.events.model import Event, ToolChanged
 from dragoman.events.view import View
 from dragoman.events.words import ToolKind
@@ -130,7 +130,7 @@ class EventPublisher:
         """Remember the first action that may have had an effect outside the worktree."""
         if self._acted:
             return
-        apply_briefly(self._view, event)
+        apply_outline(self._view, event)
         if not isinstance(event, ToolChanged):
             return
         tool = self._view.tools.get(event.tool_id)

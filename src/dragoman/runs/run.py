@@ -581,7 +581,7 @@ class Run:
         foreign = self._session_id is not None and event.session not in (None, self._session_id)
         if foreign and not isinstance(event, ACTS):
             return
-        keep = fold.apply_briefly if request.keep_tools else fold.apply_settings
+        keep = fold.apply_outline if request.keep_tools else fold.apply_settings
         keep(seen.view, event)
         recorder = self._recorder
         if recorder is not None and foreign:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.events import model, parts
-from dragoman.events.fold import apply_briefly, apply_settings, fold
+from dragoman.events.fold import apply_briefly, apply_outline, apply_settings, fold
 from dragoman.events.view import View
 from dragoman.events.words import (
     ChangeStage,
@@ -274,6 +274,26 @@ def test_a_brief_view_has_tools_and_usage_and_nothing_that_was_said() -> None:
     assert (view.messages, view.plans, view.prompt) == ([], {}, None)
     assert view.tools["t"].title == "read"
     assert [turn.outcome for turn in view.turns] == [Outcome.OK]
+
+
+def test_an_outline_has_the_tools_and_the_files_they_changed_and_no_texts() -> None:
+    view = View()
+    change = parts.FileChange("b", FileOp.MOVE, "old", "new", "diff", old_path="a")
+    for event in (
+        tool(title="mv", kind=ToolKind.MOVE, input="i", output="o", content=(parts.Text("c"),)),
+        make(model.ToolDelta, "t", "output", "printed"),
+        make(model.FilesChanged, (change,), ChangeStage.APPLIED, "t"),
+        make(model.FilesChanged, (change,), ChangeStage.APPLIED),
+        tool(status=ToolStatus.COMPLETED, output="o", locations=(parts.Location("b"),)),
+        delta("done"),
+    ):
+        apply_outline(view, event)
+    (seen,) = view.tools.values()
+    assert (seen.title, seen.kind, seen.status) == ("mv", ToolKind.MOVE, ToolStatus.COMPLETED)
+    assert seen.changes == (parts.FileChange("b", FileOp.MOVE, old_path="a"),)
+    assert (seen.stage, seen.locations) == (ChangeStage.APPLIED, (parts.Location("b"),))
+    assert (seen.input, seen.output, seen.content, seen.text) == (None, None, (), "")
+    assert view.messages == []
 
 
 def test_a_view_of_settings_has_nothing_else() -> None:
