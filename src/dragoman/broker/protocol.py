@@ -205,7 +205,7 @@ class TurnBudgets(Struct, rename="camel"):
     def __post_init__(self) -> None:
         for budget in (self.first_event, self.silence, self.tool_silence, self.total):
             if budget is not None and not budget > 0:
-                raise ValueError("a budget must be a time in seconds")
+                raise ValueError("a budget must be a number of seconds greater than 0")
 
 
 class PromptMeta(Struct):

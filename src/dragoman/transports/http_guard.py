@@ -121,7 +121,7 @@ class AddressGuard:
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """Read the body. Raises `HTTPException`, or `ConnectionError` if the client
         disconnected."""
-        too_long = HTTPException(413, f"more than {self._max_body_size} bytes")
+        too_long = HTTPException(413, f"the body has more than {self._max_body_size} bytes")
         declared = [value for name, value in scope["headers"] if name == b"content-length"]
         if any(not self._fits(size) for size in declared):
             await self._linger(receive)

@@ -91,7 +91,7 @@ class HttpServer:
         self._listening: asyncio.Server | None = None
 
     async def bind(self, host: str, port: int) -> int:
-        """Take an address; 0 takes a free port. Returns the port. Raises `AddressInUse`.
+        """Bind to an address; port 0 picks a free one. Returns the port. Raises `AddressInUse`.
 
         Connections are refused until `start`, so that the application can prepare itself for a port
         that it has just learned.

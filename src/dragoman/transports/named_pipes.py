@@ -162,7 +162,7 @@ async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
         async with asyncio.timeout(timeout):
             _, protocol = await loop.create_pipe_connection(StreamProtocol, name)
     except TimeoutError as error:
-        raise ConnectError(f"{name} did not accept within {timeout:g} s") from error
+        raise ConnectError(f"{name} accepted no connection within {timeout:g} s") from error
     except OSError as error:
         raise ConnectError(
             f"cannot connect to {name}: {error.strerror}",

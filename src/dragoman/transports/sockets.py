@@ -69,7 +69,7 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
                     await asyncio.sleep(CONNECT_RETRY_INTERVAL)
                 return UnixStream(sock, peer_credentials(sock))
     except TimeoutError as error:
-        raise ConnectError(f"{address} did not accept within {timeout:g} s") from error
+        raise ConnectError(f"{address} accepted no connection within {timeout:g} s") from error
     except OSError as error:
         raise ConnectError(
             f"cannot connect to {address}: {error.strerror}",
@@ -95,10 +95,11 @@ def peer_credentials(sock: socket.socket, *, platform: str = sys.platform) -> Pe
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of a socket as text. Raises `UsageError` if it is invalid or too long."""
     address = os.fspath(path)
     size = len(os.fsencode(address))
     if not address or "\0" in address:
-        raise UsageError(f"{address!r} is not a path for a socket")
+        raise UsageError(f"not a valid path of a socket: {address!r}")
     if size > PATH_LIMIT:
         raise UsageError(
             f"the socket path is {size} bytes long; the limit is {PATH_LIMIT}: {address}"

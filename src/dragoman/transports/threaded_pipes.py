@@ -17,8 +17,8 @@ from dragoman.transports.base import READ_SIZE
 from dragoman.transports.pipes import Inbound, KeepAlive, OnBroken, OnData, OnEnd, Outbound
 
 THREAD_CHUNKS = 4
-"""Number of chunks a reader thread may be ahead of the event loop: enough to overlap, little to
-keep in memory."""
+"""Number of chunks a reader thread may be ahead of the event loop: enough that both can work at the
+same time, and little to keep in memory."""
 
 
 class ThreadedReadPipe(Inbound):

@@ -35,8 +35,8 @@ class TlsFiles:
 
 
 def trusting(authority: str) -> ssl.SSLContext:
-    """Return the context of a client that accepts only servers with a certificate of this
-    authority, a certificate in PEM. Raises `UsageError` if it is not one."""
+    """Return the TLS context of a client that accepts only servers whose certificate was issued by
+    `authority`, which is itself a certificate in PEM format. Raises `UsageError` if it is not."""
     try:
         return ssl.create_default_context(cadata=authority)
     except (ssl.SSLError, ValueError) as error:

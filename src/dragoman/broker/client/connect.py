@@ -249,8 +249,10 @@ def spec_of(
     if spoken == ACP:
         # Options that only the caller's own client can use, such as callbacks, are not sent.
         chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
-    elif not _is_plain(chosen):
-        raise BrokerUnavailable("the options for this peer cannot be sent to a broker")
+    elif unfit := [name for name, value in chosen.items() if not _is_plain(value)]:
+        raise BrokerUnavailable(
+            f"these options of the peer cannot be sent to a broker: {', '.join(unfit)}"
+        )
     shared = plain_of(options) | {
         "max_line_size": line_size_of(way, options),
         # File writing is offered to the agent; each caller decides whether it is allowed.

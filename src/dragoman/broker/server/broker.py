@@ -114,7 +114,7 @@ class Broker:
             # Not counted any more while its connection is being closed.
             del self._callers[leaving]
             level = logging.DEBUG if self._crowded else logging.WARNING
-            log.log(level, "too many connections; closing one that has sent nothing")
+            log.log(level, "too many connections; closing one that has not initialized")
             self._crowded = True
             self.tasks.start(leaving.connection.aclose(), "drop a connection")
         try:

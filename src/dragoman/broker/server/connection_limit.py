@@ -1,8 +1,8 @@
 """Limit on connections to a broker, derived from the file descriptor limit of the process.
 
-When there are too many, the oldest connection without a handshake is chosen to be closed. Without
-the limit, a broker that runs out of descriptors would not answer and would count as hung. `broker`
-closes the connection.
+When there are too many, the oldest connection that has not sent `initialize` is chosen to be
+closed, and `broker` closes it. Without the limit, a broker that runs out of descriptors would not
+answer and would count as hung.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def is_full(callers: Iterable[Caller]) -> bool:
 
 
 def one_too_many(callers: Iterable[Caller]) -> Caller | None:
-    """Pick the connection to drop from `callers`, in order of arrival: the oldest without a hello.
-    Returns None if the limit is not exceeded, or if all have sent hello."""
+    """Return the connection to close, from `callers` in order of arrival: the oldest that has not
+    sent `initialize`. Returns None if the limit is not exceeded, or if all have sent it."""
     everybody = list(callers)
     if len(everybody) <= MIN_CALLERS or len(everybody) <= most_connections():
         return None

@@ -447,11 +447,8 @@ class Sessions:
             session.close_for(caller)
 
     def _named(self, params: Raw) -> tuple[dict[str, Raw], str, SessionMeta]:
+        name = protocol.read(params, protocol.SessionParams).session_id
         body = protocol.members(params)
-        name = protocol.text(body.get("sessionId"))
-        if name is None:
-            protocol.read(params, protocol.SessionParams)
-            raise UnknownSession("the session has no id")
         self._check_folder(body)
         return body, name, protocol.our_meta(body, SessionMeta)
 

@@ -154,7 +154,7 @@ class Guard:
             self._warden_pid = self._start_program(program, script)
         except OSError as error:
             self._close_files()
-            log.warning("no warden: %s", error)
+            log.warning("no warden process, because it cannot be started: %s", error)
 
     def _start_program(self, program: str, script: str) -> int:
         reader, self._pipe_fd = os.pipe()
