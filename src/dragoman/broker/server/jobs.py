@@ -103,6 +103,8 @@ class Job:
         self.created_at = time.time()
         self.started_at: float | None = None
         self.ended_at: float | None = None
+        self.began = 0.0
+        """When its turn began, by the monotonic clock."""
         self.first_event = 0
         self.next_event = 0
         self._waiting: list[Callable[[], object]] = []
@@ -118,6 +120,7 @@ class Job:
     def begin(self, first_event: int) -> None:
         self.state = "running"
         self.started_at = time.time()
+        self.began = time.monotonic()
         self.first_event = self.next_event = first_event
 
     def end(

@@ -12,6 +12,7 @@ import functools
 import itertools
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -66,6 +67,9 @@ _NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count()
 MAX_TRIES: Final = 3
 """Maximum number of attempts to prepare a prompt, and in each of them to restore its session, while
 the peer keeps dying."""
+
+MIN_LEFT: Final = 0.001
+"""Minimum of the seconds that a turn still has when its caller leaves: a budget cannot be 0."""
 
 
 class Turns:
@@ -486,6 +490,8 @@ class Turns:
 
         def expire(budget: str, timeout: float) -> None:
             self._vigils.pop(job, None)
+            if budget == "total" and total is not None:
+                timeout = total
             job.expired = BudgetExceeded(budget, timeout)
             log.warning("job %s: %s", job.id, job.expired)
             session.note("budget", {"job": job.id, "budget": budget})
@@ -502,6 +508,10 @@ class Turns:
                 total=given.total,
             )
         )
+        if (total := budgets.total) is not None:
+            # The turn began before its caller left.
+            left = total - (time.monotonic() - job.began)
+            budgets = msgspec.structs.replace(budgets, total=max(left, MIN_LEFT))
         vigil = Watchdog(budgets, expire, waits_for_us)
         self._vigils[job] = vigil
         vigil.start()

@@ -315,6 +315,31 @@ async def test_a_turn_without_a_caller_is_watched(tmp_path: Path) -> None:
 
 
 @aio
+async def test_the_total_time_of_a_turn_is_counted_from_its_beginning_and_not_from_its_callers_end(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as other:
+        async with at.caller() as leaving:
+            session = await leaving.new(tmp_path)
+            meta = {"job": "j-1", "budgets": {"total": 600.0}}
+            leaving.connection.begin(
+                "session/prompt",
+                {"sessionId": session, "prompt": [], "_meta": {"dragoman": meta}},
+                settle=lambda *_: None,
+            )
+            await agent.until(lambda: agent.prompts)
+            job = at.broker.turns.jobs.get("j-1")
+            assert job is not None
+            job.began -= 600.0
+        await agent.until(lambda: agent.told)
+        assert agent.told[0][0] == "session/cancel"
+        agent.end("cancelled")
+        ended = await other.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["failure"]["message"] == "timed out after 600 s"
+
+
+@aio
 async def test_the_silence_of_a_peer_that_is_not_read_does_not_count(tmp_path: Path) -> None:
     agent = NearAgent()
     async with standing(tmp_path, agent) as at, at.caller() as caller:
