@@ -7,6 +7,7 @@ library.
 
 from __future__ import annotations
 
+import errno
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,22 @@ class TlsFiles:
         try:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            if getattr(error, "errno", None) == errno.EINVAL and self._is_encrypted:
+                # There is no terminal to ask for the passphrase, or it was wrong.
+                why = f"the key is encrypted; `openssl pkey -in {self.key}` decrypts it"
             raise UsageError(
                 f"cannot use the TLS certificate {self.certificate} with the key {self.key} (both "
-                f"must be PEM files): {getattr(error, 'strerror', None) or error}"
+                f"must be PEM files): {why}"
             ) from error
         return context
+
+    @property
+    def _is_encrypted(self) -> bool:
+        try:
+            return b"ENCRYPTED" in self.key.read_bytes()
+        except OSError:
+            return False
 
 
 def trusting(authority: str) -> ssl.SSLContext:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
 from pathlib import Path
 
@@ -17,6 +19,22 @@ def test_files_that_are_not_a_certificate_are_named(tmp_path: Path) -> None:
     path.write_text("no certificate")
     with pytest.raises(UsageError, match=r"cert\.pem"):
         TlsFiles(certificate=path, key=path).context()
+
+
+def test_a_key_that_is_encrypted_is_named_as_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoTerminal:
+        def load_cert_chain(self, *_: object) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(ssl, "create_default_context", lambda _: NoTerminal())
+    certificate, key = make_certificate(tmp_path)
+    with pytest.raises(UsageError, match="Invalid argument"):
+        TlsFiles(certificate=certificate, key=key).context()
+    key.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    with pytest.raises(UsageError, match=f"the key is encrypted; `openssl pkey -in {key}`"):
+        TlsFiles(certificate=certificate, key=key).context()
 
 
 def test_a_client_trusts_its_authority_and_no_other(tmp_path: Path) -> None:
