@@ -408,7 +408,7 @@ class Caller:
         self, far: PeerLink, request: Request, session: LiveSession | None, settle: Settle
     ) -> Call:
         """Send a request to the peer, and pass its outcome to `settle` after a setting that it
-        changed was recorded."""
+        changed was recorded, and after earlier events of the session were sent to the caller."""
         method = request.method
         params, _ = self._named_for_peer(request.params)
         timeout = self._broker.timeout_of(method)
@@ -421,7 +421,11 @@ class Caller:
                 error = far.explain(error)
             elif result is not None and session is not None:
                 session.was_set(method, request.params, result)
-            settle(result, error)
+            reader = None if session is None else session.readers.get(self)
+            if reader is None:
+                settle(result, error)
+            else:
+                reader.behind(lambda: settle(result, error))
 
         call = far.connection.begin(method, params, settle=settled, timeout=timeout)
         self._forwarded[request.id] = call

@@ -237,3 +237,35 @@ class SilentAgent(NearAgent):
     def request(self, request: Request) -> Any:
         answer = super().request(request)
         return answer if self.answers or not request.method.startswith("_theirs/") else LATER
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+@aio
+async def test_the_response_to_a_forwarded_request_follows_the_events_before_it(
+    tmp_path: Path, reopens: bool
+) -> None:
+    capabilities: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
+    agents = [NearAgent(**capabilities), NearAgent(**capabilities)]
+    async with standing(tmp_path, *agents) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        live = at.broker.sessions.require(session)
+        caller.connection.stream.pause_reading()
+        for _ in range(40):
+            agents[0].update(session, "x" * 32 * 1024)
+        await at.until(lambda: live.log.next == 40)
+        answering = agents[0]
+        if reopens:
+            answering = agents[1]
+            dies(agents[0])
+            await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
+        seen: list[int] = []
+        params = {"sessionId": session, "modeId": "m"}
+        caller.connection.begin(
+            "session/set_mode", params, settle=lambda *_: seen.append(len(caller.updates))
+        )
+        await answering.until(lambda: answering.asked[-1][0] == "session/set_mode")
+        (known,) = at.broker._callers
+        await at.until(lambda: not known._forwarded)
+        caller.connection.stream.resume_reading()
+        await at.until(lambda: seen)
+        assert seen == [40]
