@@ -23,6 +23,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.options import AUTO
 from dragoman.config.schema import Settings
 from dragoman.errors import NotInstalled
+from dragoman.paths import VARIABLES, find_paths
 from dragoman.transports.process.environment import absolute_entries
 from dragoman.transports.process.environment import which as find_on_path
 
@@ -194,10 +195,15 @@ def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | 
 
 def _own_python() -> dict[str, str]:
     """Return the environment variables that let another interpreter import this copy of dragoman if
-    it is not installed for that interpreter."""
+    it is not installed for that interpreter, and that name our state directory if the user has
+    moved it."""
     home = str(Path(__file__).resolve().parents[2])
     installed = any(part in ("site-packages", "dist-packages") for part in Path(home).parts)
-    return {} if installed else {"PYTHONPATH": home}
+    found = {} if installed else {"PYTHONPATH": home}
+    if os.environ.get(VARIABLES["state"]):
+        # Absolute: the program works in another directory.
+        found[VARIABLES["state"]] = str(find_paths().state)
+    return found
 
 
 def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:

@@ -138,6 +138,16 @@ def test_our_own_agent_is_started_by_our_own_interpreter_and_not_out_of_the_work
     assert way.command == (sys.executable, "-P", "-m", "dragoman.scout")
 
 
+def test_scout_keeps_its_sessions_in_the_state_directory_that_a_user_has_chosen(
+    ours: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", "mine")
+    assert resolve(ours.get("scout")).env["DRAGOMAN_STATE_HOME"] == str(tmp_path / "mine")
+    monkeypatch.delenv("DRAGOMAN_STATE_HOME")
+    assert "DRAGOMAN_STATE_HOME" not in resolve(ours.get("scout")).env
+
+
 # -- command lines
 
 
