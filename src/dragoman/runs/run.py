@@ -27,6 +27,7 @@ from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
     DragomanError,
+    FileFailed,
     ProtocolMismatch,
     TurnInProgress,
     Unsupported,
@@ -204,10 +205,7 @@ class Run:
             return [summary async for summary in peer.list_sessions(folder)]
 
     def connected(self) -> AbstractAsyncContextManager[Peer]:
-        """Return the peer without a session, for use with ``async with``.
-
-        The run must not be entered.
-        """
+        """Return the peer without a session, for ``async with``. The run must not be entered."""
         return self._connected(self.request.enforced.way)
 
     # -- opening
@@ -381,7 +379,6 @@ class Run:
             if options.inquire is None and console_is_open((request.paths or find_paths()).runtime):
                 options = structs.replace(options, inquire=self._inquire)
             return open_peer(way, options, workspace=request.workspace)
-        # Imported here: a run without a broker does not need the broker client.
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
@@ -404,7 +401,6 @@ class Run:
 
     def _open_inbox(self) -> RunInbox:
         if self._inbox is None:
-            # Imported here: most runs through a broker do not need it.
             from dragoman.runs.inbox import RunInbox
 
             request = self.request
@@ -489,7 +485,11 @@ class Run:
             await self._recorder.flush()
         self._notes.report()
         if before is not None:
-            seen.violations = await before.violations()
+            try:
+                seen.violations = await before.violations()
+            except FileFailed as error:
+                # The turn has ended: what the disk does now does not change its result.
+                notice(f"files that changed without an allowed request are not known: {error}")
         # At the deadline there is no next attempt that a running turn could disturb.
         late = deadline is not None and not deadline.left
         if request.still_running is not None and result.outcome in _CUT_OFF and not late:

@@ -21,6 +21,7 @@ from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import (
     BrokerUnavailable,
     BudgetExceeded,
+    FileFailed,
     SessionUnusable,
     SpawnError,
     Unsupported,
@@ -34,6 +35,7 @@ from dragoman.policy import Approver, preset
 from dragoman.rpc.tasks import THREAD_NAME, TaskOwner
 from dragoman.runs import run as run_module
 from dragoman.runs.brief import brief_of, summary_of
+from dragoman.runs.changed_files import ViolationWatch
 from dragoman.runs.run import LATE_LEAVE_TIMEOUT, Run
 from dragoman.runs.run_values import CancelHandle, Deadline, RunListener, RunRequest, RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted
@@ -406,6 +408,25 @@ async def test_files_that_change_without_an_allowed_request_are_violations(
     unwatched = replace(request, enforced=enforced, watch_changes=False)
     assert (await Run(unwatched, listener=write("b")).run()).violations == ()
     assert (await Run(request, listener=write("c")).run()).violations == ()
+
+
+@aio
+async def test_a_disk_that_hangs_after_the_turn_is_a_notice_and_the_result_stays(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(watch: ViolationWatch) -> tuple[str, ...]:
+        raise FileFailed("/work", "the file system did not answer within 60 s")
+
+    monkeypatch.setattr(ViolationWatch, "violations", hangs)
+    request = request_of()
+    heard = Heard()
+    request = replace(request, enforced=structs.replace(request.enforced, restricts=True))
+    async with Run(request, listener=heard) as run:
+        seen = await run.prompt([Text("hello")])
+    assert outcome_of(seen) is Outcome.OK and seen.violations == ()
+    assert [notice.partition(":")[0] for notice in heard.notices] == [
+        "files that changed without an allowed request are not known"
+    ]
 
 
 @aio
