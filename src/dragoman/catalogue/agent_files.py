@@ -213,13 +213,15 @@ def _by_pattern(patterns: Sequence[str], folder: Path) -> Iterator[Path]:
             found: Iterable[Path] = map(Path, glob.glob(pattern, recursive=True))
         else:
             found = _matches(pattern, folder, root)
-        yield from sorted(path for path in found if path.is_file())
+        yield from sorted(path for path in found if os.path.isfile(path))
 
 
 def _matches(pattern: str, folder: Path, root: str) -> Iterator[Path]:
     """Yield what a relative pattern finds in a directory. Unlike `glob`, this visits every real
     directory only once for each part of the pattern, and none outside `root`: links in a checkout
     may lead in circles, or anywhere."""
+    if "\0" in pattern:
+        return
     parts = pattern.replace(os.sep, "/").split("/")
     todo = deque([(folder, 0)])
     seen: set[tuple[str, int]] = set()
@@ -238,16 +240,16 @@ def _matches(pattern: str, folder: Path, root: str) -> Iterator[Path]:
         if part == "**":
             todo.append((place, at + 1))
             inner = _entries(place, "*")
-            found = [(each, at) for each in inner if each.is_dir()]
+            found = [(each, at) for each in inner if os.path.isdir(each)]
             if at + 1 == len(parts):
-                found += [(each, at + 1) for each in inner if not each.is_dir()]
+                found += [(each, at + 1) for each in inner if not os.path.isdir(each)]
         elif glob.has_magic(part):
             found = [(each, at + 1) for each in _entries(place, part)]
         else:
             found = [(place / part, at + 1)]
         # Links come last, so that a file is found by its own path first.
-        todo.extendleft(each for each in found[::-1] if not each[0].is_symlink())
-        todo.extend(each for each in found if each[0].is_symlink())
+        todo.extendleft(each for each in found[::-1] if not os.path.islink(each[0]))
+        todo.extend(each for each in found if os.path.islink(each[0]))
 
 
 def _entries(folder: Path, pattern: str) -> list[Path]:

@@ -240,13 +240,14 @@ def real(path: Path) -> Path:
 def real_folder(path: Path) -> Path:
     """Return the real path of a directory. Raises `UsageError` if it is not one."""
     folder = real(path)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError(f"there is no directory {path}")
     return folder
 
 
 def is_folder(path: Path) -> bool:
-    return path.is_dir()
+    """Return whether a path is a directory; False if that cannot be found out."""
+    return os.path.isdir(path)
 
 
 def has_repository(folder: Path) -> bool:

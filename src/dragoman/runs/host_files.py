@@ -44,6 +44,6 @@ def make_folder(folder: Path) -> None:
 def working_directory(cwd: str) -> Path:
     """Return a directory that the other side names, relative to the home. Raises `UsageError`."""
     folder = Path.home() / os.path.expanduser(cwd)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError(f"--cwd: not a directory on that machine: {folder}")
     return folder

@@ -60,7 +60,7 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
         raise UsageError(f"not a job id: {job!r}")
     folder = paths.state / FOLDER
     try:
-        make_folder(folder)
+        await in_thread(str(folder), lambda _: make_folder(folder))
         lock = await lock_within(folder / f"{job}.lock", timeout=LOCK_TIMEOUT)
     except OSError as error:
         raise _failed(folder, error) from error
@@ -86,7 +86,8 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
                 lost.may_have_run = True
                 raise lost
             # On a full disk this fails before anything is started.
-            _write(folder / f"{job}.new", b"submitting\n" + bytes(4096))
+            new = folder / f"{job}.new"
+            await in_thread(str(new), lambda _: _write(new, b"submitting\n" + bytes(4096)))
             yield Submission(job, file)
         finally:
             with suppress(OSError):

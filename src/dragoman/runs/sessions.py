@@ -495,7 +495,7 @@ def place_of(record: SessionRecord, here: Path) -> Path:
     directory no longer exists, it is `here`.
     """
     began = Path(record.cwd)
-    return began if began.is_dir() else here
+    return began if os.path.isdir(began) else here
 
 
 # -- prompting through a broker

@@ -202,6 +202,9 @@ def test_a_pattern_visits_each_directory_once_although_links_lead_in_circles(
         ("agents/../d.md", ["d.md"]),
         ("outside/*/d.md", []),
         ("nowhere/*", []),
+        ("x" * 5000 + "/*", []),
+        ("*/" + "x" * 300, []),
+        ("a\0b", []),
     ):
         files = find_files([], folder=project, patterns=[pattern])
         assert sorted(os.path.realpath(each) for each in files) == [

@@ -104,6 +104,9 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="no directory"):
         git.real_folder(tmp_path / "file")
+    with pytest.raises(UsageError, match="there is no directory"):
+        git.real_folder(tmp_path / ("x" * 5000))
+    assert not git.is_folder(tmp_path / ("x" * 5000))
 
 
 @aio

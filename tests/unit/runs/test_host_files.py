@@ -59,5 +59,6 @@ def test_a_directory_is_relative_to_the_home(
     assert working_directory("/") == Path("/")
     with pytest.raises(UsageError, match="--cwd: not a directory on that machine: .*/nowhere"):
         working_directory("nowhere")
-    with pytest.raises(UsageError, match="not a directory on that machine"):
-        working_directory("~no-such-user")
+    for wrong in ("~no-such-user", "x" * 5000):
+        with pytest.raises(UsageError, match="not a directory on that machine"):
+            working_directory(wrong)

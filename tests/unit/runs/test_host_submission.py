@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.errors import BrokerError, UsageError
 from dragoman.paths import Paths, find_paths
+from dragoman.rpc.tasks import THREAD_NAME
 from dragoman.runs import host_submission
 from dragoman.runs.host_submission import Submission, find_sent, submission
 from dragoman.store.open import open_store
@@ -129,3 +132,23 @@ async def test_a_job_that_appears_after_its_prompt_was_sent_is_found(
         store_job(paths, "j-late1")
         job = await find_sent("j-late1", paths=paths)
     assert job is not None and job.id == "j-late1"
+
+
+@aio
+async def test_the_files_of_a_submission_are_made_off_the_event_loop(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def seen(function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return function(*args)
+
+        return call
+
+    for name in ("make_folder", "_write"):
+        monkeypatch.setattr(host_submission, name, seen(getattr(host_submission, name)))
+    async with submission("j-thread1", paths=paths):
+        pass
+    assert threads == [THREAD_NAME] * 2
