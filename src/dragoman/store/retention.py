@@ -1,4 +1,4 @@
-"""Delete old sessions (`prune`), limit the size of the store (`shrink`) and of a session (`trim`).
+"""Delete old sessions (`prune`), and limit the size of the store (`shrink`).
 
 The caller sets the limits. A session with an unfinished job is never deleted.
 """
@@ -121,25 +121,3 @@ class Retention(SessionTable, JobTable, EventTable):
         if keys:
             self._give_space_back()
         return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=tuple(keys))
-
-    def trim(self, key: str, max_size: int) -> int:
-        """Limit a session to about `max_size` bytes of events by deleting the oldest. Their
-        numbers are not reused. Returns how many were deleted."""
-        with self.transaction() as connection:
-            rows = connection.execute(
-                "SELECT first, count, length(data) FROM events WHERE session_key = ?"
-                " ORDER BY first DESC",
-                (key,),
-            ).fetchall()
-            total = gone = 0
-            for first, count, size in rows:
-                total += size
-                # The newest row is kept, however large.
-                if total > max_size and first != rows[0][0]:
-                    gone += count
-                    connection.execute(
-                        "DELETE FROM events WHERE session_key = ? AND first = ?", (key, first)
-                    )
-        if gone:
-            self._give_space_back()
-        return gone

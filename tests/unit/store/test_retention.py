@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import events
 from dragoman.store.retention import RECENT_AGE
 from tests.unit.store.stores import chunk, job, open_store, session
 
@@ -63,26 +62,6 @@ def test_work_that_never_had_a_session_goes_with_the_old(tmp_path: Path) -> None
             store.update_job(made.id, state=state)
         assert store.prune(200.0, now=1000.0).jobs == 1
         assert {found.id for found in store.jobs()} == {new.id, running.id}
-
-
-def test_a_session_that_grows_too_large_loses_its_oldest_events_and_no_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "ROW_SIZE", 100)
-    with open_store(tmp_path) as store:
-        one = session()
-        store.create_session(one)
-        store.append(one.key, 0, [b"%010d" % number for number in range(100)])
-        assert store.trim(one.key, 10_000) == 0
-        gone = store.trim(one.key, 300)
-        assert 60 <= gone < 100
-        assert store.first_event(one.key) == gone
-        left = list(store.lines(one.key))
-        assert left == [(number, b"%010d" % number) for number in range(gone, 100)]
-        store.append(one.key, 100, [b"{}"])
-        # The newest are left whatever the bound.
-        store.trim(one.key, 0)
-        assert list(store.lines(one.key)) == [(100, b"{}")]
 
 
 @pytest.mark.parametrize("older", [False, True])
