@@ -6,7 +6,8 @@ The caller sets the limits. A session with an unfinished job is never deleted.
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -36,6 +37,22 @@ class Pruned(Struct, frozen=True, kw_only=True):
     """Keys of the deleted sessions."""
 
 
+_NO_JOBS: Final = (
+    "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.session_key = sessions.key AND state != 'ended')"
+)
+"""SQL condition for a session without an unfinished job."""
+
+
+class _Deleted(NamedTuple):
+    """A deleted session, and what was deleted with it."""
+
+    key: str
+    jobs: int
+    events: int
+    size: int
+    """Approximate number of bytes."""
+
+
 class Retention(SessionTable, JobTable, EventTable):
     """The methods that limit the size of a store."""
 
@@ -54,34 +71,24 @@ class Retention(SessionTable, JobTable, EventTable):
         `dry_run`, nothing is deleted, only counted."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
-        with self.transaction() as connection:
-            closed = f"closed_at IS NOT NULL AND {LEFT_AT} <= ?"
+        age = f"closed_at IS NOT NULL AND {LEFT_AT} <= ?" if closed_only else "updated_at <= ?"
+        with self._reading() as connection:
             rows = connection.execute(
-                f"SELECT key FROM sessions WHERE {closed if closed_only else 'updated_at <= ?'}"
-                " AND key NOT IN (SELECT key FROM sessions ORDER BY updated_at DESC LIMIT ?)"
-                " AND NOT EXISTS (SELECT 1 FROM jobs"
-                " WHERE jobs.session_key = sessions.key AND state != 'ended')",
+                f"SELECT key FROM sessions WHERE {age} AND {_NO_JOBS}"
+                " AND key NOT IN (SELECT key FROM sessions ORDER BY updated_at DESC LIMIT ?)",
                 (before, keep),
             ).fetchall()
-            keys = tuple(key for (key,) in rows)
-            jobs = events = 0
-            for key in keys:
-                jobs += connection.execute(
-                    "SELECT count(*) FROM jobs WHERE session_key = ?", (key,)
-                ).fetchone()[0]
-                events += connection.execute(
-                    "SELECT coalesce(sum(count), 0) FROM events WHERE session_key = ?", (key,)
-                ).fetchone()[0]
-                if not dry_run:
-                    connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-            # Jobs that failed before they had a session.
-            loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
-            jobs += connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
+        found = (self._delete(key, age, before, dry_run=dry_run) for (key,) in rows)
+        gone = [each for each in found if each is not None]
+        # Jobs that failed before they had a session.
+        loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
+        with self._reading() if dry_run else self.transaction() as connection:
+            jobs = connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
             if not dry_run:
                 connection.execute(f"DELETE {loose}", (before,))
-        if keys and not dry_run:
+        if gone and not dry_run:
             self._give_space_back()
-        return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=keys)
+        return _pruned(gone, jobs)
 
     def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
         """Delete closed sessions, the least recently used first, until the store takes at most
@@ -91,33 +98,56 @@ class Retention(SessionTable, JobTable, EventTable):
         if excess <= 0:
             return Pruned()
         before = (time.time() if now is None else now) - RECENT_AGE
-        keys: list[str] = []
-        jobs = events = 0
-        with self.transaction() as connection:
+        age = f"closed_at IS NOT NULL AND {LEFT_AT} < ?"
+        with self._reading() as connection:
             rows = connection.execute(
-                f"SELECT key FROM sessions WHERE closed_at IS NOT NULL AND {LEFT_AT} < ?"
-                " AND NOT EXISTS (SELECT 1 FROM jobs"
-                " WHERE jobs.session_key = sessions.key AND state != 'ended')"
-                f" ORDER BY {LEFT_AT}",
+                f"SELECT key FROM sessions WHERE {age} AND {_NO_JOBS} ORDER BY {LEFT_AT}",
                 (before,),
             ).fetchall()
-            for (key,) in rows:
-                if excess <= 0:
-                    break
-                count, size = connection.execute(
-                    "SELECT coalesce(sum(count), 0), coalesce(sum(length(data)), 0)"
-                    " FROM events WHERE session_key = ?",
-                    (key,),
-                ).fetchone()
-                made, said = connection.execute(
-                    "SELECT count(*), coalesce(sum(length(prompt) + length(text)), 0)"
-                    " FROM jobs WHERE session_key = ?",
-                    (key,),
-                ).fetchone()
-                connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-                excess -= size + said
-                events, jobs = events + count, jobs + made
-                keys.append(key)
-        if keys:
+        gone: list[_Deleted] = []
+        for (key,) in rows:
+            if excess <= 0:
+                break
+            deleted = self._delete(key, age, before)
+            if deleted is not None:
+                excess -= deleted.size
+                gone.append(deleted)
+        if gone:
             self._give_space_back()
-        return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=tuple(keys))
+        return _pruned(gone)
+
+    def _delete(
+        self, key: str, age: str, before: float, *, dry_run: bool = False
+    ) -> _Deleted | None:
+        """Delete a session if `age`, an SQL condition with the parameter `before`, still applies to
+        it and it has no unfinished job. Returns None otherwise.
+
+        One session per transaction: overwriting gigabytes takes minutes, and another process waits
+        for a transaction only for seconds.
+        """
+        with self._reading() if dry_run else self.transaction() as connection:
+            events, data = connection.execute(
+                "SELECT coalesce(sum(count), 0), coalesce(sum(length(data)), 0)"
+                " FROM events WHERE session_key = ?",
+                (key,),
+            ).fetchone()
+            jobs, texts = connection.execute(
+                "SELECT count(*), coalesce(sum(length(prompt) + length(text)), 0)"
+                " FROM jobs WHERE session_key = ?",
+                (key,),
+            ).fetchone()
+            if not dry_run:
+                where = f"key = ? AND {age} AND {_NO_JOBS}"
+                deleted = connection.execute(f"DELETE FROM sessions WHERE {where}", (key, before))
+                if not deleted.rowcount:
+                    return None
+        return _Deleted(key, jobs, events, data + texts)
+
+
+def _pruned(gone: Sequence[_Deleted], jobs: int = 0) -> Pruned:
+    return Pruned(
+        sessions=len(gone),
+        jobs=jobs + sum(each.jobs for each in gone),
+        events=sum(each.events for each in gone),
+        keys=tuple(each.key for each in gone),
+    )

@@ -95,3 +95,25 @@ def test_a_session_of_today_and_an_open_one_stay_however_large(tmp_path: Path) -
         gone = store.shrink(1, now=1000.0 + RECENT_AGE)
         assert gone.keys == ("s-old",) and (gone.sessions, gone.events) == (1, 1)
         assert store.shrink(10**9).keys == ()
+
+
+@pytest.mark.parametrize("way", ["prune", "shrink"])
+def test_another_process_can_write_between_two_deletions_and_what_it_uses_stays(
+    tmp_path: Path, way: str
+) -> None:
+    with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        for key in ("s-1", "s-2", "s-3"):
+            one = session(key=key, name=None, closed_at=1.0, updated_at=1.0)
+            store.create_session(one)
+        delete = store._delete
+
+        def deleting(key: str, *args: object, **named: object) -> object:
+            if key != "s-1":
+                # As a process that resumes the session does.
+                other.update_session("s-2", closed_at=None, updated_at=9e9)
+            return delete(key, *args, **named)  # type: ignore[arg-type]
+
+        store._delete = deleting  # type: ignore[method-assign, assignment]
+        gone = store.prune() if way == "prune" else store.shrink(1)
+        assert gone.keys == ("s-1", "s-3")
+        assert [each.key for each in store.sessions()] == ["s-2"]
