@@ -69,7 +69,7 @@ def reward(
     return OK_FLOOR + (1 - OK_FLOOR) * max(efficiency, _LEAST_EFFICIENCY)
 
 
-def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> float:
+def weight_left(posterior: Posterior, now: float) -> float:
     """Return the share of its evidence that a posterior still has at `now`.
 
     A prior is not evidence and does not decay. A clock that was set back changes nothing.
@@ -77,13 +77,13 @@ def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) 
     elapsed = now - posterior.updated_at
     if posterior.pulls == 0 or elapsed <= 0:
         return 1.0
-    left: float = 0.5 ** (elapsed / half_life)
+    left: float = 0.5 ** (elapsed / HALF_LIFE)
     return left
 
 
-def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
+def decayed(posterior: Posterior, now: float) -> Posterior:
     """Return the posterior with its evidence decayed to `now`."""
-    left = weight_left(posterior, now, half_life)
+    left = weight_left(posterior, now)
     if left == 1:
         return posterior
     return Posterior(
@@ -103,7 +103,6 @@ def updated(
     *,
     cost: float | None = None,
     seconds: float | None = None,
-    half_life: float = HALF_LIFE,
 ) -> Posterior:
     """Return the posterior after one more turn.
 
@@ -111,7 +110,7 @@ def updated(
     """
     if not 0.0 <= reward <= 1.0:
         raise ValueError(f"a reward must be between 0 and 1, not {reward}")
-    before = decayed(posterior, now, half_life)
+    before = decayed(posterior, now)
     kept = 1 - 1 / MEMORY
     return Posterior(
         alpha=FLOOR + (before.alpha - FLOOR) * kept + reward,

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dragoman.delegation.bandit.evidence import HALF_LIFE, decayed, weight_left
+from dragoman.delegation.bandit.evidence import decayed, weight_left
 from dragoman.delegation.bandit.priors import prior
 from dragoman.store.values import FLOOR, Arm, Posterior
 
@@ -35,9 +35,9 @@ class Draw(Struct, frozen=True, kw_only=True):
     """The posterior it was drawn from, decayed."""
 
 
-def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = HALF_LIFE) -> float:
+def sample(posterior: Posterior, rng: Chance, now: float) -> float:
     """Draw a score from a posterior: a plausible mean reward of its arm."""
-    weight = SHARPNESS * weight_left(posterior, now, half_life)
+    weight = SHARPNESS * weight_left(posterior, now)
     return rng.betavariate(
         FLOOR + weight * (posterior.alpha - FLOOR), FLOOR + weight * (posterior.beta - FLOOR)
     )
@@ -56,7 +56,6 @@ def best_of(
     now: float,
     *,
     claims: bool,
-    half_life: float = HALF_LIFE,
 ) -> Draw:
     """Draw a score for each arm, and return the highest; the first one if several are equal.
 
@@ -66,9 +65,9 @@ def best_of(
     highest = -1.0
     for arm in arms:
         belief = believed(posteriors, arm, claims=claims)
-        score = sample(belief, rng, now, half_life=half_life)
+        score = sample(belief, rng, now)
         if score > highest:
             best, highest = (arm, belief), score
     if best is None:
         raise ValueError("there is no arm to choose")
-    return Draw(arm=best[0], score=highest, belief=decayed(best[1], now, half_life))
+    return Draw(arm=best[0], score=highest, belief=decayed(best[1], now))

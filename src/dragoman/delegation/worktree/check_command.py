@@ -1,7 +1,7 @@
 """Run the user's check command in the workspace after a turn: timeout, exit code, output tail.
 
 The command runs code that the peer has just written, such as a changed test. It therefore gets the
-reduced environment of a child process, with no secret unless the caller names it.
+reduced environment of a child process, without secrets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -51,8 +50,6 @@ async def run_check(
     workspace: Path,
     *,
     timeout: float = CHECK_TIMEOUT,
-    inherit: Iterable[str] = (),
-    tail_size: int = TAIL_SIZE,
 ) -> CheckResult:
     """Run a shell line in the workspace and wait for its exit, or kill it at the timeout.
 
@@ -64,7 +61,7 @@ async def run_check(
     # The real path, because a workspace may be a symbolic link to a directory.
     try:
         place = Workspace([real(workspace)])
-        terminals = Terminals(place, output_size=tail_size, inherit=(*INHERITED, *inherit))
+        terminals = Terminals(place, output_size=TAIL_SIZE, inherit=INHERITED)
     except DragomanError as error:
         return CheckResult(command=command, ok=False, problem=str(error))
     timed_out = False

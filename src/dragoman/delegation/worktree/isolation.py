@@ -75,12 +75,13 @@ class Isolation:
     patch first. Nothing is applied unless `apply` is called.
     """
 
-    def __init__(self, workspace: Path, *, folder: Path, patches: Path | None = None) -> None:
-        """`folder` holds the worktrees, `patches` the saved patches (default: next to it)."""
+    def __init__(self, workspace: Path, *, folder: Path) -> None:
+        """`folder` is the directory of the worktrees. Patches are saved in the directory `patches`
+        next to it."""
         self.id = secrets.token_hex(6)
         self._asked = workspace
         self._folder = folder
-        self._patches = patches or folder.parent / "patches"
+        self._patches = folder.parent / "patches"
         self._record: WorktreeRecord | None = None
         self._home: Path | None = None
         self._workspace: Path | None = None

@@ -92,11 +92,6 @@ class Changed(Struct, frozen=True, kw_only=True):
     """Whether other changes in the relevant files can be ruled out."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def untouched(self) -> bool:
-        """Whether it is certain that nothing was changed. Caches do not count."""
-        return self.complete and not self.files and not self.repository
-
 
 def changes(before: Snapshot, after: Snapshot) -> Changed:
     """Compare two snapshots of the same workspace, the earlier one first."""

@@ -42,9 +42,9 @@ class Swept:
     """The saved changes, if there were any."""
 
 
-async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
-    """Remove every worktree whose owner is dead, after saving its changes. Does nothing if another
-    process is sweeping."""
+async def sweep(folder: Path) -> list[Swept]:
+    """Remove every worktree whose owner is dead, after saving its changes in the directory
+    `patches` next to `folder`. Does nothing if another process is sweeping."""
     lock = _lock(folder)
     if lock is None:
         return []
@@ -54,7 +54,7 @@ async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
             if record is None:
                 _remove_litter(home)
             elif state_of(record.owner) is ProcessState.DEAD:
-                one = await _sweep_one(home, record, patches or folder.parent / "patches")
+                one = await _sweep_one(home, record, folder.parent / "patches")
                 if one is not None:
                     swept.append(one)
         return swept

@@ -57,9 +57,9 @@ def test_the_same_turn_earns_more_where_the_work_was_larger() -> None:
 
 
 def test_evidence_loses_half_of_its_weight_in_a_half_life() -> None:
-    belief = decayed(Posterior(alpha=9, beta=3, pulls=10, updated_at=100), 150, half_life=50)
+    belief = decayed(Posterior(alpha=9, beta=3, pulls=10, updated_at=100), 100 + HALF_LIFE)
     assert (belief.alpha, belief.beta) == (5, 2)
-    assert (belief.pulls, belief.updated_at) == (10, 150)
+    assert (belief.pulls, belief.updated_at) == (10, 100 + HALF_LIFE)
 
 
 def test_a_belief_that_is_very_old_is_not_a_belief_at_all() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dragoman.delegation.bandit import believed, best_of, prior, sample
+from dragoman.delegation.bandit import HALF_LIFE, believed, best_of, prior, sample
 from dragoman.store.values import Arm, Posterior
 
 GOOD = Posterior(alpha=18, beta=4, pulls=20)
@@ -33,8 +33,8 @@ def test_the_same_dice_give_the_same_draw() -> None:
 
 def test_a_draw_uses_the_belief_as_old_as_it_is() -> None:
     dice = Spread()
-    sample(Posterior(alpha=9, beta=3, pulls=10), dice, 50, half_life=50)
-    sample(Posterior(alpha=5, beta=2, pulls=10, updated_at=50), dice, 50, half_life=50)
+    sample(Posterior(alpha=9, beta=3, pulls=10), dice, HALF_LIFE)
+    sample(Posterior(alpha=5, beta=2, pulls=10, updated_at=HALF_LIFE), dice, HALF_LIFE)
     assert dice.thrown[0] == dice.thrown[1]
 
 
