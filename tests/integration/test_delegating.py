@@ -870,7 +870,7 @@ def test_work_that_cannot_be_taken_out_of_its_copy_is_not_done_and_stays_there(
         assert done.code == 1 and asked(cli) == number, done.err
         assert "the filter 'lfs' of your git configuration does not work" in done.err
         assert "workspace has a problem" in done.err and "outside the workspace" not in done.err
-    (stays,) = re.findall(r"its changes stay in (.+)", done.err)
+    (stays,) = re.findall(r"the changes of alpha stay in (.+)", done.err)
     assert (Path(stays) / "done.txt").read_text() == "done\n"
 
 

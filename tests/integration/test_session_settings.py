@@ -87,7 +87,7 @@ def test_work_is_delegated_to_a_peer_that_can(cli: Cli) -> None:
     assert lines[-1]["answered"] == "meta"
     decision = next(line for line in lines if line["type"] == "Decision")
     over = {each["peer"]: each["detail"] for each in decision["passed_over"]}
-    assert over["plain"] == over["words"] == "it does not support --max-turns; omit that"
+    assert over["plain"] == over["words"] == "it does not support --max-turns; omit it"
     named = cli("delegate", "review", "hi", "--max-turns", "3", "--peer", "plain")
     assert named.code == 7 and "plain: it does not support --max-turns" in named.err
 

@@ -187,7 +187,7 @@ class Attempt:
         copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
         if self._kept is None and is_folder(copy):
-            self.setting.on_notice(f"its changes stay in {copy}")
+            self.setting.on_notice(f"the changes of {self.candidate.peer} stay in {copy}")
         return structs.replace(
             report,
             isolated=True,
@@ -216,7 +216,9 @@ class Attempt:
             async with asyncio.timeout(None if left is None else left + LATE_LOOK_TIMEOUT):
                 changed = changes(before, await Snapshot.take(workspace))
         except TimeoutError:
-            self.setting.on_notice("its changes are unknown: no time was left to check")
+            self.setting.on_notice(
+                f"the changes of {self.candidate.peer} are unknown: no time was left to check"
+            )
             return None
         return structs.replace(
             changed,

@@ -50,7 +50,8 @@ class DelegationRequest:
     permissions: Permissions | None = None
     """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
-    """Whether a peer that does not ask may work under a policy that restricts it."""
+    """Whether a peer may be used although it does not ask for permission as the policy
+    requires."""
     session: WantedSettings = WantedSettings()
     """Requested session options. Peers that do not support them are skipped."""
     check: str | None = None
@@ -65,7 +66,7 @@ class DelegationRequest:
     timeout: float | None = None
     """Maximum number of seconds for all attempts together, including the start of each peer."""
     deadline: Deadline | None = None
-    """When all of that must have ended, if the limit began before the delegation."""
+    """When all attempts must have ended, if the time limit began before the delegation."""
 
     def __post_init__(self) -> None:
         words = {"role": self.role, "prompt": self.prompt, "peer": self.peer, "model": self.model}

@@ -18,7 +18,8 @@ from dragoman.store.ledger.records import Spent
 from dragoman.store.values import DOLLARS
 
 DAY: Final = 24 * 3600.0
-"""A day in seconds. The last 24 hours count, so that no limit doubles at midnight."""
+"""A day in seconds. Limits apply to the last 24 hours, so that they cannot be used up twice
+around midnight."""
 
 OVER_BUDGET: Final = "over_budget"
 """The `error_class` of a turn that was stopped by one of these limits."""

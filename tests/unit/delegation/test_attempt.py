@@ -225,7 +225,9 @@ async def test_a_workspace_that_takes_long_to_read_does_not_extend_the_time_limi
         assert done.stopped == "the time limit of 60 s (--timeout) was reached"
     else:
         assert done.outcome is Outcome.OK and done.final.changed is None
-        assert bench.heard.notices == ["its changes are unknown: no time was left to check"]
+        assert bench.heard.notices == [
+            "the changes of alpha are unknown: no time was left to check"
+        ]
 
 
 @aio

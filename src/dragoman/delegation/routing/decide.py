@@ -193,7 +193,7 @@ def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
         if offers(peer, inputs.model) is None:
             said.append(f"it is not known whether it has {inputs.model}")
     elif inputs.tier is not None and inputs.tier not in peer.tiers:
-        said.append(f"it names no {inputs.tier} model, so it uses its own default")
+        said.append(f"it has no {inputs.tier} model, so it uses its default")
     if peer.card is None:
         if not peer.always and peer.host is None:
             said.append("never verified")

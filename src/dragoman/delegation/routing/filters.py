@@ -80,7 +80,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_WISHED,
-            detail=f"it does not support {peer.lacking}; omit that",
+            detail=f"it does not support {peer.lacking}; omit it",
         )
     if peer.always:
         return None

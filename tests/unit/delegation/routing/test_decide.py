@@ -102,7 +102,7 @@ def test_a_tier_chooses_the_model_and_peers_that_name_none_come_behind() -> None
         ("birch", "fast", "b-1"),
         ("amber", "default", None),
     ]
-    assert "it names no fast model" in decision.candidates[1].why
+    assert "it has no fast model" in decision.candidates[1].why
 
 
 def test_a_model_goes_first_to_those_known_to_have_it_and_never_to_those_known_not_to() -> None:
