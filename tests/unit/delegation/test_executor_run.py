@@ -187,7 +187,7 @@ async def test_a_patch_outside_the_repository_fails_the_job_and_changes_nothing(
 
 @pytest.mark.parametrize("apply", [True, False])
 @aio
-async def test_a_user_who_interrupts_while_the_patch_is_handled_is_told_where_the_changes_are(
+async def test_an_interrupt_while_the_patch_is_handled_is_answered_with_the_place_of_the_changes(
     apply: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, heard, reached, cut = (
