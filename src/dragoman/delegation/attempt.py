@@ -124,7 +124,9 @@ class Attempt:
         self._root: Path | None = None
         """The remote workspace, against which paths in tool calls are resolved; None if the peer
         works on this machine."""
-        self._kept: Path | None = None
+        self._isolation: Isolation | None = None
+        self._top: str | None = None
+        """The directory in which the patch applies; None without a worktree."""
         self._enforced: Enforced
         self._adapter: AdapterWork | None = None
         self._approver: Approver | None = None
@@ -194,7 +196,7 @@ class Attempt:
             outcome=Outcome.FAILED if report.outcome.good else report.outcome,
             failure=report.failure or outcome_of_error(error)[1],
             error_class=report.error_class or error.error_class,
-            patch=None if self._kept is None else str(self._kept),
+            patch=self._kept,
         )
 
     async def _in_place(self, way: LaunchSpec) -> AttemptReport:
@@ -251,34 +253,21 @@ class Attempt:
                 outcome=outcome if report.outcome.good else report.outcome,
                 failure=report.failure or failure,
                 error_class=report.error_class or error.error_class,
-                patch=None if self._kept is None else str(self._kept),
+                patch=self._kept,
             )
 
     async def _in_copy(
         self, work: Callable[[Path], Awaitable[float]], *, apply: bool
     ) -> AttemptReport:
-        request, place = self.setting.request, self.setting.place
-        isolation = Isolation(request.workspace, folder=place.paths.state / WORKTREES)
-        try:
-            return await self._in_worktree(isolation, work, apply=apply)
-        except asyncio.CancelledError:
-            if self._known is not None and isolation.kept is not None:
-                self._known = structs.replace(self._known, patch=str(isolation.kept))
-            if self._known is not None and isolation.applied is not None:
-                self._known = structs.replace(self._known, applied=isolation.applied)
-            raise
-        finally:
-            self._kept = isolation.kept
-
-    async def _in_worktree(
-        self, isolation: Isolation, work: Callable[[Path], Awaitable[float]], *, apply: bool
-    ) -> AttemptReport:
+        folder = self.setting.place.paths.state / WORKTREES
+        self._isolation = isolation = Isolation(self.setting.request.workspace, folder=folder)
         async with isolation:
             self._copy = workspace = isolation.workspace
+            self._top = isolation.top
             ended_at = await work(workspace)
             changed = Changed(files=await isolation.files())
             report = structs.replace(
-                self._report(ended_at, changed, workspace), isolated=True, patch_top=isolation.top
+                self._report(ended_at, changed, workspace), isolated=True, patch_top=self._top
             )
             self._known = report
             report = await self._checked(report, workspace)
@@ -289,6 +278,12 @@ class Attempt:
             if kept is None:
                 return report
             return structs.replace(report, patch=str(kept), patch_stat=await stat_of(kept))
+
+    @property
+    def _kept(self) -> str | None:
+        """Path of the patch that was saved because the work in the worktree raised an error."""
+        kept = None if self._isolation is None else self._isolation.kept
+        return None if kept is None else str(kept)
 
     async def _try(self, way: LaunchSpec, workspace: Path) -> float:
         setting = self.setting
@@ -404,6 +399,11 @@ class Attempt:
             report = self._report(setting.clock(), None, setting.request.workspace)
         else:
             report = self._without_turn(interrupted, None if self.seen.prompted else Changed())
+        if self._isolation is not None and self._copy is not None:
+            applied, patch = report.applied or self._isolation.applied, report.patch or self._kept
+            report = structs.replace(
+                report, isolated=True, applied=applied, patch=patch, patch_top=self._top
+            )
         return _cancelled(report, interrupted)
 
     def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> AttemptReport:

@@ -19,9 +19,11 @@ from dragoman.delegation import DelegationRequest, attempt, delegate_request
 from dragoman.delegation.attempt import ask_local, prefixed, runtime_role
 from dragoman.delegation.host_attempt import HostTurn
 from dragoman.delegation.local_model import LocalModel
+from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
+from dragoman.events.parts import FileChange
 from dragoman.events.words import Outcome
 from dragoman.runs.run_values import CancelHandle, Deadline, RunResult
 from dragoman.store.ledger import Ledger, ledger_path
@@ -141,6 +143,27 @@ async def test_files_that_cannot_be_sent_to_a_host_or_applied_here_are_not_the_p
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
         assert ledger.health("codex@box").failures == 0
         assert ledger.posteriors() == {}
+
+
+@aio
+async def test_work_that_is_interrupted_before_its_changes_are_read_has_its_patch_in_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, cancel = bench_in(tmp_path), CancelHandle()
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+
+    async def hang(isolation: Isolation) -> tuple[FileChange, ...]:
+        cancel.pull()
+        await asyncio.Event().wait()
+        return ()
+
+    monkeypatch.setattr(Isolation, "files", hang)
+    done = await bench.delegate(isolate=True, cancel=cancel)
+    assert done.interrupted and done.outcome is Outcome.CANCELLED and done.final.may_have_run
+    assert done.final.isolated and done.final.patch_top == str(bench.work)
+    assert done.final.patch is not None and "+done" in content(done.final.patch)
 
 
 @aio
@@ -282,6 +305,10 @@ async def test_a_model_that_cannot_be_read_back_is_not_prompted(bench: Bench) ->
     bench.settings("alpha")
     done = await bench.delegate(model="big")
     assert not done.ok and bench.told("alpha") == []
+
+
+def content(path: str) -> str:
+    return Path(path).read_text()
 
 
 async def asked(url: str, prompt: str) -> tuple[RunResult, list[Event]]:
