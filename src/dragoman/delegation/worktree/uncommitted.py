@@ -5,11 +5,10 @@ Changes nothing, neither the user's index nor the objects of the repository.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
-from dragoman.delegation.worktree.patch import DIFF
+from dragoman.delegation.worktree.patch import DIFF, EMPTY
 from dragoman.delegation.worktree.scratch import scratch_folder
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.runs import git
@@ -40,8 +39,7 @@ async def uncommitted(workspace: Path) -> tuple[bytes, bool]:
         )
         base = head.text
         if not head.ok:
-            empty = ("hash-object", "-t", "tree", os.devnull)
-            base = (await git.demand(empty, cwd=repository.top, env=env)).text
+            base = (await git.demand(EMPTY, cwd=repository.top, env=env)).text
         told = (*DIFF, "-p", *PREFIXES, base, now.text)
         answer = await git.ask(told, cwd=repository.top, env=env, limit_size=MAX_SIZE)
     if answer.cut:
