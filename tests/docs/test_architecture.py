@@ -130,9 +130,11 @@ MAKERS = {
     },
     # `tempfile` creates private directories and files under new names.
     r"\bimport tempfile|from tempfile": {
-        # Unnamed files: the list of processes to end, and output that is too long for the memory.
+        # Unnamed files: the list of processes to end, and output and piped lines that are too long
+        # for the memory.
         "transports/process/guard.py",
         "cli/output/terminal.py",
+        "cli/read_input.py",
         # A file for the bundle while it arrives, in our own directory, removed afterwards.
         "delegation/host_receiver.py",
         # Directories of files for git, in which it writes itself.

@@ -122,6 +122,7 @@ def as_submitter(
 
 
 def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> None:
+    """Run the work until it ends by itself or after an interrupt, and exit."""
     from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.exit_codes import ExitCode
 

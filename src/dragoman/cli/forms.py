@@ -114,9 +114,9 @@ class Field(Struct, frozen=True, kw_only=True):
     def _text(self, text: str) -> str:
         least, most = self.schema.get("minLength"), self.schema.get("maxLength")
         if isinstance(least, int) and len(text) < least:
-            raise ValueError(f"answer with at least {least} characters")
+            raise ValueError(f"answer with at least {_characters(least)}")
         if isinstance(most, int) and len(text) > most:
-            raise ValueError(f"answer with at most {most} characters")
+            raise ValueError(f"answer with at most {_characters(most)}")
         return text
 
     def _chosen(self, text: str) -> str:
@@ -136,6 +136,10 @@ class Field(Struct, frozen=True, kw_only=True):
         if isinstance(most, int) and len(values) > most:
             raise ValueError(f"choose at most {most}")
         return values
+
+
+def _characters(count: int) -> str:
+    return "1 character" if count == 1 else f"{count} characters"
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field] | None:

@@ -68,7 +68,7 @@ def _notice(text: str) -> None:
 
 
 def _say_nothing(text: str) -> None:
-    """Take the place of `_notice` with `--json-strict`."""
+    """Ignore a notice: with `--json-strict` nothing is written to stderr."""
 
 
 class _Relayed:

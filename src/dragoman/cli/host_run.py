@@ -48,8 +48,15 @@ HERE: Final = frozenset(
 ) | {"format", "json_strict", "verbose"}
 """Options that are used on this side or have their own field in the request."""
 
-REFUSED: Final = ("command", "cold", "mcp_config", "dialect", "any_version", "env", "trace")
-"""Options that name files, variables or programs of this machine, or that work without a broker."""
+REFUSED: Final = {
+    **dict.fromkeys(
+        ("command", "mcp_config", "dialect", "any_version", "env"), "configure the peer on the host"
+    ),
+    "cold": "an agent on a host always runs in a broker",
+    "trace": "to write a trace, run the command on the host",
+}
+"""Options that name files, variables or programs of this machine, or that work without a broker,
+each with the reason or what to do instead."""
 
 NOT_BEGUN: Final = "cancelled before the agent was prompted"
 
@@ -194,10 +201,10 @@ def options_for_host(given: dict[str, Any]) -> dict[str, Any]:
     """Select the given options that are sent to the host. Raises `UsageError`."""
     initial = {option.name: option.initial for option in COMMANDS["run"]} | {"command": None}
     chosen = {name: value for name, value in given.items() if value != initial.get(name)}
-    for name in REFUSED:
+    for name, why in REFUSED.items():
         if name in chosen:
             what = "a command line after --" if name == "command" else f"--{name.replace('_', '-')}"
-            raise UsageError(f"{what} cannot be used with --host: configure the peer on the host")
+            raise UsageError(f"{what} cannot be used with --host: {why}")
     options = {name: value for name, value in chosen.items() if name not in HERE}
     options.pop("agent_stderr", None)
     if options.keys() & {"system_prompt", "allow_tool", "max_turns"}:

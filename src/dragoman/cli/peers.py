@@ -49,7 +49,7 @@ Examples:
 app: Final = new_app(help=HELP, default="list")
 
 WORKING: Final = ("login", "echo")
-"""Steps that a peer may fail and still be added; it does not work yet."""
+"""Steps that a peer may fail and still be added, although it does not work until they succeed."""
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)

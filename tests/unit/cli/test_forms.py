@@ -49,7 +49,7 @@ def test_what_is_typed_becomes_a_value_of_the_field(
     ("schema", "typed", "told"),
     [
         ({"type": "string", "minLength": 3}, "ab", "at least 3 characters"),
-        ({"type": "string", "maxLength": 1}, "ab", "at most 1 characters"),
+        ({"type": "string", "maxLength": 1}, "ab", "at most 1 character$"),
         ({"type": "integer"}, "1.5", "a whole number"),
         ({"type": "number"}, "much", "a number"),
         ({"type": "integer", "minimum": 2}, "1", "the minimum is 2"),
