@@ -23,7 +23,7 @@ from dragoman.cli.output import session_pages
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.tables import write_table
 from dragoman.cli.output.terminal import width_of
-from dragoman.cli.prompt_session import PromptSession, talking
+from dragoman.cli.prompt_session import NOT_BEGUN, PromptSession, talking
 from dragoman.cli.read_input import blocks, tell_missing
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of, show_of
 from dragoman.errors import DragomanError, UsageError
@@ -78,6 +78,7 @@ class Chat:
         self._memory: ConversationSummary = ConversationSummary()
         self._used: list[Usage | None] = []
         self._in_command = False
+        self._in_turn = False
 
     async def __aenter__(self) -> Chat:
         await self._open(self.plan, self.show)
@@ -123,7 +124,7 @@ class Chat:
             content = [brief.block(self.session.run.peer.capabilities), *content]
         self._memory.began(text, self.plan.name)
         try:
-            report = await self.session.turn(content)
+            report = await self._turn(content)
         except UsageError:
             if brief is not None:
                 # Nothing was sent, so the next prompt must include the summary.
@@ -132,13 +133,28 @@ class Chat:
         self._used.append(report.result.usage)
         return report
 
+    async def _turn(self, content: Sequence[Block]) -> TurnReport:
+        """Run a turn. Raises `UsageError` if Ctrl-C ends it before its prompt is sent."""
+        self._in_turn = True
+        try:
+            return await self.session.turn(content)
+        except asyncio.CancelledError:
+            if not self.interactive or self.session.run.seen.prompted or not self._resumes():
+                raise
+            raise UsageError(NOT_BEGUN) from None
+        finally:
+            self._in_turn = False
+
     def failed(self, error: DragomanError) -> None:
         """Show why a line was rejected."""
         chat_commands.show_refusal(error, self.show, interactive=self.interactive)
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt: it ends the turn or command, not the chat."""
-        if self._in_command or self.live.terminated or self.session.run.in_turn:
+        """Handle an interrupt: it ends the turn, even before its prompt is sent, or the command,
+        not the chat."""
+        run = self.session.run
+        before_prompt = self._in_turn and not run.seen.prompted
+        if self._in_command or before_prompt or run.in_turn or self.live.terminated:
             self.session.interrupted(count)
             return
         self.live.calm()
@@ -159,22 +175,28 @@ class Chat:
             meant = chat_commands.meaning_of(line, [command.name for command in commands])
         if isinstance(meant, str):
             return meant
-        task = asyncio.current_task()
         self._in_command = True
         try:
             await self._run_command(meant)
         except asyncio.CancelledError:
-            if not self.live.interrupts or self.live.terminated or task is None:
+            if not self._resumes():
                 raise
-            # Ctrl-C ended this command; the chat continues.
-            while task.uncancel():
-                pass
-            self.live.calm()
-            self._listen()
             self.show.notice("cancelled")
         finally:
             self._in_command = False
         return None
+
+    def _resumes(self) -> bool:
+        """Return whether the chat continues after the cancellation that was just caught: Ctrl-C
+        ended only a command or a turn."""
+        task = asyncio.current_task()
+        if not self.live.interrupts or self.live.terminated or task is None:
+            return False
+        while task.uncancel():
+            pass
+        self.live.calm()
+        self._listen()
+        return True
 
     async def _run_command(self, command: OwnCommand) -> None:
         name, argument = command

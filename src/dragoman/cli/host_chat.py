@@ -18,9 +18,10 @@ from dragoman.cli import chat_commands
 from dragoman.cli.chat import read_lines
 from dragoman.cli.chat_commands import Suggestion
 from dragoman.cli.command_loop import CommandLoop, perform
-from dragoman.cli.host_run import NOT_BEGUN, HostTurns, failed, prepared, prompt_of
+from dragoman.cli.host_run import HostTurns, failed, prepared, prompt_of
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.terminal import is_interactive, width_of
+from dragoman.cli.prompt_session import NOT_BEGUN
 from dragoman.config.secrets import redactor
 from dragoman.errors import CallCancelled, DragomanError, UsageError
 from dragoman.events.parts import Usage

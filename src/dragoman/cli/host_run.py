@@ -23,7 +23,7 @@ from dragoman.cli.output.renderer import Renderer, StderrLines, TurnReport, show
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import TerminalApprover
 from dragoman.cli.prompt_options import COMMANDS
-from dragoman.cli.prompt_session import inquire_at
+from dragoman.cli.prompt_session import NOT_BEGUN, inquire_at
 from dragoman.cli.run_plan import log_for, session_settings, shown_as
 from dragoman.client.permissions import Denial
 from dragoman.config import load_config
@@ -57,8 +57,6 @@ REFUSED: Final = {
 }
 """Options that name files, variables or programs of this machine, or that work without a broker,
 each with the reason or what to do instead."""
-
-NOT_BEGUN: Final = "cancelled before the agent was prompted"
 
 
 def run(host: str, *, peer: str | None, **given: Any) -> int:

@@ -43,6 +43,9 @@ TERMINATE_GRACE: Final = 2.0
 killed five or ten seconds later; the agent's processes must be gone by then."""
 
 
+NOT_BEGUN: Final = "cancelled before the agent was prompted"
+
+
 class PromptSession(RunListener):
     """A run of a plan with its renderer. The caller enters its `run`."""
 

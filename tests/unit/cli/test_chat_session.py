@@ -158,6 +158,36 @@ async def test_an_interrupt_after_the_switch_does_not_keep_the_old_conversation(
 
 
 @aio
+async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn_and_not_the_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looking = asyncio.Event()
+
+    async def look(run: run.Run) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    async def press(chat: Chat) -> None:
+        await looking.wait()
+        chat.live.press()
+
+    agent = ActedAgent()
+    agent.answers = lambda turn: Result(Outcome.OK, "fine")
+    async with chatting(monkeypatch, agent) as chat:
+        with monkeypatch.context() as slow:
+            # Takes seconds in a large repository.
+            slow.setattr(run.Run, "_look", look)
+            async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+                tasks.create_task(press(chat))
+                with pytest.raises(UsageError, match="before the agent was prompted"):
+                    await chat.turn("one", chat.content("one"))
+        assert agent.turn is None
+        assert chat.live.interrupts == 0
+        report = await chat.turn("two", chat.content("two"))
+        assert report.result.text == "fine"
+
+
+@aio
 async def test_secrets_of_the_agent_are_not_kept_in_the_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
