@@ -398,9 +398,9 @@ def _warm(options: RunOptions, settings: Settings) -> bool:
 
 def _session(name: str | None) -> str | None:
     if name is not None and (not name.strip() or not name.isprintable()):
-        raise UsageError("--session: must not be empty or contain unprintable characters")
+        raise UsageError("--session must not be empty or contain unprintable characters")
     if name is not None and len(name) > MAX_NAME_LENGTH:
-        raise UsageError(f"--session: more than {MAX_NAME_LENGTH} characters")
+        raise UsageError(f"--session must not have more than {MAX_NAME_LENGTH} characters")
     return name
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import enum
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.errors import UsageError
 
 app: Final = new_app()
 
@@ -126,11 +128,15 @@ def _instant(text: str | None, option: str, now: float) -> float | None:
     """Parse a typed time: a date in this machine's time zone, or an age."""
     from datetime import datetime
 
-    from dragoman.cli.output.times import seconds_of
+    from dragoman.cli.output.times import parse_age
 
     if text is None:
         return None
-    try:
+    with suppress(ValueError, OverflowError, OSError):
         return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return now - seconds_of(text, option=option)
+    try:
+        return now - parse_age(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} takes a date such as 2026-01-31, or an age such as 12h or 30d, not {text!r}"
+        ) from None

@@ -63,5 +63,5 @@ def seconds_of(age: str, *, option: str) -> float:
         return parse_age(age)
     except ValueError:
         raise UsageError(
-            f"{option} takes an age such as 90s, 30m, 12h, 30d or 2w, not {age!r}"
+            f"{option} takes a time such as 90s, 30m, 12h, 30d or 2w, not {age!r}"
         ) from None

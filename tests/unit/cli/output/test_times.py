@@ -36,5 +36,5 @@ def test_an_age_is_read_with_its_unit(age: str, seconds: float) -> None:
 
 
 def test_what_is_not_an_age_is_refused_by_the_name_of_its_option() -> None:
-    with pytest.raises(UsageError, match="--ttl takes an age"):
+    with pytest.raises(UsageError, match="--ttl takes a time"):
         seconds_of("soon", option="--ttl")
