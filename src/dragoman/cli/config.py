@@ -352,10 +352,7 @@ def trust_command(
     if not yes and not confirm("Do you trust it?", instead="--yes"):
         put_err("Nothing was trusted.\n")
         raise typer.Exit(1)
-    trusted = trust_project(where, paths, shown=project.data)
-    if trusted.adapters != project.adapters:
-        Trust(paths).withdraw(project.file)
-        raise UsageError("an adapter changed after it was shown; review it again")
+    trust_project(where, paths, shown=project)
     put_err(f"{project.file} is now trusted.\n")
 
 

@@ -106,19 +106,21 @@ def read_project(cwd: Path, paths: Paths) -> Project | None:
     return Project(file, data, table, trusted, adapters=_adapters(file.parent, table))
 
 
-def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Project:
+def trust_project(cwd: Path, paths: Paths, *, shown: Project | None = None) -> Project:
     """Trust the current state of a directory's project.
 
-    `shown` are the bytes that the user saw. Raises `UsageError` if the file has changed since, or
-    if there is none.
+    `shown` is the state that the user saw. Raises `UsageError` if the file or an adapter has
+    changed since, or if there is no file.
     """
     project = read_project(cwd, paths)
     if project is None:
         raise UsageError(f"there is no {PROJECT_FILE} in {cwd} or above it in its repository")
     if project.problem is not None:
         raise project.problem
-    if shown is not None and shown != project.data:
+    if shown is not None and shown.data != project.data:
         raise UsageError(f"{project.file} has changed since it was shown; review it again")
+    if shown is not None and shown.adapters != project.adapters:
+        raise UsageError("an adapter has changed since it was shown; review it again")
     from dragoman.config.trust import Trust
 
     Trust(paths).trust(project.file, project.data, project.adapters)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dragoman.cli.output import questions
+from dragoman.config.trust import Trust
 from tests.unit.cli.calling import Shell
 
 HOSTILE = """\
@@ -156,8 +157,11 @@ def test_a_file_that_changes_while_it_is_looked_at_is_not_trusted(
         return True
 
     monkeypatch.setattr(questions, "confirm", exchange_code)
+    trusted: list[object] = []
+    monkeypatch.setattr(Trust, "trust", lambda trust, *state: trusted.append(state))
     said = shell("config", "trust")
-    assert said.code == 2 and "an adapter changed" in said.err
+    assert said.code == 2 and "an adapter has changed since it was shown" in said.err
+    assert trusted == []
     assert "evil" not in shell("peers", "--format", "quiet").out
 
 

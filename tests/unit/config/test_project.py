@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.config.project import (
     adapter_file,
@@ -48,10 +49,16 @@ def test_trusting_needs_a_file_that_loads_and_is_the_one_that_was_shown(tmp_path
     with pytest.raises(ConfigInvalid, match="not valid TOML"):
         trust_project(root, paths)
     write(root / "dragoman.toml", 'format = "json"')
-    with pytest.raises(UsageError, match="changed since"):
-        trust_project(root, paths, shown=b'format = "text"')
+    shown = read_project(root, paths)
+    assert shown is not None
+    for other in (
+        structs.replace(shown, data=b'format = "text"'),
+        structs.replace(shown, adapters={root / "adapter.py": b"1"}),
+    ):
+        with pytest.raises(UsageError, match="changed since"):
+            trust_project(root, paths, shown=other)
     assert not _trusted(root, tmp_path)
-    trust_project(root, paths, shown=b'format = "json"')
+    trust_project(root, paths, shown=shown)
     assert _trusted(root, tmp_path)
     write(root / "dragoman.toml", 'format = "json" ')
     assert not _trusted(root, tmp_path)
