@@ -129,6 +129,7 @@ def prune_command(
         put_err("There is nothing to delete.\n")
         return
     if not yes and not confirm(f"Delete attempts older than {older_than}?", instead="--yes"):
+        put_err("Nothing was deleted.\n")
         return
     with Ledger.open(path) as ledger:
         if ledger.replaced:

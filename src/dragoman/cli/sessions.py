@@ -321,23 +321,20 @@ def delete_command(
       dragoman sessions delete parser
       dragoman sessions delete s-01h9x2k7ab --yes
     """
-    from dragoman.broker.client.sessions import running_job
     from dragoman.cli.output.escape import one_line
     from dragoman.cli.output.questions import confirm
-    from dragoman.errors import TurnInProgress
-    from dragoman.paths import find_paths
 
     with _store() as store:
         record = _find(store, session, peer, cwd)
-        if (job := running_job(record.key, find_paths())) is not None:
-            # A deleted job could no longer be watched or cancelled.
-            raise TurnInProgress(
-                f"its job {job.id} has not ended; `dragoman jobs cancel {job.id}` cancels it"
-            )
+        _require_no_job(record)
         named = f"{one_line(record.name)} ({record.key})" if record.name else record.key
         question = f"Delete the session {named} of {record.peer}, {record.events} events?"
-        if not yes and not confirm(question, instead="--yes"):
-            raise typer.Exit(1)
+        if not yes:
+            if not confirm(question, instead="--yes"):
+                put_err("Nothing was deleted.\n")
+                raise typer.Exit(1)
+            # One may have started while the question was open.
+            _require_no_job(record)
         store.delete_session(record.key)
 
 
@@ -489,6 +486,19 @@ def _find(
         remedy = "name the session by its key: `dragoman sessions list --all` lists all keys"
         project_root(cwd, remedy=remedy)
         raise
+
+
+def _require_no_job(record: SessionRecord) -> None:
+    """Raise `TurnInProgress` if a job of a session runs: if it was deleted, it could no longer be
+    watched or cancelled."""
+    from dragoman.broker.client.sessions import running_job
+    from dragoman.errors import TurnInProgress
+    from dragoman.paths import find_paths
+
+    if (job := running_job(record.key, find_paths())) is not None:
+        raise TurnInProgress(
+            f"its job {job.id} has not ended; `dragoman jobs cancel {job.id}` cancels it"
+        )
 
 
 def _told(record: SessionRecord, format: ListFormat) -> None:

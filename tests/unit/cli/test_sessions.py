@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.output import questions
 from dragoman.store import database, root_of
 from dragoman.store.open import open_store
+from dragoman.transports.process.identity import own_identity
 from tests.unit.cli.calling import Shell
 from tests.unit.runs.stored import job, said, session
 
@@ -89,6 +92,21 @@ def test_deleting_wants_a_yes(stored: Shell) -> None:
     assert (asked.code, "add --yes" in asked.err) == (2, True)
     assert stored("sessions", "delete", "parser", "--yes").code == 0
     assert keys(stored) == []
+
+
+def test_a_session_is_not_deleted_if_a_job_starts_in_it_while_the_question_is_open(
+    stored: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agree(question: str, **_: object) -> bool:
+        runner = dataclasses.asdict(own_identity())
+        with open_store() as store:
+            store.create_job(job("j-2", state="running", outcome=None, runner=runner))
+        return True
+
+    monkeypatch.setattr(questions, "confirm", agree)
+    refused = stored("sessions", "delete", "parser")
+    assert (refused.code, "its job j-2 has not ended" in refused.err) == (2, True)
+    assert keys(stored) == ["s-0000000001"]
 
 
 def test_an_exported_session_is_imported_again(stored: Shell) -> None:
