@@ -15,7 +15,7 @@ import msgspec
 from dragoman.cli import error_messages
 from dragoman.cli.output.escape import HIDDEN
 from dragoman.cli.output.renderer import PassedVariables, Renderer, TurnReport, cut_notice
-from dragoman.cli.output.terminal import put_data, put_lines
+from dragoman.cli.output.terminal import put_data
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -146,18 +146,14 @@ class JsonLines(Renderer):
         self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        trouble = error_messages.of_report(report, login=self.login, passed=self.passed)
-        if trouble is not None and not self.strict:
-            put_lines(self.err, trouble)
+        if not self.strict:
+            self.write_failure(report)
 
     def failed(self, error: DragomanError) -> None:
         self.line(of_error(error, peer=self.peer, login=self.login, passed=self.passed))
         self.flush()
         if not self.strict:
-            put_lines(
-                self.err,
-                error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
-            )
+            self.write_error(error)
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:

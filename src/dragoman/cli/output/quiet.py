@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.cli import error_messages
 from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
-from dragoman.cli.output.terminal import put_lines
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -30,13 +28,7 @@ class Quiet(Renderer):
             self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        if (
-            trouble := error_messages.of_report(report, login=self.login, passed=self.passed)
-        ) is not None:
-            put_lines(self.err, trouble)
+        self.write_failure(report)
 
     def failed(self, error: DragomanError) -> None:
-        put_lines(
-            self.err,
-            error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
-        )
+        self.write_error(error)

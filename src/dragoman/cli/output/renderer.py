@@ -236,6 +236,23 @@ class Renderer(abc.ABC):
     def stderr_line(self, line: str) -> None:
         put(self.err, f"agent: {line}\n")
 
+    def write_error(self, error: DragomanError) -> None:
+        """Write the message for an error to stderr."""
+        from dragoman.cli import error_messages
+
+        put_lines(
+            self.err,
+            error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
+        )
+
+    def write_failure(self, report: TurnReport) -> None:
+        """Write to stderr why a turn did not succeed, and what to do. Nothing if it succeeded."""
+        from dragoman.cli import error_messages
+
+        failure = error_messages.of_report(report, login=self.login, passed=self.passed)
+        if failure is not None:
+            put_lines(self.err, failure)
+
     def write(self, text: str) -> None:
         """Buffer output for stdout: everything written in one loop iteration is sent at once."""
         self._write(put, text)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport, cost, summary, tokens
-from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put, put_lines
+from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put
 from dragoman.events import fold, model
 from dragoman.events.parts import FileChange, Location, PlanEntry, Text
 from dragoman.events.view import Tool, View
@@ -508,26 +508,15 @@ class TextShow(Renderer):
         self._tools_changed = False
         self._told_plan.clear()
         self._spoken.clear()
-        if good:
-            return
-        from dragoman.cli import error_messages
-
-        if (
-            trouble := error_messages.of_report(report, login=self.login, passed=self.passed)
-        ) is not None:
-            put_lines(self.err, trouble)
+        if not good:
+            self.write_failure(report)
 
     def failed(self, error: DragomanError) -> None:
-        from dragoman.cli import error_messages
-
         self.doing("")
         self._show_error()
         self._end_line()
         self.flush()
-        put_lines(
-            self.err,
-            error_messages.message(error, peer=self.peer, login=self.login, passed=self.passed),
-        )
+        self.write_error(error)
 
     def flush(self) -> None:
         if self._loaded is not None and not self.broken:
