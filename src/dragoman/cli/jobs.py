@@ -144,7 +144,11 @@ def result_command(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until the job ends.")] = False,
     timeout: Annotated[
         Duration | None,
-        typer.Option("--timeout", metavar="TIME", help="Maximum time to wait: 90s, 30m, 2h."),
+        typer.Option(
+            "--timeout",
+            metavar="TIME",
+            help="With --wait: the maximum time to wait, such as 90s, 30m or 2h.",
+        ),
     ] = None,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
@@ -159,8 +163,11 @@ def result_command(
     """
     import asyncio
 
+    from dragoman.errors import UsageError
     from dragoman.runs.jobs import find_job, job_id_of, wait_for
 
+    if timeout is not None and not wait:
+        raise UsageError("--timeout works only with --wait")
     id = job_id_of(job)
     found = asyncio.run(wait_for(id, timeout=timeout) if wait else find_job(id))
     raise typer.Exit(show_result(found, format))

@@ -45,6 +45,11 @@ def test_a_delegation_is_one_row_unless_its_attempts_are_wanted(stored: Shell) -
     assert both == ["j-3-1", *listed]
 
 
+def test_a_time_to_wait_needs_the_option_to_wait(stored: Shell) -> None:
+    refused = stored("jobs", "result", "j-0000000001", "--timeout", "30m")
+    assert (refused.code, "--timeout works only with --wait" in refused.err) == (2, True)
+
+
 def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None:
     done = stored("jobs", "result", "j-0000000001")
     assert (done.code, done.out, done.err) == (0, "done\n", "[ok] 2.0 s\n")
