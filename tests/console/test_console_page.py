@@ -215,7 +215,7 @@ def test_without_the_extra_the_command_says_how_to_install_it(cli: Cli) -> None:
             timeout=TIMEOUT,
         )
         assert done.returncode == 2, done.stderr
-        assert f"{module} is missing" in done.stderr
+        assert f"the Python package {module} is not installed" in done.stderr
         assert "pip install 'dragoman[console]'" in done.stderr
 
 
