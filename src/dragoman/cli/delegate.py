@@ -208,6 +208,7 @@ def _run(
     import asyncio
 
     from dragoman.cli.command_loop import CommandLoop, perform
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover
@@ -236,8 +237,12 @@ def _run(
                 cancel.pulled = True
                 main.cancel()
 
+        def output_closed() -> None:
+            # Without a message: no one reads the output any more.
+            cancel.pull()
+
         live.listen(interrupted)
-        show.on_broken = lambda: interrupted(1)
+        show.on_broken = output_closed
         show.asks_forms = interactive = is_interactive()
         asks = interactive and request.permissions is None
         done = await delegate_request(
@@ -249,6 +254,7 @@ def _run(
             cancel=cancel,
             executor=executor,
         )
-        return telling.over(done, terminated=live.terminated) or int(show.lost)
+        code = telling.over(done, terminated=live.terminated) or int(show.lost)
+        return ExitCode.FAILED if done.interrupted and not live.interrupts else code
 
     return perform(live, work)

@@ -272,7 +272,7 @@ class HostTurns:
         began_at = time.monotonic()
         self._denials.clear()
         self._live.listen(self.interrupted)
-        self.show.on_broken = self._leave
+        self.show.on_broken = self._output_closed
         try:
             submitted = await self.submit(prompt)
             self.show.began(prompt.job, submitted.session)
@@ -335,9 +335,15 @@ class HostTurns:
         if self.job is None or count > 1 or self._live.hung_up:
             self._leave()
             return
-        self.show.notice("cancelling; press Ctrl-C again to quit immediately")
+        if not self.show.broken:
+            self.show.notice("cancelling; press Ctrl-C again to quit immediately")
         self.cancelled = self.job
         self._tasks.start(self._cancel(self.job), "cancel the job")
+
+    def _output_closed(self) -> None:
+        """Cancel the turn, as Ctrl-C does: its output can no longer be written."""
+        if self.job is not None:
+            self._live.press()
 
     async def _cancel(self, job: str) -> None:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,14 @@ def test_scout_answers_if_no_other_peer_is_enabled(shell: Shell) -> None:
     assert said.code == 0 and "`dragoman init` sets them up" in said.err
     said = shell("delegate", "exploration", "be so kind", "--cold")
     assert said.code == 1 and "what next:   `dragoman init` sets up agents" in said.err
+
+
+def test_closed_output_ends_a_delegation_as_a_failure_and_not_as_an_interrupt(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        said = shell("delegate", "exploration", "where is it?", "--cold", "--format", "json")
+    assert (said.code, said.err) == (1, "")

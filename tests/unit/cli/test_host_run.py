@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from dragoman.errors import (
 )
 from dragoman.events import fold
 from dragoman.runs.host_link import FollowedJob, HostLink
+from dragoman.store.records import JobRecord
 from tests.aio import aio
 
 BOX = Host("box", HostSettings(workspace="/srv/work"))
@@ -231,3 +233,46 @@ async def test_what_the_remote_shell_prints_is_a_notice_that_strict_output_omits
             assert host.link._on_stderr is not None
             host.link._on_stderr(b"reboot at noon\n")
     assert capsys.readouterr().err == "dragoman: box: reboot at noon\n"
+
+
+def test_a_turn_on_a_host_is_cancelled_if_the_output_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cancelled: list[str] = []
+    over = asyncio.Event()
+    ended = JobRecord(
+        id="j-1",
+        session_key="s-1",
+        peer="codex",
+        root="/",
+        created_at=1.0,
+        state="ended",
+        outcome="cancelled",
+    )
+
+    async def submit(link: HostLink, prompt: HostPrompt) -> HostSubmitted:
+        return HostSubmitted(job=prompt.job, session="s-1", peer="codex")
+
+    async def cancel(link: HostLink, job: str) -> None:
+        cancelled.append(job)
+        over.set()
+
+    async def events(followed: FollowedJob) -> AsyncGenerator[Any, None]:
+        show.write("the first words")
+        await over.wait()
+        followed.ended = ended
+        return
+        yield
+
+    monkeypatch.setattr(HostLink, "submit", submit)
+    monkeypatch.setattr(HostLink, "cancel", cancel)
+    monkeypatch.setattr(FollowedJob, "events", events)
+    monkeypatch.setattr(host_run, "prompt_of", lambda *given, **more: PROMPT)
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out:
+        show = Quiet(out)
+        monkeypatch.setattr(host_run, "prepared", lambda host, given: (show, BOX))
+        assert host_run.run("box", peer="codex", no_wait=False) == 130
+    assert cancelled == ["j-1"]
+    assert capsys.readouterr().err == ""
