@@ -129,14 +129,15 @@ def _edited(
         raise UsageError(
             "the path of dragoman is not UTF-8 text, so no file can contain it"
         ) from error
-    except (jsonc.InvalidJsonc, tomllib.TOMLDecodeError) as error:
-        kind = "TOML" if client.format == "toml" else "JSON"
-        raise ClientFileInvalid(str(path), f"it cannot be edited as {kind}: {error}") from error
     except NameTaken as error:
         remedy = "name another entry with --name, or remove this one by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
         raise ClientFileInvalid(str(path), str(error)) from error
+    except ValueError as error:
+        # The parsers raise their own errors, and Python one for a number with thousands of digits.
+        kind = "TOML" if client.format == "toml" else "JSON"
+        raise ClientFileInvalid(str(path), f"it cannot be edited as {kind}: {error}") from error
 
 
 def write(planned: EntryEdit) -> Path | None:

@@ -177,8 +177,10 @@ async def _reopen(state: Verification, peer: Peer, how: str) -> int:
 
 def _refused(state: Verification, what: str, fact: str, error: Exception) -> RungFinding:
     if isinstance(error, CallTimeout | TimeoutError):
+        # A `TimeoutError` is that of the whole list, and has no text.
+        detail = str(error) or f"it did not finish within {state.limits.session:g} s"
         return warned(
-            f"no answer when asked to {what}: {error}", remedies.UNANSWERED, **{fact: False}
+            f"no answer when asked to {what}: {detail}", remedies.UNANSWERED, **{fact: False}
         )
     if not state.spoken:
         return passed(f"it cannot {what} an empty session: {error}")

@@ -154,7 +154,9 @@ def test_a_file_that_is_not_there_is_made_of_the_snippet_for_its_owner_alone(
         (b"\xff\xfe{\x00}\x00", "not UTF-8"),
         (b'{"mcpServers": []}', "`mcpServers` is not a JSON object"),
         (b"[]", "the whole file is not a JSON object"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "it cannot be edited as JSON"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_file_that_is_not_understood_is_left_alone(
     data: bytes, problem: str, tmp_path: Path
@@ -187,9 +189,10 @@ def test_an_entry_of_the_same_name_that_starts_something_else_is_left_alone(
     assert write(plan(CLAUDE, path, "dragoman-2", PROGRAM)) is not None
 
 
-def test_broken_toml_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["a = 1\na = 2\n", f"a = {'9' * 5000}\n"], ids=["twice", "huge"])
+def test_broken_toml_is_left_alone(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text("a = 1\na = 2\n")
+    path.write_text(text)
     with pytest.raises(ClientFileInvalid, match="it cannot be edited as TOML"):
         install(MCP_CLIENTS["codex"], path)
 

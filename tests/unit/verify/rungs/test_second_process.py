@@ -85,12 +85,20 @@ async def test_a_session_without_a_turn_that_is_not_listed_is_unknown_and_not_a_
 
 
 @pytest.mark.parametrize("spoken", [True, False])
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (CallTimeout("session/list", 1), "no answer to session/list within 1 s"),
+        (TimeoutError(), "it did not finish within "),
+    ],
+)
 @aio
 async def test_a_list_that_is_never_answered_is_a_no_in_any_case(
-    tmp_path: Path, spoken: bool
+    tmp_path: Path, error: Exception, why: str, spoken: bool
 ) -> None:
-    climb = listing(tmp_path, CallTimeout("session/list", 1), spoken=spoken)
-    assert (await second_process.listing(climb)).facts == {"lists_sessions": False}
+    found = await second_process.listing(listing(tmp_path, error, spoken=spoken))
+    assert found.facts == {"lists_sessions": False}
+    assert found.evidence.startswith(f"no answer when asked to list: {why}")
 
 
 @aio
