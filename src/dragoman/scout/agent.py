@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import RemoteError, UsageError
+from dragoman.errors import FileFailed, RemoteError, UsageError
 from dragoman.scout.commands import COMMANDS, ScoutCommand
 from dragoman.version import __version__
 from dragoman.wire import codes
@@ -78,7 +79,7 @@ class Scout:
         known = self.store.listed(request.cwd)
         cursor = request.cursor or "0"
         if not cursor.isdecimal() or len(cursor) > 9:
-            raise RemoteError(codes.INVALID_PARAMS, "invalid cursor")
+            raise RemoteError(codes.INVALID_PARAMS, f"invalid cursor {cursor[:40]!r}")
         start = int(cursor)
         page = known[start : start + PAGE_SIZE]
         more = start + PAGE_SIZE < len(known)
@@ -160,7 +161,9 @@ class Scout:
         for piece in _pieces(text):
             await turn.say(piece)
         entry = RememberedTurn(asked, text, answered, keep)
-        await in_thread("", lambda _: self.store.add(turn.session.id, entry), changes_disk=True)
+        with suppress(FileFailed):
+            # A session that cannot be stored continues.
+            await in_thread("", lambda _: self.store.add(turn.session.id, entry), changes_disk=True)
         return None if answered else acp.StopReason.REFUSAL
 
 

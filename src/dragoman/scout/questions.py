@@ -21,6 +21,7 @@ MAX_QUESTION_SIZE: Final = 400
 """Maximum length of a question, in characters. A longer text is a task for a model."""
 
 WORK: Final = "This asks me to change something or to run it, and I only read."
+TOO_LONG: Final = f"It has more than {MAX_QUESTION_SIZE} characters."
 HISTORY: Final = "Changes are in the git history, which I do not read."
 
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
@@ -32,7 +33,8 @@ class BestPlaces(Struct, frozen=True):
 
     text: str
     why_not: str = ""
-    """Why places help but are not an answer: the question asks for work, or for the history."""
+    """Why places help but are not an answer: the question is too long, or asks for work or for the
+    history."""
 
 
 class Definition(Struct, frozen=True):
@@ -181,7 +183,7 @@ def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
     """Return the intent of a question. `mentions` are the files attached to it."""
     text = " ".join(text.split())
     if len(text) > MAX_QUESTION_SIZE:
-        return BestPlaces(text[:MAX_QUESTION_SIZE], WORK)
+        return BestPlaces(text[:MAX_QUESTION_SIZE], TOO_LONG)
     spoken = [word.rstrip(".,:") or word for word in _WORD.findall(text)]
     said = [word.lower() for word in spoken]
     content = [word for word in spoken if word.lower() not in STOP_WORDS]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from dragoman.client.acp import ClientOptions, use_agent
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
+from dragoman.rpc import tasks
 from dragoman.scout.agent import PIECE_SIZE, build
 from dragoman.scout.commands import COMMANDS
-from dragoman.scout.store import PAGE_SIZE, SessionFiles
+from dragoman.scout.store import PAGE_SIZE, RememberedTurn, SessionFiles
 from dragoman.transports import memory_pair
 from tests.aio import aio
 from tests.unit.scout.asking import answer, ask, talking
@@ -147,3 +149,19 @@ async def test_the_list_of_sessions_has_pages(tmp_path: Path) -> None:
             with pytest.raises(RemoteError, match="cursor"):
                 await client.connection.call("session/list", {"cursor": "x"})
     assert len(set(listed)) == PAGE_SIZE + 3
+
+
+@aio
+async def test_a_turn_ends_although_the_disk_does_not_store_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = threading.Event()
+
+    def slow(self: SessionFiles, session_id: str, entry: RememberedTurn) -> bool:
+        return stored.wait(10)
+
+    monkeypatch.setattr(tasks, "ANSWER_TIMEOUT", 0.01)
+    monkeypatch.setattr(SessionFiles, "add", slow)
+    reply = await answer(tmp_path, tmp_path / "state", "/help")
+    stored.set()
+    assert reply.stop == "end_turn" and "There are also commands" in reply.text

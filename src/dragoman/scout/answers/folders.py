@@ -80,6 +80,11 @@ async def _read_file(context: TurnContext, path: str, asked: ReadPath) -> ScoutA
         return ScoutAnswer(f"{place(path)} is empty.", path=path)
     if not part.lines:
         text = f"{place(path)} has only {count(part.total, 'line')}."
+        if part.first <= part.total:
+            text = (
+                f"{asked.first}-{asked.last} is not a range of lines: they are counted from 1, and "
+                "the first must not come after the last."
+            )
         return ScoutAnswer(text, answered=False, path=path)
     head = f"{place(path)} ({count(part.total, 'line')}):"
     more = ""

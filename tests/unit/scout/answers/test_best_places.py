@@ -69,12 +69,19 @@ async def test_a_question_of_which_hardly_anything_is_found_is_refused_with_the_
     assert "The nearest places:\n1. `wire/codes.py:1` (by its name)" in reply.text
 
 
-@pytest.mark.parametrize("task", ["fix the framing of lines", "write a poem", "word " * 200])
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [
+        ("fix the framing of lines", "I only read"),
+        ("write a poem", "I only read"),
+        ("word " * 200, "It has more than 400 characters."),
+    ],
+)
 @aio
-async def test_a_task_is_refused_and_places_may_help(task: str, folder: Path) -> None:
+async def test_a_task_is_refused_and_places_may_help(task: str, why: str, folder: Path) -> None:
     reply = await asked(folder, task)
     assert reply.stop == "refusal"
-    assert "I only read" in reply.text
+    assert why in reply.text
     assert ("These places may help:\n1. `wire/framing.py:4`" in reply.text) is ("framing" in task)
 
 

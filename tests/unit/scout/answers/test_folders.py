@@ -58,6 +58,8 @@ async def test_what_is_there_is_reported(question: str, words: str, folder: Path
         ("read same.py", "may be any of 2 files; say which:"),
         ("read nothing.py", "There is no file or directory `nothing.py`"),
         ("read src/app.py:5000", "has only 1,000 lines"),
+        ("read src/app.py:20-10", "20-10 is not a range of lines: they are counted from 1"),
+        ("read src/app.py:0-0", "0-0 is not a range of lines"),
         ("what is in nowhere/", "There is no file or directory `nowhere/` here."),
         ("read ../outside.py", "outside"),
         ("what is in ..", "outside"),
