@@ -39,7 +39,10 @@ SECRET_SIZE: Final = 32
 """Number of random bytes in a link or a token."""
 
 MAX_TOKENS: Final = 100
+"""Maximum number of tokens. A further login revokes the oldest one."""
+
 MAX_LABEL: Final = 120
+"""Maximum number of characters of a User-Agent to store."""
 
 
 class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):

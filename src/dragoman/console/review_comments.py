@@ -87,7 +87,8 @@ class ReviewComments:
                 )
             drafts[session] = [*kept, draft]
             for oldest in list(drafts)[:-MAX_SESSIONS]:
-                del drafts[oldest]
+                dropped = len(drafts.pop(oldest))
+                log.warning("dropped the unsent comments of session %s: %d", oldest, dropped)
         return draft.id
 
     def delete(self, session: str, id: str) -> None:

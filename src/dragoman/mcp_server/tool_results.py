@@ -152,9 +152,11 @@ def of_job(job: JobRecord) -> ToolAnswer:
 
 def of_cancelled(job: str, outcome: str | None) -> ToolAnswer:
     """Return the result of a request to cancel a job. `outcome`: the job's outcome if it had
-    already ended; None if it was cancelled."""
+    already ended; None if its agent has been told to stop."""
     done = outcome is None
-    text = f"Job {job} is cancelled." if done else f"Job {job} has already ended."
+    text = f"Job {job} has already ended."
+    if done:
+        text = f"Job {job} is being cancelled. job_result has its output until then."
     told = "cancelled" if done else outcome
     return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": told})
 

@@ -99,8 +99,7 @@ class TrafficCounts:
             return
         if event.native == acp.INITIALIZE.name:
             self.greeting = line
-        elif self._samples[event.native] < SAMPLES:
-            self._samples[event.native] += 1
+        elif self._is_sampled(event.native[:MAX_WORD]):
             self._sample(event.native, messages.decode(line))
         # One line may become several events, and the first of them may be of another kind.
         if line is not self._last and isinstance(
@@ -108,6 +107,14 @@ class TrafficCounts:
         ):
             self._last = line
             self._look_at(messages.decode(line), line)
+
+    def _is_sampled(self, name: str) -> bool:
+        """Count an event of this kind, and return whether its keys are examined."""
+        count = self._samples[name]
+        if count >= SAMPLES or (not count and len(self._samples) >= MAX_KINDS):
+            return False
+        self._samples[name] += 1
+        return True
 
     def _sample(self, native: str, message: messages.Message) -> None:
         """Keep the name and the keys of a notification."""

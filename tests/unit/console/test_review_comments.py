@@ -39,7 +39,7 @@ def test_comments_are_kept_in_order_and_each_is_sent_once(paths: Paths) -> None:
 
 
 def test_empty_long_and_excess_comments_are_refused(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "MAX_COMMENTS", 1)
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
@@ -55,6 +55,7 @@ def test_empty_long_and_excess_comments_are_refused(
     for key in ("s-1", "s-2", "s-3"):
         comments.add(key, ReviewComment(text="x"))
     assert comments.of("s-1") == [] and len(comments.of("s-3")) == 1
+    assert caplog.messages == ["dropped the unsent comments of session s-1: 1"]
     with pytest.raises(UsageError, match="send them first"):
         comments.add("s-3", ReviewComment(text="x"))
 

@@ -65,6 +65,7 @@ def test_a_peer_that_makes_up_names_without_end_fills_nothing() -> None:
         keys = ",".join(f'"k{key}":1' for key in range(200))
         witness.hear(unknown(f'{{"method":"{name}","params":{{{keys}}}}}'.encode(), name))
     assert len(witness.notifications) == 100
+    assert len(witness._samples) == 100
     assert all(len(name) <= 200 for name in witness.notifications)
     assert all(len(keys) == 50 for keys in witness.notifications.values())
 
