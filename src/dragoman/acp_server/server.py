@@ -358,7 +358,7 @@ class AcpServer:
         if request.cursor is not None:
             raise RemoteError(codes.INVALID_PARAMS, "there is only one page, so no cursor is valid")
         cwd = None if request.cwd is None else Path(request.cwd)
-        place = await self._place(Path.cwd() if cwd is None else cwd)
+        place = await self._place(cwd or Path.home())
         return [
             acp.SessionInfo(
                 session_id=record.key,
@@ -377,7 +377,8 @@ class AcpServer:
     async def _delete(self, session_id: str) -> None:
         async with self._alone(session_id):
             await self._end(session_id)
-            await self._store(await self._place(Path.cwd())).delete(session_id)
+            # Not our current directory, which may have been deleted: the store is the same anywhere.
+            await self._store(await self._place(Path.home())).delete(session_id)
 
     async def _end(self, session_id: str) -> None:
         """Close the session with the peer, if this client has it open."""

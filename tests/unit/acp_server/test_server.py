@@ -250,6 +250,22 @@ async def test_the_directories_of_a_session_and_their_settings_are_read_in_a_thr
     assert looked and set(looked) == {THREAD_NAME}
 
 
+@aio
+async def test_sessions_are_listed_and_deleted_although_our_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        listed = await editor.call("session/list")
+        assert [one["sessionId"] for one in listed["sessions"]] == [session]
+        await editor.call("session/delete", sessionId=session)
+        assert (await editor.call("session/list"))["sessions"] == []
+
+
 def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) -> None:
     own = {f"DRAGOMAN_{name}": str(tmp_path / name.lower()) for name in FOLDERS}
     for options, error in (
