@@ -103,7 +103,7 @@ def test_workers_and_jobs_are_followed_and_a_job_is_opened_and_cancelled(
     page.get_by_text("write 0").wait_for()
     page.route("**/cancel", lambda route: route.fulfill(json={"cancelled": False}), times=1)
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_text("It has already ended.").wait_for()
+    page.get_by_text("The job has already ended.").wait_for()
     page.get_by_role("button", name="Cancel").click()
     result = page.get_by_role("region", name="Result")
     result.get_by_role("heading", name="Result: cancelled").wait_for()

@@ -58,7 +58,7 @@ class ServerChoices(SessionSettings):
         self._theirs: Choices | None = None
 
     def show(self, theirs: Choices | None) -> None:
-        """Offer these options of the current peer; None to offer none."""
+        """Set the options of the current peer, which are offered after ours; None for no options."""
         self._theirs = theirs
 
     @property

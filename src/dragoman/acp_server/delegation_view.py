@@ -39,8 +39,8 @@ PROGRESS_INTERVAL: Final = 0.15
 cannot read faster."""
 
 CANCEL_TIMEOUT: Final = 4.0
-"""Seconds to wait for a cancelled delegation to end. After five seconds the prompt is answered
-without it."""
+"""Seconds to wait for a cancelled delegation to end: less than `agent.server.CANCEL_GRACE`, after
+which the prompt is answered without it."""
 
 SHOWN_TOOLS: Final = 8
 """Maximum number of the peer's tool calls to show, newest last."""

@@ -127,7 +127,7 @@ class _Server(Server):
         self.greeted = asyncio.Event()
 
     def stop_all(self) -> None:
-        """Cancel every running turn. Its request is answered."""
+        """Cancel every running turn. The prompts still get their responses."""
         for session_id in self._sessions:
             self.stop(session_id)
 
@@ -144,8 +144,8 @@ class AcpServer:
         self._editor_sessions: dict[str, EditorSession] = {}
         self._stores: dict[Path, SessionStore] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Held while a session is loaded, resumed, closed or deleted. Two loads at once would leave
-        a connected peer behind."""
+        """Locks by session id. One is held while its session is loaded, resumed, closed or deleted:
+        two loads at once would leave a connected peer behind."""
         self._server = _Server(self._agent())
 
     async def serve(
@@ -377,7 +377,7 @@ class AcpServer:
     async def _delete(self, session_id: str) -> None:
         async with self._alone(session_id):
             await self._end(session_id)
-            # Not our current directory, which may have been deleted: the store is the same anywhere.
+            # The store is the same anywhere, and our current directory may be gone.
             await self._store(await self._place(Path.home())).delete(session_id)
 
     async def _end(self, session_id: str) -> None:

@@ -70,8 +70,9 @@ _response: Final[ContextVar[asyncio.Event | None]] = ContextVar("response", defa
 
 @contextlib.contextmanager
 def responding() -> Iterator[None]:
-    """Context manager for a handler: what it sends `soon` comes after its response, which is made
-    when the block ends. The client may not know the session before."""
+    """Context manager for a handler: updates that it sends with `UpdateSender.soon` follow its
+    response, which is made when the block ends. Before that, the client may not know the session.
+    """
     made = asyncio.Event()
     token = _response.set(made)
     try:
@@ -101,7 +102,7 @@ class UpdateSender:
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
-        """Send the events of this conversation from now on, or none if it is None."""
+        """Send the events of this conversation from now on; None to send no more events."""
         if self._gateway_session is not None:
             self._gateway_session.forget_outside()
             self._gateway_session = None
@@ -131,7 +132,7 @@ class UpdateSender:
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Send updates soon. In a block `responding`, they wait for its end."""
+        """Send updates in a task. Inside a `responding` block, they wait until it ends."""
         connection = self._server.connection
         response = _response.get()
 

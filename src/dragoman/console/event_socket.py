@@ -55,9 +55,9 @@ INTERNAL_ERROR: Final = 1011
 TRY_AGAIN: Final = 1013
 
 _GONE: Final = (WebSocketDisconnect, OSError, RuntimeError)
-"""Exceptions that mean that the browser has disconnected; starlette raises `RuntimeError` from the
-second time on. Caught only around socket calls, because other code may raise the same
-exceptions."""
+"""Exceptions that mean that the browser has disconnected. starlette raises `RuntimeError` if the
+socket is used again after the first one. Caught only around socket calls, because other code may
+raise the same exceptions."""
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 

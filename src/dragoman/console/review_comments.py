@@ -77,7 +77,10 @@ class ReviewComments:
         if len(comment.text) > MAX_COMMENT:
             raise UsageError(f"a comment can have at most {MAX_COMMENT:,} characters")
         if len(comment.quote) > MAX_QUOTE or len(comment.path or "") > MAX_PATH:
-            raise UsageError("the quoted line or the path is too long")
+            raise UsageError(
+                f"a comment can quote at most {MAX_QUOTE} characters of a line, and its path can "
+                f"have at most {MAX_PATH:,}"
+            )
         draft = DraftComment(id=secrets.token_hex(4), comment=comment)
         with self._changing(max_size=MAX_SIZE) as drafts:
             kept = drafts.pop(session, [])

@@ -35,7 +35,7 @@ log: Final = logging.getLogger("dragoman.console")
 DEFAULT_PORT: Final = 8730
 
 HOST_NAME: Final = re.compile(r"([A-Za-z0-9_][\w.-]*|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
-"""A host as browsers send it."""
+"""Pattern of the `Host` header of a browser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

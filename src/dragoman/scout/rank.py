@@ -30,8 +30,8 @@ IN_DEFINITION: Final = (2.0, 1.2, 0.5)
 IN_HEAD: Final = 1.5
 IN_TEXT: Final = 1.0
 CLOSE: Final = 1.0
-"""These scores say how much a term counts by where it is found, and how much it counts that terms
-are close together. Each is multiplied by the weight of the term."""
+"""Scores of a term by where it is found, and an additional one (`CLOSE`) for terms that are close
+together. Each is multiplied by the weight of the term."""
 
 HEAD_LINES: Final = 10
 """Number of lines at the start of a file, which usually describe it."""

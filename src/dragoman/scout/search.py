@@ -56,7 +56,7 @@ class Found:
     engine: str = "scout"
     unreadable: int = 0
     cut: bool = False
-    """Whether it ended early, because of too many files or the time limit."""
+    """Whether the search ended early, because of too many files or the time limit."""
 
 
 async def find_files_with(
@@ -133,7 +133,7 @@ def compile_bytes(pattern: str) -> re.Pattern[bytes]:
 
 
 def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[str, bytes]]:
-    """Yield the files to search, while there is time."""
+    """Yield the files to search, for at most `SEARCH_TIMEOUT`."""
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
     for number, path in enumerate(found.matching):
         if number % 256 == 0:

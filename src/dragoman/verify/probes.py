@@ -96,8 +96,8 @@ def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
 
 
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
-    """Return a request for a session that does not exist, or None if the dialect has none that
-    spends no model call."""
+    """Return a request for a session that does not exist, or None if the dialect has none, or only
+    one that spends a model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}

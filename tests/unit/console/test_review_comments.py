@@ -47,8 +47,8 @@ def test_empty_long_and_excess_comments_are_refused(
     for comment, word in (
         (ReviewComment(text=" "), "empty"),
         (ReviewComment(text="x" * (MAX_COMMENT + 1)), "at most"),
-        (ReviewComment(text="x", quote="x" * 1000), "too long"),
-        (ReviewComment(text="x", path="x" * 5000), "too long"),
+        (ReviewComment(text="x", quote="x" * 1000), "at most"),
+        (ReviewComment(text="x", path="x" * 5000), "at most"),
     ):
         with pytest.raises(UsageError, match=word):
             comments.add("s-1", comment)

@@ -91,7 +91,7 @@ export function FleetJob({ team, id }) {
   const now = followed.value;
   const cancel = () => act(async () => {
     const told = await call(`${at}/cancel`, {});
-    if (!told.cancelled) throw new Error("It has already ended.");
+    if (!told.cancelled) throw new Error("The job has already ended.");
   }, "Cancelling.");
   if (job === null) return html`<h1>Job</h1>${problem ? html`<p class="problem" role="alert">${clip(problem, 1000)}</p><p><a href="#/fleet">Fleet</a> lists all jobs.</p>` : html`<p class="empty">Loading …</p>`}`;
   const { result } = job;

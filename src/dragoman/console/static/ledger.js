@@ -90,7 +90,7 @@ export function Ledger() {
           <${Chart} title="Outcomes" days=${by === "day"} unit="attempts" whole=${true} format=${number} parts=${OUTCOMES} rows=${rows.map((row) => ({ label: labelOf(row, by), values: row, unknown: 0 }))} />
           <${Time} rows=${rows} by=${by} />
         </div>
-        ${rows.length < all.length && html`<p class="empty">The charts show the ${MAX_ROWS} with the most attempts; the table shows all.</p>`}
+        ${rows.length < all.length && html`<p class="empty">The charts show only the ${MAX_ROWS} with the most attempts. The table shows all of them.</p>`}
         <${Table} rows=${all} by=${by} />`}
   </div>`;
 }

@@ -266,7 +266,7 @@ export function Session({ id }) {
   const open = [...questions.value.values()].filter((question) => question.session === id);
   const stop = () => act(async () => {
     const told = await call(`jobs/${encodeURIComponent(job.delegation ?? job.id)}/cancel`, {});
-    if (!told.cancelled) throw new Error("It has already ended.");
+    if (!told.cancelled) throw new Error("The job has already ended.");
   }, "Stopping.");
   const running = job !== null && job.state !== "ended";
   return html`

@@ -159,7 +159,7 @@ def write(planned: EntryEdit) -> Path | None:
 
 
 class NameTaken(Unfit):
-    """An entry of this name starts something else."""
+    """There is an entry of this name, and it starts another program."""
 
 
 def _update(client: Client, name: str, program: Sequence[str]) -> Update:

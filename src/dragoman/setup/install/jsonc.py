@@ -37,7 +37,7 @@ class Node:
     start: int
     end: int
     value: Any
-    """The value in Python."""
+    """The value as a Python object."""
     members: tuple[Member, ...] = ()
     """The members, for an object."""
     trailing_comma: bool = False

@@ -128,9 +128,11 @@ async def parallel(state: Verification) -> RungFinding:
     try:
         other = await state.open(peer)
     except DragomanError as error:
-        return warned(f"no second session: {error}", remedies.PARALLEL, parallel_sessions=False)
+        return warned(
+            f"it opens no second session: {error}", remedies.PARALLEL, parallel_sessions=False
+        )
     if one.id == other.id:
-        return warned("both have the same id", remedies.PARALLEL, parallel_sessions=False)
+        return warned("both sessions have the same id", remedies.PARALLEL, parallel_sessions=False)
     if other.implicit:
         return warned(
             "its dialect has no sessions: all prompts are one conversation to it",

@@ -131,10 +131,9 @@ async def survivors(state: Verification) -> RungFinding:
         return skipped("it did not exit by itself")
     if ended.survivors is None:
         return skipped(f"it cannot be determined on {state.platform}")
-    if ended.survivors:
-        return warned(
-            f"it left {ended.survivors} running", remedies.SURVIVORS, survivors=ended.survivors
-        )
+    if count := ended.survivors:
+        left = "1 process" if count == 1 else f"{count} processes"
+        return warned(f"it left {left} running", remedies.SURVIVORS, survivors=count)
     return passed("it left no process running", survivors=0)
 
 

@@ -41,7 +41,7 @@ async def mcp(state: Verification) -> RungFinding:
     except Unsupported as error:
         return skipped(str(error))
     except DragomanError as error:
-        return warned(f"no session with an MCP server: {error}", remedies.MCP, mcp=False)
+        return warned(f"it opens no session with an MCP server: {error}", remedies.MCP, mcp=False)
     speaking = state.turns and state.held("echo")
     if not await _marked(state, mark) and speaking:
         state.decide_with(allow)
@@ -89,7 +89,7 @@ async def listing(state: Verification) -> RungFinding:
     except (DragomanError, TimeoutError) as error:
         return _refused(state, "list", "lists_sessions", error)
     if seen:
-        return passed(f"another process lists the session, as number {seen}", lists_sessions=True)
+        return passed(f"another process lists the session, at position {seen}", lists_sessions=True)
     if not state.spoken:
         return passed("another process does not list an empty session")
     return warned(

@@ -77,7 +77,7 @@ async def methods(state: Verification) -> RungFinding:
 async def events(state: Verification) -> RungFinding:
     seen = state.witness.notifications
     if not seen:
-        return passed("it sent none")
+        return passed("it sent no notification")
     found = {name: tuple(keys) for name, keys in seen.items()}
     shown = ", ".join(list(found)[:SHOWN_NOTIFICATIONS])
     more = ", …" if len(found) > SHOWN_NOTIFICATIONS else ""

@@ -72,7 +72,7 @@ async def test_a_list_is_read_until_the_session_is_found_or_the_limit_is_reached
     assert Endless.asked == second_process.MAX_LISTED
     climb = listing(tmp_path, ("s-0", "s-1"), spoken=True)
     climb.session_id = "s-1"
-    assert "as number 2" in (await second_process.listing(climb)).evidence
+    assert "at position 2" in (await second_process.listing(climb)).evidence
 
 
 @aio
