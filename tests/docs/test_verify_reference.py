@@ -9,11 +9,11 @@ import msgspec
 
 from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
 from dragoman.testing.chaos import faults
-from dragoman.verify.ladder import RUNGS, fields_without
+from dragoman.verify.ladder import RUNGS
 from scripts.reference.event_values import type_name
 from scripts.reference.members import members
 from tests.docs.markdown import ROOT, blocks, section, table
-from tests.faults.ladder_table import OTHER, TABLE, Row
+from tests.faults.ladder_table import OTHER, TABLE, Row, fields_without
 
 CARD = ROOT / "docs" / "reference" / "peer-card.md"
 HOW_TO = ROOT / "docs" / "how-to" / "why-is-my-peer-not-working.md"

@@ -15,7 +15,7 @@ from dragoman.catalogue.card import RungVerdict
 from dragoman.testing.chaos.faults import HANG
 from dragoman.verify import remedies
 from dragoman.verify.canary_prompts import Canaries
-from dragoman.verify.ladder import fields_without
+from dragoman.verify.ladder import RUNGS
 
 TRIGGERS: Final = Canaries(
     echo="Please say {token} once more",
@@ -49,6 +49,16 @@ class Row:
     """The fields that are no longer measured."""
     turns: bool = False
     """Whether the fault shows only in a turn."""
+
+
+def fields_without(rung: str) -> tuple[str, ...]:
+    """Return the fields of the card that stay unknown if this rung fails: those of the rungs that
+    need it, directly or indirectly."""
+    lost = {rung}
+    for each in RUNGS:
+        if lost & set(each.needs):
+            lost.add(each.name)
+    return tuple(name for each in RUNGS if each.name in lost - {rung} for name in each.fields)
 
 
 _NO_ANSWER: Final = ("handshake_seconds", *fields_without("handshake"))

@@ -58,7 +58,7 @@ class ServerChoices(SessionSettings):
         self._theirs: Choices | None = None
 
     def show(self, theirs: Choices | None) -> None:
-        """Set the options of the current peer, which are offered after ours; None for no options."""
+        """Set the options of the current peer, which are offered after ours; None for none."""
         self._theirs = theirs
 
     @property

@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dragoman.catalogue import Descriptor
 from dragoman.catalogue.agent_files import validate
@@ -50,9 +50,6 @@ from dragoman.store.store import Store, store_path
 from dragoman.transports.process import warden
 from dragoman.transports.process.environment import which
 from dragoman.verify.report import proved
-
-if TYPE_CHECKING:
-    from dragoman.runs.context import RunContext
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22

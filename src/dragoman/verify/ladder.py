@@ -242,13 +242,3 @@ def _dated(result: RungResult, measured_at: str) -> RungResult:
     if result.verdict is RungVerdict.SKIPPED or _DATED.match(result.evidence):
         return result
     return replace(result, evidence=one_line(f"on {measured_at[:10]}: {result.evidence}"))
-
-
-def fields_without(rung: str) -> tuple[str, ...]:
-    """Return the fields of the card that stay unknown if this rung fails: those of the rungs that
-    need it, directly or indirectly."""
-    lost = {rung}
-    for each in RUNGS:
-        if lost & set(each.needs):
-            lost.add(each.name)
-    return tuple(name for each in RUNGS if each.name in lost - {rung} for name in each.fields)

@@ -11,7 +11,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import CallTimeout, ProcessExited
 from dragoman.paths import find_paths
 from dragoman.verify import remedies
-from dragoman.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without, with_earlier
+from dragoman.verify.ladder import NOT_ASKED, RUNGS, climb, with_earlier
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
 from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
@@ -50,12 +50,6 @@ def test_nothing_is_started_before_the_launch_was_looked_at() -> None:
     names = [each.name for each in RUNGS]
     assert names[:3] == ["binary", "entry", "handshake"]
     assert [each.name for each in RUNGS if each.last] == ["binary", "entry", "handshake", "dialect"]
-
-
-def test_what_depends_on_a_rung_is_found_through_others() -> None:
-    assert set(fields_without("exit")) == {"survivors"}
-    assert "survivors" in fields_without("handshake")
-    assert "handshake_seconds" not in fields_without("handshake")
 
 
 @aio
