@@ -441,8 +441,9 @@ def test_a_session_that_its_peer_cannot_reopen_continues_in_a_new_one_that_is_sh
     old = page.url
     page.get_by_label("Prompt").fill("go on here")
     page.get_by_role("button", name="Send").click()
+    page.wait_for_url(lambda url: url != old)
+    page.locator(".toast", has_text="page has lost the session and gets a summary").wait_for()
     page.get_by_label("Agent").get_by_text("go on here").wait_for()
-    assert page.url != old
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.locator(".row small", has_text="go on here").wait_for()
     assert page.get_by_text("[Handover]").count() == 0
