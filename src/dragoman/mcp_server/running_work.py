@@ -128,4 +128,4 @@ async def _settled(work: Work, running: RunningWork) -> ToolAnswer:
     try:
         return await work(running.progress, running._lead)
     except DragomanError as error:
-        return of_error(error)
+        return of_error(error, running.progress.notices)

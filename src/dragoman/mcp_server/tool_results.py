@@ -197,8 +197,8 @@ def of_decision(decision: Decision) -> ToolAnswer:
     return ToolAnswer("\n".join(explain(decision)), {"decision": msgspec.to_builtins(decision)})
 
 
-def of_error(error: DragomanError) -> ToolAnswer:
-    """Return the error of a failed call."""
+def of_error(error: DragomanError, notices: Sequence[str] = ()) -> ToolAnswer:
+    """Return the error of a failed call, with the notices of its work until then."""
     advice = next(
         (
             text
@@ -212,6 +212,7 @@ def of_error(error: DragomanError) -> ToolAnswer:
         "outcome": _outcome(error),
         "text": "",
         "job": None,
+        "notices": list(notices),
         "error": {
             "class": error.error_class,
             "message": str(error),
@@ -226,7 +227,7 @@ def of_error(error: DragomanError) -> ToolAnswer:
         if error.may_have_run
         else "No peer was prompted"
     )
-    lines = [f"FAILED: {error}", f"{happened}."]
+    lines = [f"FAILED: {error}", f"{happened}.", *notices]
     if advice:
         lines.append(f"What to do: {advice}")
     if isinstance(error, NoPeer):

@@ -71,8 +71,9 @@ async def test_an_errand_is_found_by_its_job_until_long_after_its_end() -> None:
 
 
 @aio
-async def test_what_goes_wrong_is_an_answer() -> None:
+async def test_what_goes_wrong_is_an_answer_with_the_notices_until_then() -> None:
     async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
+        progress.notice("an older piece of work was killed")
         raise UsageError("not like this")
 
     errands = WorkList()
@@ -82,6 +83,9 @@ async def test_what_goes_wrong_is_an_answer() -> None:
     answer = await errand.task
     assert answer.failed
     assert "not like this" in answer.text
+    # A notice is lost otherwise: the host gets nothing else of this work.
+    assert "an older piece of work was killed" in answer.text
+    assert answer.data["notices"] == ["an older piece of work was killed"]
     await errands.aclose()
 
 
