@@ -23,7 +23,7 @@ from dragoman.catalogue.load import built_in
 from dragoman.catalogue.validate import MAX_NAME_SIZE, NAME
 from dragoman.config.edit import set_host
 from dragoman.config.hosts import destination_of
-from dragoman.errors import HostUnavailable, UsageError
+from dragoman.errors import FileFailed, HostUnavailable, UsageError
 from dragoman.paths import Paths
 from dragoman.setup.host_scripts import run_script
 from dragoman.setup.host_wheels import Target, collect
@@ -44,10 +44,14 @@ CHUNK_SIZE: Final = 256 * 1024
 
 async def check(host: Host, paths: Paths, *, python: str | None = None) -> HostCheck:
     """Check a machine and store the result. Raises `HostUnavailable` if the machine cannot be
-    reached or has no suitable Python."""
+    reached or has no suitable Python, and `FileFailed` if the result cannot be stored."""
     report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
     found = judge(host, report)
-    store_check(paths, found)
+    try:
+        store_check(paths, found)
+    except OSError as error:
+        detail = f"the check of {host.name} could not be stored: {error.strerror or error}"
+        raise FileFailed(str(paths.state), detail, error.errno) from error
     return found
 
 
@@ -240,8 +244,9 @@ async def bootstrap(
 ) -> HostCheck:
     """Install this version of dragoman on a machine, and write its path into the settings.
 
-    Nothing is downloaded on the machine. Raises `HostUnavailable`, or `UsageError` if a wheel is
-    missing here. The previous version stays in use until the new one has been tested.
+    Nothing is downloaded on the machine. Raises `HostUnavailable`, `UsageError` if a wheel is
+    missing here, and `FileFailed` if the disk here is full or broken. The previous version stays in
+    use until the new one has been tested.
     """
     progress(f"checking {host.name}")
     report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
@@ -263,8 +268,12 @@ async def bootstrap(
         )
     with tempfile.TemporaryDirectory(prefix="dragoman-wheels-") as scratch:
         progress(f"collecting wheels for {target}")
-        chosen = await collect(target, wheels=wheels, scratch=Path(scratch))
-        files = [_described(path) for path in chosen]
+        try:
+            chosen = await collect(target, wheels=wheels, scratch=Path(scratch))
+            files = [_described(path) for path in chosen]
+        except OSError as error:
+            detail = f"the wheels could not be collected: {error.strerror or error}"
+            raise FileFailed(scratch, detail, error.errno) from error
         size = sum(int(file["size"]) for file in files)
         progress(f"sending {len(files)} wheels, {size / 1e6:.1f} MB")
         said = await run_script(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from dragoman.broker.client.ssh_command import Host
 from dragoman.catalogue.host_checks import Finding
 from dragoman.config.schema import HostSettings
-from dragoman.errors import HostUnavailable, UsageError
+from dragoman.errors import FileFailed, HostUnavailable, UsageError
 from dragoman.setup import hosts
 from dragoman.setup.hosts import (
     bootstrap,
@@ -201,6 +202,33 @@ async def test_an_unsupported_python_is_reported_before_anything_is_sent(
 
     monkeypatch.setattr(hosts, "run_script", run)
     with pytest.raises(HostUnavailable, match=words):
+        await bootstrap(HOST, paths_in(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("collect", "the wheels could not be collected: the disk is full"),
+        ("store_check", "the check of box could not be stored: the disk is full"),
+    ],
+)
+@aio
+async def test_a_full_disk_on_this_machine_is_named_as_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    async def run(host: Host, script: str, *_: object, **__: object) -> dict[str, Any]:
+        return report(dragoman=None) if script == "probe" else {"program": "/opt/dragoman"}
+
+    async def none(*_: object, **__: object) -> list[Path]:
+        return []
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(hosts, "run_script", run)
+    monkeypatch.setattr(hosts, "collect", none)
+    monkeypatch.setattr(hosts, name, full)
+    with pytest.raises(FileFailed, match=words):
         await bootstrap(HOST, paths_in(tmp_path))
 
 
