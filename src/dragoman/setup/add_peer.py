@@ -291,10 +291,13 @@ def remove_peer(removal: Removal, place: RunContext) -> Done:
         after = place.again()
         refuse_new_problems(before, after.troubles())
         made = tuple(changes.made())
+    notes = []
     for card in removal.cards:
         # Not in the transaction: a card can be measured again, and is too long to be shown.
-        card.unlink(missing_ok=True)
-    notes = []
+        try:
+            card.unlink(missing_ok=True)
+        except OSError as error:
+            notes.append(f"The card {card} could not be removed: {error.strerror or error}.")
     if removal.name in after.config.settings.enabled_peers:
         origin = after.config.origin("enabled_peers")
         notes.append(f"{removal.name} is still enabled by {origin}.")

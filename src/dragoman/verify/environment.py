@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.errors import SpawnError
+from dragoman.errors import FileFailed, SpawnError
 from dragoman.runs import git
 from dragoman.transports.process.environment import NETWORK_NAMES
 
@@ -61,13 +61,20 @@ class PeerEnvironment:
 @contextmanager
 def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]:
     """Context manager: temporary directories and the environment for one verification, removed
-    afterwards."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True) as top:
-        # A link in the path would make the peer's paths differ from ours.
-        base = Path(os.path.realpath(top))
-        workspace, marks, home = base / "workspace", base / "marks", base / "home"
-        for folder in (workspace, marks, home):
-            folder.mkdir()
+    afterwards. Raises `FileFailed` if the directories cannot be created."""
+    with contextlib.ExitStack() as stack:
+        try:
+            top = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True)
+            )
+            # A link in the path would make the peer's paths differ from ours.
+            base = Path(os.path.realpath(top))
+            workspace, marks, home = base / "workspace", base / "marks", base / "home"
+            for folder in (workspace, marks, home):
+                folder.mkdir()
+        except OSError as error:
+            detail = f"no workspace for the verification: {error.strerror or error}"
+            raise FileFailed("the temporary directory", detail, error.errno) from error
         yield PeerEnvironment(
             workspace=workspace,
             marks=marks,

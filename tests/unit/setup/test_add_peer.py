@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from dragoman.setup.add_peer import (
     in_dialect,
     measure,
     note_verified,
+    plan_removal,
     prepare,
+    remove_peer,
     settled_command,
     verify_known,
 )
@@ -291,3 +294,28 @@ def test_a_peer_whose_turn_worked_is_unparked(tmp_path: Path) -> None:
             card = card_of("scout", facts=MeasuredFacts(echo=echo))
             note_verified(card, way, place)
             assert (ledger.health("scout").parked_until is not None) is parked
+
+
+# -- removing
+
+
+def test_a_card_that_cannot_be_removed_is_reported_and_the_peer_is_gone(
+    place: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.paths.peers_folder.mkdir(parents=True)
+    (place.paths.peers_folder / "mine.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nroles = ["review"]\n[[launch]]\ncommand = ["mine"]\n'
+    )
+    card = place.cards().save(card_of("mine"))
+    unlink = Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self == card:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    place = place.again()
+    done = remove_peer(plan_removal("mine", place), place)
+    assert done.notes == (f"The card {card} could not be removed: Permission denied.",)
+    assert files(place) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
+from dragoman.errors import FileFailed
 from dragoman.runs import git
 from dragoman.transports.process.environment import build_environment
 from dragoman.verify.environment import PROXIES, is_secret, make_repository, surroundings
@@ -34,6 +36,16 @@ def test_the_folders_are_gone_afterwards_with_all_that_is_in_them() -> None:
     with surroundings(WAY, careful=True) as where:
         (where.workspace / "left").write_text("behind")
     assert not where.workspace.parent.exists()
+
+
+def test_a_full_disk_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(FileFailed, match="no workspace for the verification: the disk is full"):
+        with surroundings(WAY, careful=True):
+            raise AssertionError
 
 
 def test_an_unknown_program_gets_no_credentials_no_addresses_and_an_empty_home(
