@@ -13,10 +13,12 @@ from dragoman.agent import commands, settings
 from dragoman.client import acp, budgets, conversation, inquiries, permissions, results
 from dragoman.client.acp import inbound, session
 from dragoman.dialects.acp.v1.methods import Method
+from dragoman.dialects.discovery import Cache
 from dragoman.events import parts
 from dragoman.events.words import Outcome
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
+from dragoman.wire.peer import Noise, Stray
 from scripts.reference import event_values, settings_page, table_pages
 from scripts.reference.members import first_sentence
 from scripts.reference.python_names import (
@@ -46,10 +48,10 @@ CONVERSATION: Final = (
             "The agent": ("info", "dialect", "capabilities", "workspace"),
             "Sessions": ("session", "list_sessions", "delete_session"),
             "Login": ("auth_methods", "authenticate", "logout"),
-            "Callbacks": ("on_event", "on_open", "answer_with", "inquire_with"),
+            "Callbacks": ("on_event", "answer_with", "inquire_with"),
             "The end": ("aclose",),
         },
-        hidden=("client", "open", "require"),
+        hidden=("client", "open", "on_open", "require"),
     ),
     Chapter(
         conversation.Conversation,
@@ -65,13 +67,14 @@ CONVERSATION: Final = (
         conversation.ConversationTurn,
         "turn",
         {
-            "The stream": ("ready", "untaken", "wait", "cancel", "cancelling"),
+            "The stream": ("ready", "wait", "cancel", "cancelling"),
             "The result": (
                 *("result", "max_text_size", "approvals", "denials", "unsent", "answer_meta"),
             ),
         },
-        hidden=("begin", "session", "state"),
+        hidden=("begin", "session", "state", "untaken"),
     ),
+    Chapter(conversation.SessionSummary, "summary"),
 )
 
 CLIENT: Final = (
@@ -132,13 +135,13 @@ CLIENT: Final = (
         acp.Turn,
         "turn",
         {
-            "The stream": ("begin", "ready", "untaken", "wait", "cancel", "cancelling"),
+            "The stream": ("begin", "ready", "wait", "cancel", "cancelling"),
             "The result": (
                 *("result", "response", "max_text_size", "approvals", "denials"),
                 *("unsent", "answer_meta"),
             ),
         },
-        hidden=("session", "state"),
+        hidden=("session", "state", "untaken"),
     ),
     Chapter(results.Result, "result"),
 )
@@ -211,6 +214,7 @@ def _front_door() -> Iterator[str]:
     yield from with_options(dragoman.connect)
     yield from chapters(CONVERSATION)
     yield from with_options(dragoman.delegate)
+    yield from types([], [Cache])
 
 
 def _described_in(name: str) -> str:
@@ -252,7 +256,16 @@ def _client() -> Iterator[str]:
             (session, "Prompt"),
             (inbound, "Elicit"),
         ],
-        [inbound.Extension, Stream, parts.Choice, Outcome, parts.Usage, parts.Failure],
+        [
+            inbound.Extension,
+            Noise,
+            Stray,
+            Stream,
+            parts.Choice,
+            Outcome,
+            parts.Usage,
+            parts.Failure,
+        ],
     )
 
 

@@ -113,7 +113,9 @@ def text(docstring: str | None) -> Iterator[str]:
 
 def item(code: str, docstring: str | None) -> Iterator[str]:
     """Yield an entry of a list: code, and below it what it means."""
-    yield from ("", f"- `{code}`")
+    # The name of a module here is that of a public one there.
+    shown = re.sub(r"\bmodel[.]", "events.", code)
+    yield from ("", f"- `{shown}`")
     for paragraph in paragraphs(docstring):
         yield from ("", f"    {paragraph}")
 
@@ -216,6 +218,7 @@ def default(source: str) -> str:
     return {
         "DEFAULT_OPTIONS": "(allow, always allow, reject)",
         "AUTO": '"auto"',
+        "__version__": "dragoman.__version__",
     }.get(source, source)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import get_args
@@ -45,20 +44,6 @@ def test_every_command_that_is_shown_can_be_called(shell: Shell) -> None:
     for line in block.text.splitlines():
         said = shell(*shlex.split(line)[1:])
         assert said.code in (0, 5) and said.err == "", line
-
-
-def test_the_fields_for_programs_are_those(shell: Shell) -> None:
-    lines = (PAGE.read_text("utf-8").partition("one object per line:")[2]).splitlines()
-    told = {kind.strip("`"): fields for _, kind, fields in table(lines)[:3]}
-    shown = [
-        *shell("policy", "show", "--format", "json").out.splitlines(),
-        shell("policy", "test", "edit", "--format", "json").out,
-    ]
-    for line in map(json.loads, shown):
-        fields = [name for name in line if name not in ("type", *rules.Rule.__struct_fields__)]
-        if line["type"] == "Verdict":
-            fields = [name for name in line if name != "type"]
-        assert all(f"`{name}`" in told[line["type"]] for name in fields), line
 
 
 def test_the_tables_of_presets_and_actions_leave_nothing_out() -> None:

@@ -76,10 +76,15 @@ class SessionSummary(Struct, frozen=True):
     """A session that the agent remembers."""
 
     id: str
+    """The agent's id of the session."""
     cwd: str | None = None
+    """The working directory."""
     title: str | None = None
+    """The title, if the agent gave it one."""
     updated_at: str | None = None
+    """The time of the last change, as the agent wrote it."""
     created_at: str | None = None
+    """The time when the session was created, as the agent wrote it."""
     status: str | None = None
     """The agent's own word for the session's state, such as active, completed or error."""
 
