@@ -52,6 +52,13 @@ CONVERSATION: Final = (
             "The end": ("aclose",),
         },
         hidden=("client", "open", "on_open", "require"),
+        notes={
+            "dialect": "The name of the dialect that the agent speaks.",
+            "info": "The agent's own name and version.",
+            "capabilities": "What the agent can do.",
+            "auth_methods": "The ways to log in that the agent offers.",
+            "workspace": "The directory in which the agent works.",
+        },
     ),
     Chapter(
         conversation.Conversation,
@@ -62,6 +69,12 @@ CONVERSATION: Final = (
             "The session": ("id", "replayed", "wait_replayed", "answer_meta", "close"),
         },
         hidden=("implicit",),
+        notes={
+            "id": "The agent's id of the session.",
+            "set_mode": "Switch the mode.",
+            "set_model": "Switch the model.",
+            "set_option": "Change an option of the session.",
+        },
     ),
     Chapter(
         conversation.ConversationTurn,
@@ -74,7 +87,17 @@ CONVERSATION: Final = (
         },
         hidden=("begin", "session", "state", "untaken"),
     ),
-    Chapter(conversation.SessionSummary, "summary"),
+    Chapter(
+        conversation.SessionSummary,
+        "summary",
+        notes={
+            "id": "The agent's id of the session.",
+            "cwd": "The working directory.",
+            "title": "The title, if the agent gave it one.",
+            "updated_at": "The time of the last change, as the agent wrote it.",
+            "created_at": "The time when the session was created, as the agent wrote it.",
+        },
+    ),
 )
 
 CLIENT: Final = (

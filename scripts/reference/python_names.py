@@ -10,7 +10,7 @@ import enum
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
 
@@ -43,12 +43,16 @@ class Chapter:
     """The members by heading, in the order of the page; empty for the order of the source."""
     hidden: Sequence[str] = ()
     """Public members that are not for callers."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions of members that have no docstring, because their names say it in the source."""
 
     def members(self) -> list[tuple[str, list[Member]]]:
         """Return the members on the page, by heading. Raises `ValueError` if the groups and the
         class have different members."""
         found = {
-            member.name: member for member in members(self.cls) if member.name not in self.hidden
+            member.name: replace(member, docs=member.docs or self.notes.get(member.name, ""))
+            for member in members(self.cls)
+            if member.name not in self.hidden
         }
         if not self.groups:
             return [("", list(found.values()))]

@@ -76,15 +76,10 @@ class SessionSummary(Struct, frozen=True):
     """A session that the agent remembers."""
 
     id: str
-    """The agent's id of the session."""
     cwd: str | None = None
-    """The working directory."""
     title: str | None = None
-    """The title, if the agent gave it one."""
     updated_at: str | None = None
-    """The time of the last change, as the agent wrote it."""
     created_at: str | None = None
-    """The time when the session was created, as the agent wrote it."""
     status: str | None = None
     """The agent's own word for the session's state, such as active, completed or error."""
 
@@ -138,15 +133,10 @@ class Peer(abc.ABC):
     client: Any
     """The dialect's client, for features specific to the dialect."""
     dialect: str
-    """The name of the dialect that the agent speaks."""
     info: PeerInfo
-    """The agent's own name and version."""
     capabilities: Capabilities
-    """What the agent can do."""
     auth_methods: tuple[AuthMethod, ...]
-    """The ways to log in that the agent offers."""
     workspace: Path
-    """The directory in which the agent works."""
     on_event: Callable[[model.Event], None] | None
     """Called immediately with every event of the connection, in order."""
     on_open: Callable[[Conversation, Opening], Awaitable[None]] | None = None
@@ -282,7 +272,6 @@ class Conversation(abc.ABC):
     __slots__ = ()
 
     id: str
-    """The agent's id of the session."""
     replayed: Sequence[model.Event]
     """The history replayed when the session was opened, as events."""
     turn: Any
@@ -319,16 +308,13 @@ class Conversation(abc.ABC):
         raise Unsupported("this agent accepts no more input while a turn is running")
 
     @abc.abstractmethod
-    async def set_mode(self, mode_id: str) -> None:
-        """Switch the mode."""
+    async def set_mode(self, mode_id: str) -> None: ...
 
     @abc.abstractmethod
-    async def set_model(self, model_id: str) -> None:
-        """Switch the model."""
+    async def set_model(self, model_id: str) -> None: ...
 
     @abc.abstractmethod
-    async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change an option of the session."""
+    async def set_option(self, option_id: str, value: str | bool) -> None: ...
 
     @abc.abstractmethod
     async def close(self) -> None:
