@@ -120,7 +120,7 @@ CLIENT: Final = (
         acp.ClientOptions,
         "",
         {
-            "Permissions and questions": (
+            "Answers to the agent": (
                 *("permit", "guard", "inquire", "visits", "elicit", "on_url_done"),
             ),
             "What the agent may do through the client": (
@@ -257,7 +257,7 @@ def _described_in(name: str) -> str:
         case ["client", "conversation"] | ["delegation", "execution"]:
             return named
         case ["client", *_]:
-            return f"acp-client.md{named if inspect.isclass(thing) else '#permission-callbacks'}"
+            return f"acp-client.md{named if inspect.isclass(thing) else '#functions-for-permit'}"
         case ["runs", *_]:
             return "#connect"
     return "../how-to/delegate-from-python.md"
@@ -268,8 +268,8 @@ def _client() -> Iterator[str]:
     yield from functions([acp.open_agent, acp.use_agent], "client")
     yield from chapters(CLIENT)
     yield from chapters([Chapter(budgets.Budgets, hidden=("grace_after",))])
-    yield from ("", "## Permission callbacks", "")
-    yield "For `permit` and `guard`. Write your own, plain or `async`, or use one of these:"
+    yield from ("", "## Functions for permit", "")
+    yield "For `permit` and `guard`: use one of these, or write your own, plain or `async`."
     yield from functions([permissions.approve_all, permissions.approve_reads, permissions.deny_all])
     yield from chapters(DECISIONS)
     yield from types(
