@@ -64,7 +64,7 @@ class Agent:
     """An agent: register handlers, then run it.
 
     `name`, `version` and `title` are reported to the client. `modes` and `options` are the choices
-    that it offers in each session, and `auth_methods` its ways to log in.
+    that the agent offers in each session, and `auth_methods` are its ways to log in.
 
     The switches say what a prompt may contain besides text and links (`image`, `audio`,
     `embedded_context`), which MCP servers the agent can reach besides those on stdio (`mcp_http`,

@@ -350,7 +350,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def max_text_size(self) -> int | None:
         """Maximum number of characters of the agent's text to keep in the result, from its start.
 
-        None, the default, keeps all of it in memory.
+        None keeps all of it in memory. This is the default, except in a turn that yields the
+        updates of the protocol: it keeps 1 Mi characters.
         """
         return self._text.limit
 

@@ -84,7 +84,7 @@ def connect(
         the peer's descriptor; without one, it is detected.
     permit (default deny_all): function that decides about permissions. deny_all refuses them.
     guard (default None): function that decides about files and commands that the agent reads,
-        writes and runs through us. None: files are read; `permit` is asked before a file is
+        writes and runs through dragoman. None: files are read; `permit` is asked before a file is
         written or a command run, unless it has just allowed that.
     inquire (default None): function that answers the agent's questions to its user. None: the
         agent cannot ask.
@@ -97,9 +97,11 @@ def connect(
     on_stderr (default None): function that is called with what the agent's program writes to its
         stderr.
     cache (default None): stores what was detected about a program, so that it is detected once.
-    read_files (default True): whether the agent may read text files of the workspace through us.
-    write_files (default True): whether the agent may write text files of the workspace through us.
-    terminals (default False): whether the agent may run commands through us.
+    read_files (default True): whether the agent may read text files of the workspace through
+        dragoman.
+    write_files (default True): whether the agent may write text files of the workspace through
+        dragoman.
+    terminals (default False): whether the agent may run commands through dragoman.
     unstable (default False): whether to use methods that are not stable in the protocol, such as
         forking a session.
     any_version (default False): whether to accept an agent that answers the handshake with another
