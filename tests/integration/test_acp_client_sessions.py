@@ -140,7 +140,8 @@ async def test_forking_is_unstable_and_has_to_be_allowed() -> None:
     options = ClientOptions(unstable=True)
     async with driven(options, capabilities=EVERYTHING, replies=replies) as (client, agent):
         fork = await client.fork_session("s", CWD)
-        assert agent.told("session/fork") == [{"sessionId": "s", "cwd": "/workspace"}]
+        sent = {"sessionId": "s", "cwd": "/workspace", "mcpServers": []}
+        assert agent.told("session/fork") == [sent]
         assert fork.id == "s2"
         assert fork.modes is not None and fork.modes.current_mode_id == "code"
         agent.update(chunk("hello"), session_id="s2")
