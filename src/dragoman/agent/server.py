@@ -218,8 +218,7 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Run a method as if an ACP client had requested it. Raises `RemoteError` if the agent does
-        not serve it."""
+        """Run a method like an ACP client's request. Raises `RemoteError` if it is not served."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
