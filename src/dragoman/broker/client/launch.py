@@ -179,7 +179,8 @@ async def start(
                 stderr=stderr,
             )
         except (OSError, SpawnError, UsageError) as error:
-            raise BrokerUnavailable(f"the broker's program cannot be started: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise BrokerUnavailable(f"the broker's program cannot be started: {why}") from error
         finally:
             # Copies of the child's ends would keep the pipes open after its death.
             for fd in theirs:

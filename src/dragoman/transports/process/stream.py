@@ -287,7 +287,8 @@ def _start(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         # The file exists but was not found: its interpreter is missing.
         missing = isinstance(error, FileNotFoundError)
-        reason = "its interpreter was not found" if missing else str(error)
+        found = getattr(error, "strerror", None) or str(error)
+        reason = "its interpreter was not found" if missing else found
         raise SpawnError(f"{program} could not be started: {reason}") from error
 
 

@@ -94,6 +94,12 @@ async def test_pipes_that_cannot_be_made_are_a_failed_start_and_leak_nothing(
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+@aio
+async def test_a_command_line_that_is_too_long_is_the_reason_and_nothing_else() -> None:
+    with pytest.raises(SpawnError, match=r"could not be started: Argument list too long$"):
+        await spawn(["sh", "x" * 3_000_000])
+
+
 class FakePopen:
     """Stands for CreateProcess, which is not to be had here."""
 
