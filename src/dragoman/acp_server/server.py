@@ -340,9 +340,12 @@ class AcpServer:
             editor_session = self._editor_session(session, place)
             before = self._editor_sessions.get(session.id)
             if before is not None:
-                await before.aclose()
+                # Not closed yet: if this fails, the client still has it.
+                await before.disconnect()
             await editor_session.restore(kept, replay=replay)
             self._adopt(session, editor_session)
+            if before is not None:
+                await before.aclose()
 
     def _alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock of a session, which exists only while it is used: a client may name any

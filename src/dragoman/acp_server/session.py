@@ -98,6 +98,7 @@ class EditorSession:
         self._more_notices = 0
         """Number of notices that did not fit into the queue."""
         self._told_folders = False
+        self._closed = False
         self._known = False
         """Whether a client has received the session's id. Then other clients may open it too."""
         session.choose_from(self.choices)
@@ -139,8 +140,13 @@ class EditorSession:
                 log.warning("cannot connect to %s yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Disconnect from the peer, if there is one. With `close_session`, also close its
-        session."""
+        """Disconnect from the peer, and from one that is still starting as soon as it has started.
+        With `close_session`, also close the peer's session."""
+        self._closed = True
+        await self.disconnect(close_session=close_session)
+
+    async def disconnect(self, *, close_session: bool = False) -> None:
+        """Disconnect from the peer, if there is one. The next prompt connects again."""
         worker, self._worker = self._worker, None
         self.updates.follow(None)
         self.choices.show(None)
@@ -175,7 +181,7 @@ class EditorSession:
                 self.choices.peer = before
                 raise
             if name == AUTO:
-                await self.aclose()
+                await self.disconnect()
             self._chosen()
 
     async def choose_role(self, role: str) -> None:
@@ -209,7 +215,7 @@ class EditorSession:
                     return worker
             if worker is not None and not worker.alive:
                 # Pending writes must be stored before the peer's session is looked up.
-                await self.aclose()
+                await self.disconnect()
             record, problem = await self._record(name)
             if record is not None or not self._known:
                 return await self._open(name, record, problem)
@@ -236,8 +242,13 @@ class EditorSession:
             on_notice=self._notice,
         )
         await worker.start()
+        if self._closed:
+            # The client may have loaded this session again, and continue a restored one.
+            is_new = worker.opened.context != RESTORED
+            await finish(worker.aclose(close_session=is_new))
+            raise UsageError(f"the session was closed while {name} started")
         try:
-            await self.aclose()
+            await self.disconnect()
         except BaseException:
             # Without this, a cancellation would leave the new connection open.
             await finish(worker.aclose())

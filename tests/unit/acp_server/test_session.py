@@ -261,6 +261,33 @@ async def test_a_choice_of_auto_holds_although_a_peer_was_still_starting(tmp_pat
         assert chosen == {"peer": "auto", "role": "review"}, "the options of a peer are gone"
 
 
+@aio
+async def test_a_peer_that_starts_too_late_for_a_closed_session_is_left_again(
+    tmp_path: Path,
+) -> None:
+    class Slow(Peer):
+        async def _new(self, session: Session) -> None:
+            called.set()
+            await answer.wait()
+
+        async def close(self, session: Session) -> None:
+            closed.set()
+
+    called, answer, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    slow = Slow("left")
+    slow.agent.close_session(slow.close)
+    async with house(tmp_path, slow) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_TIMEOUT):
+            choice = group.create_task(_refusal(editor.set(session, "peer", "left")))
+            await called.wait()
+            await editor.call("session/close", sessionId=session)
+            answer.set()
+            await closed.wait()
+        assert "the session was closed while left started" in choice.result()
+
+
 async def _refusal(choice: Awaitable[object]) -> str:
     with pytest.raises(RemoteError) as caught:
         await choice
