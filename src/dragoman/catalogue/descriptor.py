@@ -38,14 +38,15 @@ class WrongForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nothing."""
 
     command: tuple[str, ...]
-    """Words of the command line, in this order. Other words may come between them."""
+    """The program, then words of its command line in their order. Other words may come between
+    them. A command line that is also a launch of the peer is not wrong."""
     effect: str
     """What would happen, as a user would see it."""
     remedy: str
     """What to write instead, phrased to follow the word "use"."""
     dangerous: bool = False
-    """Whether this command line may send its input to a model as a prompt. It is then never
-    started, not even to inspect it."""
+    """Whether this command line may send its input to a model as a prompt. dragoman then also
+    refuses every other command line of the program that is not a launch of the peer."""
 
 
 class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,8 +141,9 @@ class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     arguments: tuple[str, ...] = ()
     """Arguments added to the command line, which make the peer ask."""
     modes: tuple[str, ...] = ()
-    """Modes in which the peer asks. The first is set when a session is opened. Needs ``protocol =
-    "acp"`` or ``"codex"``."""
+    """Modes in which the peer asks. With ``protocol = "acp"``, the first one is set when a session
+    is opened, unless `quirks.mode_after_open` is one of them. Needs ``protocol = "acp"`` or
+    ``"codex"``."""
     options: dict[str, str | bool] = field(default_factory=dict)
     """Values of session options, by id, with which the peer asks. They are set when a session is
     opened. Needs ``protocol = "acp"``."""
@@ -149,7 +151,8 @@ class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Whether the peer writes files through the client, which checks each write, instead of asking
     first. Needs ``protocol = "acp"``."""
     possible: bool = True
-    """Whether the peer can be made to ask. If not, it is not started under a restrictive policy."""
+    """Whether the peer can be made to ask. If not, it is started under a restrictive policy only if
+    that is allowed (`--allow-unenforced`)."""
 
 
 class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
