@@ -176,6 +176,7 @@ DECISIONS: Final = (
     Chapter(permissions.Denial, "denial"),
     Chapter(inquiries.Inquiry, "inquiry"),
     Chapter(inquiries.Reply),
+    Chapter(inbound.Extension, "extension"),
 )
 
 KIT: Final = (
@@ -275,6 +276,7 @@ def _client() -> Iterator[str]:
     yield from types(
         [
             (permissions, "Permit"),
+            (permissions, "Decision"),
             (inquiries, "Inquire"),
             (session, "Prompt"),
             (inbound, "Elicit"),
@@ -297,9 +299,12 @@ def _kit() -> Iterator[str]:
     yield from text(agent.Agent.__doc__)
     yield from _without_heading(AGENT)
     yield from chapters(KIT)
+    yield from ("", "## SessionSettings", "", f"`{constructor(settings.SessionSettings)}`")
+    yield from text(settings.SessionSettings.__doc__)
+    yield from ("", "Import it from `dragoman.agent.settings`.")
     yield from types(
         [(settings, "Option")],
-        [settings.SessionSettings, commands.Command, Method, Stream, Listener],
+        [commands.Command, Method, Stream, Listener],
     )
 
 
