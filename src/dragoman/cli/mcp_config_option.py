@@ -61,7 +61,7 @@ def _server(path: Path, name: str, entry: Any) -> acp.McpServer:
 def _text(where: str, entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}.{key} must be a string")
+        raise UsageError(f"{where}.{key} must be a non-empty string")
     return value
 
 

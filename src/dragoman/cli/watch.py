@@ -91,7 +91,7 @@ def show_end(job: JobRecord, show: Renderer) -> int:
 async def show_events(
     events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer
 ) -> None:
-    """Show events as they arrive. For programs, each has its cursor."""
+    """Show events as they arrive. In JSON output, each has its cursor."""
     show.doing("waiting for the agent")
     try:
         async for cursor, event in events:

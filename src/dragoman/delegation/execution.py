@@ -188,7 +188,8 @@ async def delegate_request(
     """Delegate a request to a peer and return the result with every attempt.
 
     `caller` answers permission requests that the policy leaves open; without it they are denied.
-    `inquire` answers the forms and pages of an agent; without it they are declined.
+    `inquire` answers the questions that an agent asks its user (a form, or a URL to visit); without
+    it they are declined.
     `lineage` overrides the lineage in the environment. `executor` runs the work on another machine,
     which uses neither `caller` nor `inquire`. Failures of peers are in the result. Raises
     `UnknownRole`, `UnknownPeer` and `NoPeer` before any peer is prompted.

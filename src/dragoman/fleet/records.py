@@ -217,7 +217,8 @@ class DrainedWorkers(Struct, frozen=True, kw_only=True):
 
 
 class JobAssignment(Struct, frozen=True, kw_only=True):
-    """A job for a worker. The worker starts it only after a reply to a heartbeat that lists it."""
+    """A job for a worker, which starts it only once the coordinator's reply to a heartbeat lists it
+    in `held`."""
 
     epoch: int
     boot: str

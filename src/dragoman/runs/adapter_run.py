@@ -124,8 +124,8 @@ def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
         return wanted
     if not claimed:
         raise UsageError(
-            f"{source}, the adapter of {adapter.name}, claims no role: name one with --role that "
-            "its `claims` accepts, or add one to its ROLES_CLAIMED"
+            f"the adapter of {adapter.name} ({source}) has no roles in ROLES_CLAIMED: add one "
+            "there, or use --role with a role that its `claims` function accepts"
         )
     return claimed[0]
 

@@ -54,10 +54,10 @@ def test_programs_and_addresses_become_servers(tmp_path: Path) -> None:
             "unknown type 'carrier-pigeon'; choose from stdio, http, sse",
         ),
         ({"x": {"command": "c", "cwd": "/"}}, "unknown keys for stdio servers: cwd"),
-        ({"x": {}}, "x.command must be a string"),
+        ({"x": {}}, "x.command must be a non-empty string"),
         ({"x": {"command": "c", "args": "a b"}}, "x.args must be a list of strings"),
         ({"x": {"command": "c", "env": {"A": 1}}}, "x.env must be an object with string values"),
-        ({"x": {"url": 3}}, "x.url must be a string"),
+        ({"x": {"url": 3}}, "x.url must be a non-empty string"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, servers: Any, why: str) -> None:

@@ -92,7 +92,7 @@ def test_the_role_is_the_wanted_one_or_the_first_that_is_claimed() -> None:
     assert choose_role(ActedAdapter(), "review", source="f") == "review"
     with pytest.raises(RoleNotClaimed, match="it claims plan, review"):
         choose_role(ActedAdapter(), "debug", source="f")
-    with pytest.raises(UsageError, match="claims no role"):
+    with pytest.raises(UsageError, match="has no roles in ROLES_CLAIMED"):
         choose_role(ActedAdapter(roles=()), None, source="f")
     with pytest.raises(AdapterFailed, match="TypeError"):
         choose_role(ActedAdapter(roles=7), "plan", source="f")

@@ -100,8 +100,9 @@ async def ensure(
             f"{endpoint.log}"
         ) from None
     except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
         raise BrokerUnavailable(
-            f"cannot start a broker for {spec.peer}: {error.strerror or error}"
+            f"cannot start a broker for {spec.peer}: {where}{error.strerror or error}"
         ) from error
 
 

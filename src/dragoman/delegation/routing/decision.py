@@ -1,6 +1,7 @@
-"""Types of a routing decision: Candidate, PassedOver with its Reason, Decision.
+"""Types of a routing decision: `Decision`, `Candidate`, and `PassedOver` with its `Reason`.
 
-They are stored and printed without conversion. `decide` makes a decision, `explain` formats it.
+They are stored, and written as JSON output, with exactly these fields. `decide` makes a decision,
+`explain` formats it as text.
 """
 
 from __future__ import annotations
