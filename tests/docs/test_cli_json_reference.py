@@ -19,9 +19,11 @@ from dragoman.cli.output.peer_pages import model_as_json
 from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
 from dragoman.cli.shared_options import ListFormat
 from dragoman.config.schema import HostSettings
+from dragoman.console.access import ConsoleAccess
 from dragoman.events.parts import Choice
 from dragoman.fleet.records import AttemptEnd, FleetJob, JobLine, WorkerStatus
 from dragoman.fleet.submitter import FleetEvent
+from dragoman.paths import find_paths
 from dragoman.setup.init import VerifiedPeer
 from dragoman.store.ledger import AttemptRecord
 from dragoman.store.open import open_store
@@ -158,6 +160,11 @@ def test_the_table_names_the_fields_of_every_line(
     agree(told.pop(("hosts check", "HostCheck")), plain(row["check"]))
     reaped = {"broker": "b", "processes": 1, "files": ["a"]}
     agree(told.pop(("broker reap", "Reaped")), reaped)
+    access = ConsoleAccess(find_paths())
+    access.set_url("http://127.0.0.1:1/")
+    link = shell("console", "link").out.strip()
+    assert access.exchange(link.partition("#token=")[2], "a browser") is not None
+    agree(told.pop(("console tokens", "Token")), printed(shell, "console", "tokens")["Token"])
     agree(told.pop(("init", "Proof")), plain(proof_as_json(VerifiedPeer(name="x"))))
     beginning = InitOutput(ListFormat.JSON, JsonLines())
     agree(told.pop(("init", "Beginning")), plain(beginning.as_json(0)))

@@ -40,12 +40,12 @@ from dragoman.delegation.worktree.patch import stat_of
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, FileFailed, IsolationFailed, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
-from dragoman.events.parts import Failure, FileChange, Text
+from dragoman.events.parts import Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
-from dragoman.runs.changed_files import outside_own_folders, without_own
+from dragoman.runs.changed_files import by_others, without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
 from dragoman.runs.run import Run
@@ -224,8 +224,8 @@ class Attempt:
             return None
         return structs.replace(
             changed,
-            files=_by_others(changed.files, workspace),
-            ignored=_by_others(changed.ignored, workspace),
+            files=by_others(changed.files, workspace),
+            ignored=by_others(changed.ignored, workspace),
         )
 
     async def _on_host(self) -> AttemptReport:
@@ -594,9 +594,3 @@ async def ask_local(
             usage=result.usage,
         )
     )
-
-
-def _by_others(files: tuple[FileChange, ...], workspace: Path) -> tuple[FileChange, ...]:
-    """Return the changes without those that dragoman itself makes in its own directories."""
-    kept = set(outside_own_folders(str(workspace), [one.path for one in files]))
-    return tuple(one for one in files if one.path in kept)

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from dragoman.catalogue.enforcement import unapproved
 from dragoman.errors import SpawnError
+from dragoman.events.parts import FileChange
 from dragoman.paths import find_paths
 from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
@@ -261,6 +262,12 @@ def outside_own_folders(folder: str, names: Iterable[str]) -> list[str]:
         if os.path.realpath(each).startswith(top)
     )
     return [name for name in names if not name.startswith(own)]
+
+
+def by_others(files: tuple[FileChange, ...], workspace: Path) -> tuple[FileChange, ...]:
+    """Return the changes without those that dragoman itself makes in its own directories."""
+    kept = set(outside_own_folders(str(workspace), [one.path for one in files]))
+    return tuple(one for one in files if one.path in kept)
 
 
 def _real(folder: Path) -> str:
