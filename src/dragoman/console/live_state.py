@@ -426,7 +426,7 @@ class LiveState:
                 log.debug("cannot watch the run at %s: %s", address, error)
             except CallTimeout as error:
                 # The run hangs, or the user has suspended it and may continue it.
-                log.info("the run at %s does not answer: %s", address, error)
+                log.debug("the run at %s does not answer: %s", address, error)
                 failed = 0
             except DragomanError as error:
                 # The run is alive and would answer the same again.
