@@ -258,9 +258,10 @@ class Turn:
         tool: ToolCall | acp.ToolCallUpdate | str,
         options: Sequence[acp.PermissionOption] | None = None,
     ) -> bool:
-        """Ask whether something may be done.
+        """Ask the client for permission. `tool` is a tool call, or the title of anything else that
+        needs permission.
 
-        The result is truthy only for an option that allows it.
+        Returns True only if the chosen option allows it; a cancelled question returns False.
         """
         if isinstance(tool, ToolCall):
             chosen = await tool.permission(options)

@@ -46,7 +46,7 @@ class Text(Struct, frozen=True, gc=False, tag="text"):
 
 
 class Image(Struct, frozen=True, gc=False, tag="image"):
-    """An image, in base64 or by its URI."""
+    """An image in base64, with its URI if it has one."""
 
     data: str
     mime_type: str

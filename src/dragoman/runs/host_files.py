@@ -45,5 +45,8 @@ def working_directory(cwd: str) -> Path:
     """Return a directory that the other side names, relative to the home. Raises `UsageError`."""
     folder = Path.home() / os.path.expanduser(cwd)
     if not os.path.isdir(folder):
-        raise UsageError(f"--cwd: not a directory on that machine: {folder}")
+        raise UsageError(
+            f"{folder} is not a directory on the host: correct --cwd, or `workspace` in the host's "
+            "settings"
+        )
     return folder

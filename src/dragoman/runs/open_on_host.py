@@ -136,7 +136,8 @@ def _options(options: ConnectOptions) -> ClientOptions:
 
 
 def _explained(host: Host, error: DragomanError) -> DragomanError:
-    """Return the error with the reason: what ssh said if it exited, or too much shell output."""
+    """Return an error that says why the host could not be used: ssh exited, its shell printed too
+    much, or there was no answer in time. Any other error is returned unchanged."""
     if isinstance(error, TooNoisy | LineTooLong):
         return explain(host, error)
     if isinstance(error, CallTimeout):

@@ -287,8 +287,9 @@ class LineRedactor:
     # -- the search
 
     def _search(self, *, final: bool) -> list[bytes]:
-        """Search the lines that are held back. Returns those that are certain to contain no part of
-        a secret; with `final`, all of them."""
+        """Search the lines that are held back for secrets. Returns, with secrets removed, the first
+        lines that cannot be part of a secret that continues later; with `final`, or above
+        `MAX_LINES`, all of them."""
         held = self._held
         text = "".join([text for _, text, _ in held if text])
         start = stop = len(text)

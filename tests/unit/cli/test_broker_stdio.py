@@ -26,7 +26,7 @@ def test_options_that_would_start_another_program_are_rejected(tmp_path: Path) -
 def test_the_directory_must_be_named_and_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="name the directory to work in"):
         broker_stdio._plan(HostPrompt(job="j-1", peer="scout"))
-    with pytest.raises(UsageError, match="not a directory on that machine"):
+    with pytest.raises(UsageError, match="not a directory on the host"):
         broker_stdio._plan(HostPrompt(job="j-1", peer="scout", cwd=str(tmp_path / "no")))
 
 

@@ -341,7 +341,7 @@ async def test_a_command_that_is_killed_says_so_by_its_code(paths: Paths) -> Non
 @aio
 async def test_a_directory_that_does_not_exist_is_rejected(paths: Paths) -> None:
     asked = HostCommand(argv=["pass"], cwd="/nowhere/at/all")
-    with pytest.raises(UsageError, match="not a directory on that machine"):
+    with pytest.raises(UsageError, match="not a directory on the host"):
         await RunningCommand(PYTHON, asked, paths=paths).run(Output())
 
 

@@ -168,13 +168,13 @@ class Scope(Shape):
 
 
 class ThreadScoped(Shape):
-    """The fields of every notification about a thread."""
+    """Base class of messages that name their thread."""
 
     thread_id: str
 
 
 class TurnScoped(ThreadScoped):
-    """The fields of every notification about a turn."""
+    """Base class of messages that name their thread and their turn."""
 
     turn_id: str
 

@@ -202,7 +202,9 @@ class Agent:
     def _new(self, given: dict[str, Any]) -> dict[str, Any]:
         cwd, servers = given.get("cwd"), given.get("mcpServers")
         if not isinstance(cwd, str) or not os.path.isabs(cwd) or not isinstance(servers, list):
-            raise Refused(INVALID_PARAMS, "Invalid params: cwd and mcpServers are needed")
+            raise Refused(
+                INVALID_PARAMS, "Invalid params: cwd must be an absolute path and mcpServers a list"
+            )
         if self._fault == "needs-login":
             raise Refused(AUTH_REQUIRED, "Authentication required")
         if self._fault == "one-session" and self._sessions:
@@ -241,7 +243,7 @@ class Agent:
         session = self._session(given)
         blocks = given.get("prompt")
         if not isinstance(blocks, list):
-            raise Refused(INVALID_PARAMS, "Invalid params: prompt is needed")
+            raise Refused(INVALID_PARAMS, "Invalid params: prompt must be a list of content blocks")
         text = "\n".join(str(b.get("text", "")) for b in blocks if isinstance(b, dict))
         session["said"].append(text)
         self._remember(session)

@@ -1,7 +1,8 @@
 """Sessions: create, load, resume, list, close, delete, prompt and cancel.
 
-Defines the bodies of the `session/…` methods that clients call, and the MCP servers, modes and
-options of a session. The agent's reports are in `updates`, its permission requests in `content`.
+Defines the params and results of the `session/…` methods that clients call, and the types of a
+session's MCP servers, modes and options. What the agent reports is in `updates`; its permission
+requests are in `content`.
 """
 
 from collections.abc import Sequence
