@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import Descriptor
+from dragoman.client.folders import INSTALLED
 from dragoman.config.load import Config, PeerTable
 from dragoman.config.project import parse
 from dragoman.config.validate import convert
@@ -26,9 +27,6 @@ from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.errors.usage import BROKEN_CODE, nearest
 
 GROUP: Final = "dragoman.peers"
-
-INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Names of directories into which packages are installed, even inside a project."""
 
 
 def find_entry_points(config: Config) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch
-from dragoman.client.options import AUTO
+from dragoman.client.options import ADDRESSES, AUTO
 from dragoman.config.validate import ROLE, VARIABLE, convert, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS, dialect_named
 from dragoman.errors import ConfigInvalid, UsageError
@@ -28,8 +28,6 @@ MAX_NAME_SIZE: Final = 64
 
 RESERVED: Final = frozenset({"none", "all"})
 """Words that have another meaning in places that name a peer."""
-
-ADDRESSES: Final = ("unix:", "ws://", "wss://")
 
 
 def describe(

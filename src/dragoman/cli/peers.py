@@ -225,7 +225,7 @@ def verify_command(
     """
     from dragoman.catalogue.command_unwrap import describe_command
     from dragoman.catalogue.launch import LaunchSpec, way_to
-    from dragoman.client.options import AUTO
+    from dragoman.client.options import ADDRESSES, AUTO
     from dragoman.errors import UsageError
     from dragoman.setup.add_peer import in_dialect, note_verified, settled_command
 
@@ -248,7 +248,7 @@ def verify_command(
         note_verified(card, launch, place)
     else:
         words = settled_command(command or (), place.cwd)
-        address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
+        address = words[0] if words[0].startswith(ADDRESSES) else None
         launch = (
             LaunchSpec(address=address) if address else describe_command(words, place.catalogue)
         )

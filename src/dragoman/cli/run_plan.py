@@ -20,6 +20,7 @@ from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
+from dragoman.client.options import ADDRESSES
 from dragoman.errors import DragomanError, UsageError
 from dragoman.errors.usage import shown
 from dragoman.rpc.connection import TRACE_VARIABLE
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from dragoman.policy import PolicySettings
     from dragoman.runs.run_values import Deadline
 
-ADDRESSES: Final = ("unix:", "ws://", "wss://")
-"""Prefixes of the address of a running agent."""
 
 MAX_NAME_LENGTH: Final = 200
 """Maximum length of a session name, which lists never cut. Session ids of agents are shorter as

@@ -14,6 +14,9 @@ from typing import Final
 
 from dragoman.errors import UsageError
 
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+"""Names of directories into which packages are installed, even inside a project."""
+
 OWN_NAME: Final = "dragoman"
 """The name of our directory inside the platform's directories."""
 

@@ -28,6 +28,9 @@ D = TypeVar("D", bound="DialectOptions")
 
 AUTO: Final = "auto"
 
+ADDRESSES: Final = ("unix:", "ws://", "wss://")
+"""Prefixes of the address of a running agent."""
+
 
 class PlainOptions(Struct, frozen=True, kw_only=True):
     """Options that are also sent to a broker: they are plain values that another process can

@@ -154,7 +154,8 @@ class FleetConflict(FleetError):
 
 
 class IsolationFailed(DragomanError):
-    """A separate worktree for a job could not be created or used. The workspace is unchanged."""
+    """A separate worktree for a job could not be created or used. The workspace is unchanged,
+    unless `may_have_run` is set."""
 
     error_class = "isolation_failed"
     blame = "world"

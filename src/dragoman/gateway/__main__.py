@@ -15,7 +15,7 @@ from dragoman.agent.speech import served_dialect
 from dragoman.client.connect import Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
-from dragoman.client.options import AUTO, ConnectOptions
+from dragoman.client.options import ADDRESSES, AUTO, ConnectOptions
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost, DragomanError
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 def target_of(words: Sequence[str]) -> Target:
     """Return an address if there is only one word that looks like one, or else a command line."""
-    if len(words) == 1 and words[0].startswith(("unix:", "ws://", "wss://")):
+    if len(words) == 1 and words[0].startswith(ADDRESSES):
         return words[0]
     return list(words)
 

@@ -38,7 +38,7 @@ _GATED: Final = {
 
 _BOOLEANS: Final = "session.configOptions.boolean"
 _OPTIONS: Final = "config_option_update"
-_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
+ANSWER_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 _decode_update: Final = decoder(acp.SessionNotification)
 _decode_permission: Final = decoder(acp.RequestPermissionRequest)
 
@@ -95,12 +95,12 @@ def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
 def question(params: Raw) -> Any:
     """Return a permission request without options of an unknown kind."""
     try:
-        if all(option.kind in _KINDS for option in _question(params).options):
+        if all(option.kind in ANSWER_KINDS for option in _question(params).options):
             return params
         asked = _decode_permission(params)
     except UNDECODABLE:
         return params
-    return replace(asked, options=[each for each in asked.options if each.kind in _KINDS])
+    return replace(asked, options=[each for each in asked.options if each.kind in ANSWER_KINDS])
 
 
 def _rejected(params: Raw) -> acp.RequestPermissionResponse:

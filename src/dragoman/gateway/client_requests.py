@@ -17,20 +17,19 @@ from msgspec.structs import replace
 from dragoman.agent.client_side import ClientSide
 from dragoman.client.acp.inquiries import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
-from dragoman.client.permissions import Answer, Question
+from dragoman.client.permissions import Question
 from dragoman.client.tool_input import part
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.gateway import prompt_responses
+from dragoman.gateway.acp_filter import ANSWER_KINDS
 
 if TYPE_CHECKING:
     from dragoman.gateway.client_session import ClientSession
 
 log: Final = logging.getLogger("dragoman.gateway")
-
-_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
 class Services:
@@ -106,7 +105,7 @@ def permission_options(question: Question) -> list[acp.PermissionOption]:
             kind=str(option.kind),
         )
         for option in question.options
-        if option.kind in _KINDS
+        if option.kind in ANSWER_KINDS
     ]
 
 

@@ -23,9 +23,9 @@ from dragoman.catalogue.host_checks import last_check
 from dragoman.catalogue.launch import LaunchSpec, surroundings_of, way_to, with_env
 from dragoman.catalogue.load import BUILT_IN
 from dragoman.catalogue.roles import is_generalist
-from dragoman.catalogue.validate import ADDRESSES, NAME, describe
+from dragoman.catalogue.validate import NAME, describe
 from dragoman.catalogue.versions import learn_version
-from dragoman.client.options import AUTO
+from dragoman.client.options import ADDRESSES, AUTO
 from dragoman.config import Paths
 from dragoman.config.edit import disable_peers, enable_peers, set_value
 from dragoman.config.file_transaction import Change, FileTransaction

@@ -15,7 +15,7 @@ import tomlkit
 from dragoman.catalogue import Descriptor, Quirks
 from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.catalogue.validate import ADDRESSES
+from dragoman.client.options import ADDRESSES
 
 CARRIED: Final = (
     *("tiers", "version", "models", "credentials", "install", "env", "details", "quirks"),

@@ -43,6 +43,7 @@ from dragoman.paths import RUNTIME, VARIABLES, runtime_problem
 from dragoman.rpc.tasks import in_thread
 from dragoman.runs.adapters import adapter_source
 from dragoman.runs.context import RunContext
+from dragoman.setup.host_scripts import OLDEST_PYTHON
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
@@ -51,7 +52,6 @@ from dragoman.transports.process import warden
 from dragoman.transports.process.environment import which
 from dragoman.verify.report import proved
 
-OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
 """Oldest supported major version of Node.js. With an older one, npm installs outdated releases of
 agents."""

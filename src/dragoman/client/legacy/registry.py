@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dragoman.client.connect import OPENERS
+from dragoman.client.folders import INSTALLED
 from dragoman.client.legacy.client import DocumentOptions
 from dragoman.client.legacy.open import DIALECTS
 from dragoman.client.options import AUTO
@@ -21,9 +22,6 @@ from dragoman.errors import UsageError
 from dragoman.errors.usage import BROKEN_CODE
 
 GROUP: Final = "dragoman.dialects"
-
-INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Names of directories into which packages are installed, even inside a project."""
 
 
 def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:

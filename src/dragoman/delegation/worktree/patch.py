@@ -60,6 +60,10 @@ class FileStat(Struct, frozen=True):
     removed: int | None
 
 
+_UNREMOVED: Final = "unable to unlink"
+"""git's warning for a file that a patch deletes and that it cannot remove."""
+
+
 class Applied(Struct, frozen=True, kw_only=True):
     """Result of applying a patch. Unless ok, the workspace is unchanged."""
 
@@ -98,6 +102,12 @@ async def _apply_patch(
 ) -> Applied:
     kept = keep_patch(patches, name, data)
     answer = await git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=top)
+    if answer.ok and _UNREMOVED in answer.errors:
+        # git changes the other files, and exits with code 0.
+        problem = f"{git.describe(answer)}; the other changes were applied, and the patch is {kept}"
+        error = IsolationFailed(f"applying the patch to {top}", problem)
+        error.may_have_run = True
+        raise error
     if answer.ok:
         with contextlib.suppress(OSError):
             os.unlink(kept)

@@ -18,6 +18,7 @@ from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
 from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
 from dragoman.store.ledger.records import (
+    MAX_TOKENS,
     NO_TOKENS,
     AttemptRecord,
     Ending,
@@ -33,9 +34,6 @@ PAGE: Final = 1000
 PROCESS_GONE: Final = "process_gone"
 """The `error_class` of an attempt whose own process died before it could record the end."""
 
-MAX_TOKENS: Final = 10**12
-"""Maximum number of tokens that an attempt can have used. Peers report the counts themselves; an
-impossible one would not fit into the table, or would make every sum of it fail."""
 
 _NESTED: Final = frozenset({"tokens", "cost"})
 _PLAIN: Final = tuple(name for name in AttemptRecord.__struct_fields__ if name not in _NESTED)

@@ -11,13 +11,12 @@ from dragoman.catalogue.descriptor import Quirks
 from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
 from dragoman.rpc.tasks import together
+from dragoman.runs.model_choice import PREVIEW
 from dragoman.transports.process.query import ask_program
 from dragoman.verify import probes, remedies
 from dragoman.verify.canary_prompts import fill
 from dragoman.verify.rung import Rung, RungFinding, failed, one_line, passed, skipped, warned, words
 from dragoman.verify.verification import Verification
-
-PREVIEW: Final = "-preview"
 
 SHOWN_MODELS: Final = 6
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,30 @@ async def test_a_patch_was_applied_although_its_file_cannot_be_removed(
             context.setattr("dragoman.delegation.worktree.patch.os.unlink", refused)
             assert (await isolation.apply()).ok
     assert (folder / "a.txt").read_text() == "done"
+
+
+@aio
+async def test_a_patch_whose_deletion_git_could_not_carry_out_is_kept_and_not_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    ask = git.ask
+
+    async def unremoved(args: Sequence[str], **options: Any) -> ProgramOutput:
+        answer = await ask(args, **options)
+        if args[0] != "apply" or "--numstat" in args:
+            return answer
+        warning = "warning: unable to unlink 'a.txt': Permission denied\n"
+        return replace(answer, errors=warning)
+
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        (isolation.workspace / "a.txt").unlink()
+        monkeypatch.setattr(git, "ask", unremoved)
+        with pytest.raises(IsolationFailed, match="unable to unlink 'a.txt'") as raised:
+            await isolation.apply()
+    assert raised.value.may_have_run
+    (kept,) = (tmp_path / "patches").iterdir()
+    assert str(kept) in str(raised.value)
 
 
 @aio

@@ -11,8 +11,8 @@ from msgspec import structs
 from dragoman.errors import StoreConflict, StoreError, UnknownJob
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import Learned, Ledger
-from dragoman.store.ledger.attempt_table import MAX_TOKENS, PAGE, PROCESS_GONE, EndedAttempt
-from dragoman.store.ledger.records import NO_TOKENS, AttemptRecord, Tokens
+from dragoman.store.ledger.attempt_table import PAGE, PROCESS_GONE, EndedAttempt
+from dragoman.store.ledger.records import MAX_TOKENS, NO_TOKENS, AttemptRecord, Tokens
 from dragoman.store.values import Arm, Health, Posterior, Provenance
 from tests.unit.store.ledger.samples import START, attempt, done, ending, new_ledger
 
