@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from dragoman.client.permissions import SHOWN_SIZE
 from dragoman.runs.sessions import ANSWER_SIZE
 from tests.integration.cli_shell import Cli, warm_cli
 
@@ -29,6 +30,11 @@ read need three times, and once, what is said, besides about 40 MB."""
 TIMEOUT = 3000.0 if LONG else 120.0
 
 PIECE = 2000
+
+ASKED, ASKED_SIZE = 300, MB // 2
+"""How many permissions an agent asks for, and how long the title of each is."""
+ASKED_LIMIT = 110 * MB
+"""What a command may need then. One that keeps the titles needs as much again for each copy."""
 
 FLOODER = f"""
 import json, sys
@@ -91,7 +97,7 @@ sys.exit(code)
 """
 
 
-def measured(cli: Cli, *words: str) -> tuple[int, str, str]:
+def measured(cli: Cli, *words: str, exit_code: int = 0) -> tuple[int, str, str]:
     """The largest memory of a command, the end of what it printed, and what it complained about."""
     out = cli.home / "out"
     # A small process between: a child begins with the size of the one it was forked from.
@@ -104,7 +110,7 @@ def measured(cli: Cli, *words: str) -> tuple[int, str, str]:
         text=True,
         timeout=TIMEOUT,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == exit_code, done.stderr
     with out.open("rb") as file:
         file.seek(max(0, out.stat().st_size - 2 * ANSWER_SIZE))
         tail = file.read().decode(errors="replace")
@@ -141,3 +147,47 @@ def test_showing_a_session_is_bounded(flooded: Flooded, format: str) -> None:
     peak, out, _ = measured(flooded.cli, "sessions", "show", "talk", "--format", format)
     assert peak < READ_LIMIT
     assert "word word" in out
+
+
+ASKER = f"""
+import json, sys
+
+def send(**message):
+    sys.stdout.write(json.dumps({{"jsonrpc": "2.0", **message}}) + "\\n")
+    sys.stdout.flush()
+
+def ask(number):
+    call = {{"toolCallId": str(number), "title": "t" * {ASKED_SIZE}, "kind": "execute"}}
+    options = [{{"optionId": "no", "name": "No", "kind": "reject_once"}}]
+    params = {{"sessionId": "s", "toolCall": call, "options": options}}
+    send(id=f"q{{number}}", method="session/request_permission", params=params)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message.get("method")
+    if method == "initialize":
+        send(id=id, result={{"protocolVersion": 1, "agentCapabilities": {{}}}})
+    elif method == "session/new":
+        send(id=id, result={{"sessionId": "s"}})
+    elif method == "session/prompt":
+        prompt = id
+        ask(1)
+    elif method is None and id == "q{ASKED}":
+        send(id=prompt, result={{"stopReason": "end_turn"}})
+    elif method is None:
+        ask(int(id[1:]) + 1)
+    elif id is not None:
+        send(id=id, result={{}})
+"""
+
+
+def test_the_memory_of_a_run_whose_agent_asks_for_much_is_bounded() -> None:
+    with warm_cli() as cli:
+        program = cli.home / "asker.py"
+        program.write_text(ASKER)
+        words = ("--cold", "--deny-all", "--format", "json", "--", sys.executable, str(program))
+        peak, out, _ = measured(cli, "run", "go", *words, exit_code=5)
+        denials = json.loads(out.splitlines()[-1])["denials"]
+    assert peak < ASKED_LIMIT
+    assert len(denials) == ASKED
+    assert denials[0]["title"] == "t" * SHOWN_SIZE

@@ -25,7 +25,7 @@ from dragoman.cli.permission_flags import TerminalApprover
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.cli.prompt_session import NOT_BEGUN, inquire_at
 from dragoman.cli.run_plan import log_for, session_settings, shown_as
-from dragoman.client.permissions import Denial
+from dragoman.client.permissions import Denial, add_denial
 from dragoman.config import load_config
 from dragoman.errors import CallCancelled, CallTimeout, DragomanError, HostUnavailable, UsageError
 from dragoman.events import fold
@@ -324,7 +324,7 @@ class HostTurns:
             return await form_result(shown, inquire_at(self._live))
         result, denial = await permission_result(shown, self._approver)
         if denial is not None:
-            self._denials.append(denial)
+            add_denial(self._denials, denial)
         return result
 
     # -- stopping

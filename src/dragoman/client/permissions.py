@@ -216,6 +216,13 @@ def deny_all(question: Question) -> Answer:
     return Answer.REJECT_ONCE
 
 
+MAX_DENIALS: Final = 10_000
+"""Maximum number of refused requests that a turn lists. Later ones are left out."""
+
+SHOWN_SIZE: Final = 1000
+"""Maximum number of characters of a title or another text that is kept of a refused request."""
+
+
 class Denial(Struct, frozen=True):
     """A permission request that was refused in a turn."""
 
@@ -225,3 +232,10 @@ class Denial(Struct, frozen=True):
     """The title of the tool call."""
     kind: str
     """The kind of the tool, such as ``edit``."""
+
+
+def add_denial(denials: list[Denial], denial: Denial) -> None:
+    """Add a denial to those of a turn, with shortened texts, unless there are `MAX_DENIALS`."""
+    if len(denials) < MAX_DENIALS:
+        texts = (denial.tool_call_id, denial.title, denial.kind)
+        denials.append(Denial(*(text[:SHOWN_SIZE] for text in texts)))

@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from dragoman.client.budgets import Budgets, Watchdog
-from dragoman.client.permissions import Answer, Decision, Denial, Question
+from dragoman.client.permissions import Answer, Decision, Denial, Question, add_denial
 from dragoman.errors import (
     BudgetExceeded,
     ConnectionLost,
@@ -309,7 +309,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def denied(self, denial: Denial) -> None:
         """Record that a permission was refused."""
-        self.denials.append(denial)
+        add_denial(self.denials, denial)
 
     def question_opened(self) -> None:
         """Called when the agent asks a question: from now on its silence does not count."""

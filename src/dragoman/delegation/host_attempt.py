@@ -20,7 +20,7 @@ from dragoman.broker.client.ssh_command import host_named
 from dragoman.broker.host_protocol import HostPrompt
 from dragoman.catalogue.host_checks import last_check
 from dragoman.client.budgets import Budgets, Watchdog
-from dragoman.client.permissions import Answer, Denial
+from dragoman.client.permissions import Answer, Denial, add_denial
 from dragoman.config.hosts import split_peer
 from dragoman.delegation import permission_ceiling
 from dragoman.delegation.host_transfer import (
@@ -343,7 +343,7 @@ class HostTurn:
         permit = self._setting.caller or (lambda question: Answer.REJECT_ONCE)
         result, denial = await permission_result(shown, permit)
         if denial is not None:
-            self._denials.append(denial)
+            add_denial(self._denials, denial)
         return result
 
     def cancel(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
+from dragoman.client.permissions import SHOWN_SIZE, Answer, Chosen, Decision, Permit, Question
 from dragoman.errors import DragomanError
 from dragoman.policy.rules import Act, Policy, Verdict, allows_everything
 
@@ -30,6 +30,9 @@ log: Final = logging.getLogger("dragoman.policy")
 ANSWER_TIMEOUT: Final = 1800.0
 """Seconds to wait for the caller's answer. A person may be away for a while; a turn has its own
 limits as well."""
+
+MAX_WORDS: Final = 100
+"""Maximum number of words of a command that a ruling keeps."""
 
 MAX_RULINGS: Final = 10_000
 """Maximum number of answers kept for the record. If there are more, the older half is dropped."""
@@ -326,7 +329,9 @@ class Approver(Struct):
         if len(self.rulings) >= MAX_RULINGS:
             self.dropped += MAX_RULINGS // 2
             del self.rulings[: MAX_RULINGS // 2]
-        self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
+        self.rulings.append(
+            Ruling(question.tool_call_id[:SHOWN_SIZE], _kept(act), verdict, allowed, by, why)
+        )
         if allowed and lasting:
             self._allowed.add(act)
         return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE
@@ -400,6 +405,17 @@ class Allowed:
                 # Some peers ask about a line, and pass it to a shell afterwards.
                 found.add((act.argv[2].strip(), folder))
         return found
+
+
+def _kept(act: Act) -> Act:
+    """Return an act as a ruling keeps it: its paths are exact, its long texts are shortened."""
+    words = act.argv
+    return replace(
+        act,
+        title=act.title[:SHOWN_SIZE],
+        line=None if act.line is None else act.line[:SHOWN_SIZE],
+        argv=words and tuple(word[:SHOWN_SIZE] for word in words[:MAX_WORDS]),
+    )
 
 
 def _each_time(act: Act, verdict: Verdict) -> bool:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from dragoman.client.permissions import (
+    MAX_DENIALS,
     READING,
+    SHOWN_SIZE,
     Answer,
     Chosen,
+    Denial,
     Question,
+    add_denial,
     approve_all,
     approve_reads,
     choose,
@@ -124,3 +128,11 @@ def test_an_approval_that_no_option_can_give_is_a_refusal() -> None:
     unknown = Chosen("another", Answer.ALLOW_ONCE)
     assert settled([ONCE, REJECT], unknown) == ("cancel", Answer.REJECT_ONCE)
     assert settled([ONCE, REJECT], Answer.CANCEL) == (None, Answer.CANCEL)
+
+
+def test_the_denials_of_a_turn_are_limited_in_number_and_size() -> None:
+    denials: list[Denial] = []
+    for number in range(MAX_DENIALS + 1):
+        add_denial(denials, Denial(str(number), "x" * 2 * SHOWN_SIZE, "execute"))
+    assert len(denials) == MAX_DENIALS
+    assert denials[-1] == Denial(str(MAX_DENIALS - 1), "x" * SHOWN_SIZE, "execute")

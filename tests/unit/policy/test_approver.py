@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.client import file_guard
-from dragoman.client.permissions import Answer, Chosen, Decision, Question, settled
+from dragoman.client.permissions import SHOWN_SIZE, Answer, Chosen, Decision, Question, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events.parts import PermissionOption
@@ -239,6 +239,19 @@ async def test_a_file_that_was_allowed_to_be_edited_may_be_written() -> None:
         assert at.guard_alone(writing("/nowhere/x/../a")).allows
     assert not at.guard_alone(writing("/nowhere/b")).allows
     assert [ruling.act.paths for ruling in denials(at)] == [("/nowhere/a",), ("/nowhere/b",)]
+
+
+@aio
+async def test_a_record_keeps_long_texts_shortened_and_judges_the_whole_ones() -> None:
+    policy = Policy(rules=(Rule(action="allow", commands=("git log *",)),))
+    at = desk(policy)
+    line = "git log " + "x" * 5000
+    assert await at(run(line)) is Answer.ALLOW_ONCE
+    assert await at(run(line + " && rm y")) is Answer.REJECT_ONCE
+    first, second = at.rulings
+    assert first.act.line == second.act.line == line[:SHOWN_SIZE]
+    assert await at(question("execute", title="x" * 5000)) is Answer.REJECT_ONCE
+    assert len(at.rulings[-1].act.title) == SHOWN_SIZE
 
 
 def test_a_file_without_a_permission_request_is_written_as_the_policy_says() -> None:

@@ -6,7 +6,6 @@ broker that opens the same store records the gap there.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -58,18 +57,30 @@ def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> N
 def take(runtime: Path, store: Path) -> list[UnstoredNote]:
     """Read and remove the notes for a store; each is returned to one broker only."""
     found: list[UnstoredNote] = []
-    with contextlib.suppress(OSError):
-        for path in sorted((runtime / FOLDER).glob("*.json")):
-            try:
-                with path.open("rb") as file:
-                    gap = decode_typed(file.read(MAX_SIZE), UnstoredNote)
-            except (OSError, *UNDECODABLE) as error:
-                log.warning("%s: cannot read the note of lost events: %s", path, error)
-                continue
-            if gap.store == str(store):
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
-                    found.append(gap)
+    paths: list[Path] = []
+    try:
+        paths = sorted((runtime / FOLDER).glob("*.json"))
+    except OSError as error:
+        log.warning("%s: cannot read the notes of lost events: %s", runtime / FOLDER, error)
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                gap = decode_typed(file.read(MAX_SIZE), UnstoredNote)
+        except (OSError, *UNDECODABLE) as error:
+            log.warning("%s: cannot read the note of lost events: %s", path, error)
+            continue
+        if gap.store != str(store):
+            continue
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            # Another broker took it.
+            continue
+        except OSError as error:
+            # It is used once it can be removed: each use counts its events as lost again.
+            log.warning("%s: cannot remove the note of lost events: %s", path, error)
+            continue
+        found.append(gap)
     return found
 
 

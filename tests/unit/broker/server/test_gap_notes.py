@@ -22,6 +22,25 @@ def test_a_slip_is_taken_once_and_only_for_its_store(tmp_path: Path) -> None:
     assert gap_notes.take(tmp_path / "nowhere", one) == []
 
 
+def test_a_note_that_cannot_be_removed_is_kept_and_logged_and_the_next_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "one.db"
+    gap_notes.leave(tmp_path, store, {"s-1": 3}, why="")
+    gap_notes.leave(tmp_path, store, {"s-2": 4}, why="")
+    stuck = min((tmp_path / gap_notes.FOLDER).iterdir())
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path == stuck:
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert [slip.lost for slip in gap_notes.take(tmp_path, store)] == [{"s-2": 4}]
+    assert f"{stuck}: cannot remove the note" in caplog.text
+
+
 def test_a_slip_that_cannot_be_left_is_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
