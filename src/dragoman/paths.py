@@ -32,7 +32,7 @@ USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "cache": ("XDG_CACHE_HOME", "~/.cache"),
     "state": ("XDG_STATE_HOME", "~/.local/state"),
 }
-"""On Linux: the variable that names the parent of our directory, and its default."""
+"""For each directory on Linux: the variable that names its parent, and the default parent."""
 
 RUNTIME: Final = "XDG_RUNTIME_DIR"
 """The variable that names the parent directory for sockets, on systems that have one."""
@@ -59,7 +59,7 @@ class Paths(Struct, frozen=True, kw_only=True):
     state: Path
     """Stored sessions and jobs, the ledger, and logs."""
     runtime: Path
-    """Sockets and locks, which disappear when the machine restarts."""
+    """Sockets and locks, which nothing needs after a restart of the machine."""
 
     @property
     def config_file(self) -> Path:
@@ -85,7 +85,9 @@ def _expanded(value: str) -> str:
 def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
     """Return the directories: the platform's defaults, unless a variable overrides them.
 
-    Raises `ConfigInvalid` if the home directory is needed but unknown.
+    `environ` replaces the process's environment only for the names in `VARIABLES`; the defaults
+    always follow the process's own. Raises `ConfigInvalid` if the home directory is needed but
+    unknown.
     """
     environ = os.environ if environ is None else environ
     given = {name: environ.get(variable) for name, variable in VARIABLES.items()}
@@ -159,8 +161,8 @@ def _runtime(state: Path) -> Path:
 def runtime_problem(folder: str) -> str | None:
     """Return why a directory is not used for sockets, or None if it is.
 
-    The specification of the variable requires a directory of the user with mode 0700. In addition,
-    no other user may be able to replace it.
+    The specification of `RUNTIME` requires a directory that the user owns, with mode 0700. In
+    addition, no other user may be able to replace it.
     """
     if not os.path.isabs(folder):
         return "it is not an absolute path"

@@ -51,8 +51,8 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "verify.limits": ("dragoman.verify.time_limits", {"Limits": "LadderLimits"}),
     "verify.report": ("dragoman.verify.report", {}),
 }
-"""By old module: the module that replaces it, and the names that changed or, with a dot, are in
-another module."""
+"""For each old module: the module that replaces it, and the new name of everything that was renamed
+or, if the new name has dots, moved to another module."""
 
 KEYWORDS: Final = {"wish": "request", "audience": "listener", "reins": "cancel"}
 """Parameters of `delegate` and `decide_for` that were renamed."""

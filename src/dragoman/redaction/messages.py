@@ -1,8 +1,8 @@
 """Redact secrets that are streamed in chunks, in a record of JSON messages of any protocol.
 
-A run is a text in a conversation: the strings at the same place in messages of the same kind and
-session. A message is held back while the end of its text may still become a secret, together with
-all later messages, so that the order is kept. A request or a response ends every run. Protocols are
+A run is one streamed text: the strings at the same place in messages of the same kind and session.
+A message is held back while the end of its text may still become a secret, together with all later
+messages, so that the order is kept. A request or a response ends every run. Protocols are
 not known here: chunks of text are recognised by the names of their fields.
 """
 
@@ -41,8 +41,8 @@ MAX_HELD_SIZE: Final = 1024 * 1024
 """Maximum number of bytes of lines held back, not counting the last one."""
 
 STEP: Final = 64
-"""Number of new characters after which a text is searched again, if more than this many are held
-back. If a long text is held back, it has to grow by a quarter, so that an endless word does not
+"""If more than this many characters of a text are held back, it is searched again only after as
+many new ones, or after it has grown by a quarter if that is more: otherwise an endless word would
 make the cost quadratic."""
 
 MAX_DEPTH: Final = 6
@@ -89,8 +89,8 @@ class MessageRedactor(Generic[T]):
         return bool(self._held)
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
-        """Add a message of a stream. Yields the messages that need not be held back any longer: the
-        tag, and the redacted JSON value."""
+        """Add a message. Yields the messages that need not be held back any longer, each as its tag
+        and the redacted JSON value. `stream` keeps the texts of different connections apart."""
         text = ""
         try:
             message = decode(line)
@@ -129,8 +129,9 @@ class MessageRedactor(Generic[T]):
             yield from self._certain()
 
     def end(self, kind: object) -> Iterator[tuple[T, Any]]:
-        """End the runs to which this value of one of `KINDS` belongs. Yields what was held back for
-        them, unless an earlier message is held back for another run."""
+        """End the runs whose messages have this value in one of the fields `KINDS`, such as a
+        session id. Yields what was held back for them, unless an earlier message is held back for
+        another run."""
         for run in [run for run in self._open if kind in run]:
             self._search(run, final=True)
             self._due.pop(run, None)

@@ -19,7 +19,7 @@ SECRET_NAME: Final = re.compile(
     r"(?:^|[_\-.])(?:api[_-]?keys?|keys?|tokens?|secrets?|passwords?|passwd|credentials?|bearer)$",
     re.IGNORECASE,
 )
-"""Names that people use for secrets."""
+"""Matches a name that ends in a word for a secret, such as `api_key`."""
 
 SHORTEST: Final = 6
 """Minimum length of a secret value that is searched for: shorter ones occur in ordinary words."""
@@ -29,7 +29,7 @@ SECRET_VARIABLE: Final = re.compile(
     r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
     re.IGNORECASE,
 )
-"""Names of variables whose values are not written to disk. It matches more names than are refused
+"""Matches the names of variables whose values are not written to disk: more names than are refused
 in a settings file, because redacting too much does little harm here."""
 
 _NAMES: Final = (
@@ -121,7 +121,7 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether a field with this name contains a secret."""
+    """Return whether a field with this name is assumed to contain a secret."""
     return compiled(f"(?i){_NAMES}").search(name) is not None
 
 

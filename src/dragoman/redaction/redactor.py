@@ -217,8 +217,8 @@ class Redactor:
 
 
 class ReportRedactor:
-    """Makes a text safe to show to strangers: removes secrets, replaces the home directory by
-    ``~``, and removes the user's name from other paths."""
+    """Makes a text safe to show to strangers: removes secrets, replaces home directories by ``~``,
+    and the user's name in other paths by ``USER``."""
 
     def __init__(
         self, values: Iterable[str] = (), *, homes: Iterable[str] = (), user: str = ""

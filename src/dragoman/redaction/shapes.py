@@ -265,7 +265,8 @@ def has_literal(text: str) -> bool:
 
 
 def may_hold(text: str) -> bool:
-    """Return whether a text contains a secret by its shape, or the beginning of one."""
+    """Return whether a text contains something in the shape of a secret, or of the beginning of
+    one."""
     # Plain loops: this runs for every chunk of every answer.
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text) and _begins(text, literals):
@@ -296,5 +297,5 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def looks_like_a_secret(text: str) -> bool:
-    """Return whether a text contains a secret by its shape."""
+    """Return whether a text contains something in the shape of a secret."""
     return next(spans(text), None) is not None

@@ -1,4 +1,4 @@
-"""Decode a text's terminal colours, percent signs and backslash escapes, to find secrets in it.
+"""Remove colours from a text and decode its percent and backslash escapes, to find secrets in it.
 
 Provides one decoded view of a text and maps positions in it back to the original. A secret whose
 letters are coloured or escaped is found in the view and removed from the original. Also converts

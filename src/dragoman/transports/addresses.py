@@ -1,5 +1,5 @@
-"""Internet addresses as text: parse and write `ADDRESS:PORT`, tell whether it is this machine, and
-show URLs.
+"""Internet addresses as text: parse and write `ADDRESS:PORT`, recognise the hosts that are this
+machine, and show URLs without secrets.
 
 Resolves no names: what a name means is decided when a socket is opened.
 """
@@ -21,7 +21,8 @@ def parse_address(
 ) -> tuple[str, int]:
     """Return the host and the port of an option's value. An IPv6 address may be in brackets.
 
-    The host may be omitted if there is a default. Raises `UsageError`.
+    The host may be omitted if there is a default. Raises `UsageError`, with the name of the option
+    and the example, if the text has another form.
     """
     host, _, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or default_host
@@ -57,8 +58,8 @@ def is_this_machine(host: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """Return the URL for a message, without user, password and query, which may hold secrets.
-    Raises `ValueError` if it is not a URL."""
+    """Return the URL as a message may show it: without user, password, query and fragment, which
+    may hold secrets. Raises `ValueError` if it cannot be parsed."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{place}{parts.path}"

@@ -34,8 +34,8 @@ milliseconds; a stuck one must not hold up our exit."""
 LASTING_ERRORS = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EPROTOTYPE}
 )
-"""Reasons of a failed connect that do not pass: a forbidden, invalid or unsuitable address. A
-missing socket file is not one of them: its server may be about to start."""
+"""Error numbers of a failed connect that make a retry pointless: the address is forbidden, invalid
+or unsuitable. A missing socket file is not among them: its server may be about to start."""
 
 
 class Receiver(Protocol):
@@ -45,7 +45,8 @@ class Receiver(Protocol):
         """Called with received bytes, split at any point and never empty."""
 
     def stream_ended(self, failure: ConnectionLost) -> None:
-        """Called when nothing more will arrive: exactly once, after the last `data_received`."""
+        """Called when nothing more will arrive, with the reason: exactly once, after the last
+        `data_received`."""
 
 
 class Stream(abc.ABC):
@@ -63,7 +64,7 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def start(self, receiver: Receiver) -> None:
-        """Start delivery. Call once."""
+        """Start to deliver what arrives to `receiver`. Call once."""
 
     @abc.abstractmethod
     def write(self, data: bytes) -> None:
@@ -95,8 +96,8 @@ class Stream(abc.ABC):
         """Undo `pause_reading`. Idempotent; no effect on an ended stream."""
 
     def hurry(self) -> None:  # noqa: B027
-        """Shorten the time that the other side has to end in `aclose`, because it no longer
-        responds. Only a child process gets any time."""
+        """Shorten the time that `aclose` gives the other side to end, because it no longer
+        responds. No effect unless the other side is a child process: only that gets any time."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:

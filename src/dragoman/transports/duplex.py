@@ -27,11 +27,11 @@ BROKEN_TIMEOUT = 1.0
 the buffer already, followed by its end; a peer that only refuses our bytes is not worth keeping."""
 
 LAST_WORDS_SIZE = 1024 * 1024
-"""Maximum number of bytes of buffered input to deliver after that time: the largest buffer of a
-pipe."""
+"""Maximum number of bytes of buffered input to deliver after `BROKEN_TIMEOUT`: the size of the
+largest pipe buffer."""
 
 _GONE = frozenset({errno.ECONNRESET, errno.EPIPE})
-"""A read error that means end of stream: a Unix socket reports it if the other side closed with
+"""Read errors that mean end of stream: a Unix socket reports one if the other side closed with
 unread bytes."""
 
 

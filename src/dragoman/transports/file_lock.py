@@ -19,10 +19,11 @@ RETRY_INTERVAL: Final = 0.01
 
 
 def take_lock(fd: int, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting. Returns False if another open file holds the lock.
+    """Lock an open file without waiting. Returns False if the file is locked through another
+    opening of it.
 
     `shared` locks do not exclude each other (except on Windows). Raises `OSError` if the file
-    system does not support locks.
+    system does not support locks; on Windows, returns False then.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -43,8 +44,8 @@ def take_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def wait_for_lock(fd: int, *, timeout: float) -> bool:
-    """Lock an open file, blocking for at most `timeout` seconds. Returns False if it is still
-    locked then."""
+    """Lock an open file exclusively, blocking the thread for at most `timeout` seconds. Returns
+    False if the file is still locked by another holder then. Raises what `take_lock` does."""
     give_up_at = time.monotonic() + timeout
     while not take_lock(fd):
         if time.monotonic() >= give_up_at:

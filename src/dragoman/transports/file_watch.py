@@ -26,9 +26,11 @@ _READ_SIZE: Final = 64 * 1024
 
 
 class FileWatch:
-    """Calls `on_change` with the directory and the name of each file that changes in it.
+    """Calls `on_change` with the directory and the name of each file in it that changes, appears or
+    disappears, until `close`.
 
-    Names may be repeated. Directories that do not exist are not watched.
+    A change may be reported more than once. Directories that do not exist yet are not watched,
+    even if they are created later.
     """
 
     def __init__(self, folders: Sequence[Path], on_change: Callable[[Path, str], None]) -> None:

@@ -1,4 +1,4 @@
-"""ASGI middleware for a local HTTP server: checks Host, Origin, size and timeout of requests.
+"""ASGI middleware for a local HTTP server: checks Host, Origin and body of each request.
 
 Host and Origin are checked because any web page can reach a local port. A subclass authorizes
 requests (`authorize`), because other users of the machine can reach the port as well. Connection
@@ -38,7 +38,8 @@ connection is closed while it sends does not see the response."""
 
 
 class AddressGuard:
-    """ASGI middleware: checks Host, Origin and the size of a request; `authorize` does the rest."""
+    """ASGI middleware: refuses a request if its Host or Origin is not allowed, or if its body is
+    too large or too slow; `authorize` checks the rest."""
 
     takes_websockets = False
 
@@ -53,16 +54,17 @@ class AddressGuard:
         self._max_body_size = max_body_size
         self._body_timeout = body_timeout
         self.hosts: frozenset[bytes] = frozenset()
-        """Allowed Host headers: host and port. Every request is refused until it is set."""
+        """Allowed Host headers, in lower case: host and port. Every request is refused until this
+        is set."""
         self.schemes: tuple[bytes, ...] = (b"http://",)
-        """The allowed schemes of an Origin, before one of `hosts`."""
+        """Allowed beginnings of an Origin header; the rest of it must be one of `hosts`."""
 
     def authorize(self, scope: Scope) -> None:
         """Raise `HTTPException` if the request is not authorized."""
         raise NotImplementedError
 
     def refused(self, scope: Scope, error: HTTPException) -> None:
-        """Called for each refused request, for the log."""
+        """Called for each refused request, with the reason. A subclass may log it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_request = scope["type"] == "http"
@@ -100,7 +102,7 @@ class AddressGuard:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise HTTPException(421, "unknown host name")
+            raise HTTPException(421, "the Host header does not name this server")
         origins = [value.lower() for name, value in headers if name == b"origin"]
         if not all(map(self._is_own, origins)):
             raise HTTPException(403, "requests from other origins are refused")
@@ -113,14 +115,14 @@ class AddressGuard:
         )
 
     def admit(self, scope: Scope) -> None:
-        """Count the connection as authenticated. Raises `HTTPException` over the limit."""
+        """Count the connection as authenticated. Raises `HTTPException` if the limit is reached."""
         admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
         if admit is not None and not admit():
             raise HTTPException(503, "too many connections; try again later")
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
-        """Read the body. Raises `HTTPException`, or `ConnectionError` if the client
-        disconnected."""
+        """Return the body. Raises `HTTPException` if it is too large or too slow, and
+        `ConnectionError` if the client disconnected."""
         too_long = HTTPException(413, f"the body has more than {self._max_body_size} bytes")
         declared = [value for name, value in scope["headers"] if name == b"content-length"]
         if any(not self._fits(size) for size in declared):
@@ -137,7 +139,7 @@ class AddressGuard:
                     if len(body) > self._max_body_size or not message.get("more_body", False):
                         break
         except TimeoutError:
-            raise HTTPException(408, "the request did not arrive in time") from None
+            raise HTTPException(408, "the body did not arrive in time") from None
         if len(body) <= self._max_body_size:
             return bytes(body)
         if message.get("more_body", False):

@@ -91,7 +91,8 @@ class HttpServer:
         self._listening: asyncio.Server | None = None
 
     async def bind(self, host: str, port: int) -> int:
-        """Bind to an address; port 0 picks a free one. Returns the port. Raises `AddressInUse`.
+        """Bind to an address; port 0 picks a free one. Returns the port. Raises `AddressInUse` if
+        it cannot be used, for whatever reason, and `UsageError` if the TLS files cannot be used.
 
         Connections are refused until `start`, so that the application can prepare itself for a port
         that it has just learned.
@@ -134,7 +135,8 @@ class HttpServer:
             self._listening.close()
 
     async def aclose(self) -> None:
-        """Close all connections after pending output was sent, or after a timeout."""
+        """Stop listening and close all connections, once their responses are sent or after
+        `CLOSE_TIMEOUT`."""
         self.stop_listening()
         state = self._state
         for connection in list(state.connections):
@@ -192,7 +194,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
 
 class ConnectionLimits:
-    """Limits open connections; authenticated ones are counted separately."""
+    """Limits the number of open connections; authenticated ones are counted separately."""
 
     def __init__(self, terms: ConnectionTerms) -> None:
         self._max_known = terms.max_connections

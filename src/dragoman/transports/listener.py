@@ -27,7 +27,7 @@ from dragoman.transports.file_lock import take_lock
 from dragoman.transports.sockets import UnixStream, checked_path, peer_credentials
 
 OnStream = Callable[[Stream], Awaitable[None]]
-"""Handler of an accepted stream. The stream is closed when it returns."""
+"""Handler of an accepted stream. The stream is closed when the handler returns."""
 
 ACCEPT_RETRY_INTERVAL = 0.5
 """Delay in seconds after running out of descriptors or memory: accepting again at once would only
@@ -159,11 +159,13 @@ async def listen_unix(
     backlog: int = BACKLOG,
     same_user_only: bool = True,
 ) -> Listener:
-    """Listen on a new socket file that only our user may open.
+    """Listen on a new socket file that only our user may open, or on Windows on the named pipe
+    `path`.
 
     The directory must exist. A stale socket file is replaced. Raises `AddressInUse` if another
-    process listens on it, and `UsageError` if `path` is anything but a socket or cannot be used.
-    With `same_user_only`, connections of other users (root can always connect) are dropped.
+    process listens there, and `UsageError` if there is a file at `path` that is not a socket, or
+    the path cannot be used. With `same_user_only`, connections of other users (root can always
+    connect) are dropped.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import listen_named_pipe

@@ -26,14 +26,16 @@ BUFFER_SIZE = 64 * 1024
 
 
 def memory_pair(*, buffer_size: int = BUFFER_SIZE) -> tuple[MemoryStream, MemoryStream]:
-    """Return two connected streams: what is written to one arrives at the other."""
+    """Return two connected streams: what is written to one arrives at the other. Up to
+    `buffer_size` bytes in each direction count as sent although they are not yet read."""
     one, two = MemoryStream(buffer_size), MemoryStream(buffer_size)
     one._twin, two._twin = two, one
     return one, two
 
 
 def line_pair() -> tuple[LineStream, LineStream]:
-    """Return two connected streams that keep lines apart, for connections that need no bytes."""
+    """Return two connected streams that deliver lists of lines instead of bytes, so that lines need
+    not be joined and split again; see `LineStream`."""
     one, two = LineStream(BUFFER_SIZE), LineStream(BUFFER_SIZE)
     one._twin, two._twin = two, one
     return one, two
@@ -97,13 +99,14 @@ class MemoryStream(OwnStream):
         self.close()
 
     def close(self) -> None:
-        """Synchronous `aclose`; there is nothing to wait for in memory."""
+        """Do what `aclose` does, synchronously: in memory there is nothing to wait for."""
         if self._failure is None:
             self._twin._expect(ConnectionEnded())
             self._finish(ConnectionClosed())
 
     def break_link(self, message: str = "the link was broken") -> None:
-        """Simulate a broken connection: both ends fail, after the data that had already arrived."""
+        """Simulate a broken connection: at both ends writing fails at once, and `ConnectionBroken`
+        with this message is reported after the data that had already arrived."""
         self._twin._expect(ConnectionBroken(message))
         self._expect(ConnectionBroken(message))
 
@@ -178,7 +181,7 @@ class LineStream(MemoryStream):
     lines, or of objects that represent lines) and must be able to handle them."""
 
     def write_lines(self, lines: Sequence[Any], size: int) -> None:
-        """Like `write`, for lines with this total size."""
+        """Like `write`, for lines that were already split; `size` is their total size in bytes."""
         self._send((lines, size), size)
 
     def write(self, data: bytes) -> None:

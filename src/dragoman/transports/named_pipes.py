@@ -1,8 +1,8 @@
 r"""Windows named pipes, the counterpart of Unix sockets: `\\.\pipe\name`.
 
-Has the stream over an asyncio transport, the form in which the Windows event loop provides pipes,
-and the listener that serves them. Use them through `sockets` and `listener`, whose functions have
-the same names on every system. The stream works over any asyncio transport, which is how it is
+Defines the stream over an asyncio transport, the form in which the Windows event loop provides
+pipes, and the listener that serves them. Use them through `sockets` and `listener`, whose functions
+have the same names on every system. The stream works over any asyncio transport, which is how it is
 tested on systems without named pipes.
 
 A named pipe has no file: its name is free when the last server has closed it. Windows lets only
@@ -37,7 +37,8 @@ from dragoman.transports.listener import Listener, OnStream
 PREFIX = "\\\\.\\pipe\\"
 
 _IN_USE = frozenset({5, 231})
-"""ERROR_ACCESS_DENIED and ERROR_PIPE_BUSY: how Windows refuses a second first server."""
+"""Windows errors that mean that another process already serves the pipe: ERROR_ACCESS_DENIED and
+ERROR_PIPE_BUSY."""
 
 
 class TransportStream(EventedStream):
@@ -131,7 +132,8 @@ class TransportStream(EventedStream):
 
 
 class StreamProtocol(asyncio.Protocol):
-    """The asyncio protocol: forwards callbacks of a transport to its stream."""
+    """The asyncio protocol of a `TransportStream`: creates it, and forwards the callbacks of the
+    transport to it."""
 
     def __init__(self, listener: NamedPipeListener | None = None) -> None:
         self.stream = TransportStream()
@@ -156,7 +158,9 @@ class StreamProtocol(asyncio.Protocol):
 
 
 async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
-    """Connect to a pipe by its full name. asyncio itself retries while the pipe is busy."""
+    """Connect to a pipe by its full name. asyncio itself retries while the pipe is busy. Raises
+    `ConnectError` if nothing serves the pipe, or it accepts no connection within `timeout` seconds,
+    and `UsageError` if the name is invalid."""
     loop = _pipe_loop(name)
     try:
         async with asyncio.timeout(timeout):

@@ -46,9 +46,10 @@ SLOW_TIMEOUT = 0.003
 turn at once."""
 
 GROW_TIMEOUT = 0.0002
-"""Reads grow while a full one is handled within this time (seconds), as part of a long message is;
-small messages of 64 KiB take twice as long, and all that is decoded of one read is in memory at the
-same time. With five times as much, one stream of 20,000 updates took 0.7 MiB more memory."""
+"""The read size grows while a full read is handled within this time (seconds). That is so for a
+part of a long message; 64 KiB of small messages take twice as long, and everything decoded from one
+read is in memory at the same time. With five times this value, a stream of 20,000 updates took
+0.7 MiB more memory."""
 
 WRITE_BATCH = 64
 """Number of buffers in one gathered write: well under IOV_MAX (1024), enough to fill a pipe."""
@@ -65,8 +66,8 @@ OnBroken = Callable[[OSError], None]
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Bytes to write whenever nothing was written for a time. A thread writes them, so that they
-    are sent even while the event loop is blocked."""
+    """Bytes to write whenever nothing was written for `interval` seconds. A thread writes them, so
+    that they are sent even while the event loop is blocked."""
 
     interval: float
     data: bytes
@@ -148,9 +149,9 @@ class ReadPipe(Inbound, _Polled):
         self._follow()
 
     def deliver_available(self, limit_size: int) -> None:
-        """Deliver now what the operating system has buffered, up to about a limit.
+        """Deliver at once what the operating system has buffered, up to about `limit_size` bytes.
 
-        Used when no more waiting is allowed. A pause ends it.
+        Used where nothing may be awaited any more. Stops if the pipe is paused meanwhile.
         """
         left_size = limit_size
         while left_size > 0 and not self._closed and not self._paused:
@@ -272,11 +273,12 @@ class Outbound(abc.ABC):
         """Detect a vanished reader even while nothing is written, if that is possible."""
 
     async def drain(self) -> None:
-        """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`."""
+        """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`. Raises `ConnectionLost` if writing
+        has failed or the pipe is closed."""
         await self._wait_until(HIGH_WATER_SIZE)
 
     async def aclose(self, flush_timeout: float) -> None:
-        """Flush within a bound, then `close` in any case."""
+        """Flush for at most `flush_timeout` seconds, then `close` in any case."""
         try:
             async with asyncio.timeout(flush_timeout):
                 await self._wait_until(0)
@@ -312,7 +314,8 @@ class WritePipe(Outbound, _Polled):
     """Sends bytes to a descriptor. Owns the descriptor and closes it.
 
     `on_broken` is called once, later and never from inside `write`, when the operating system
-    refuses more data (the reader is gone). From then on `write` and `drain` raise.
+    refuses more data (the reader is gone). From then on `write` and `drain` raise
+    `ConnectionBroken`.
     """
 
     _closed = True
@@ -423,7 +426,8 @@ AnyWritePipe: TypeAlias = "WritePipe | ThreadedWritePipe"
 def open_read_pipe(
     fd: int, on_data: OnData, on_end: OnEnd, *, threaded: bool | None = None
 ) -> AnyReadPipe:
-    """Return a reader for a descriptor; `threaded` forces or forbids the thread."""
+    """Return a reader for a descriptor. It uses a thread if the descriptor needs one (see
+    `needs_thread`); `threaded` forces or forbids that."""
     if needs_thread(fd) if threaded is None else threaded:
         # Not at the top: on most systems hardly any descriptor needs a thread.
         from dragoman.transports.threaded_pipes import ThreadedReadPipe
@@ -439,8 +443,8 @@ def open_write_pipe(
     threaded: bool | None = None,
     keep_alive: KeepAlive | None = None,
 ) -> AnyWritePipe:
-    """Return a writer for a descriptor. `threaded` forces or forbids a thread, but with
-    `keep_alive` there always is one."""
+    """Return a writer for a descriptor. It uses a thread if the descriptor needs one (see
+    `needs_thread`); `threaded` forces or forbids that. With `keep_alive` it always uses one."""
     if keep_alive is not None or (needs_thread(fd) if threaded is None else threaded):
         from dragoman.transports.threaded_pipes import ThreadedWritePipe
 

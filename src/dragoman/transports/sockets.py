@@ -53,7 +53,8 @@ class UnixStream(DuplexStream):
 async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT) -> Stream:
     """Connect to the socket file, or on Windows to the named pipe, at `path`.
 
-    Raises `ConnectError` if there is no listener, or no answer in time.
+    Raises `ConnectError` if there is no listener, or it accepts no connection within `timeout`
+    seconds, and `UsageError` if the path is invalid.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import connect_named_pipe
@@ -95,11 +96,12 @@ def peer_credentials(sock: socket.socket, *, platform: str = sys.platform) -> Pe
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
-    """Return the path of a socket as text. Raises `UsageError` if it is invalid or too long."""
+    """Return the path of a socket as text. Raises `UsageError` if it is empty, contains a null
+    character, or is too long."""
     address = os.fspath(path)
     size = len(os.fsencode(address))
     if not address or "\0" in address:
-        raise UsageError(f"not a valid path of a socket: {address!r}")
+        raise UsageError(f"not a valid socket path (empty, or with a null character): {address!r}")
     if size > PATH_LIMIT:
         raise UsageError(
             f"the socket path is {size} bytes long; the limit is {PATH_LIMIT}: {address}"
@@ -108,7 +110,7 @@ def checked_path(path: str | os.PathLike[str]) -> str:
 
 
 def _connected(sock: socket.socket, address: str) -> bool:
-    """Try once. Returns False if the listener's queue is full at the moment."""
+    """Try once to connect. Returns False if the listener's queue is full at the moment."""
     try:
         sock.connect(address)
     except BlockingIOError:

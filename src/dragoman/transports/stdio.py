@@ -121,7 +121,8 @@ class _Taken:
 
 
 def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tuple[int, bool]:
-    """Return a private descriptor for the same file as this one, and whether it needs a thread."""
+    """Return a descriptor of our own for the file of `fd`, and whether it has to be read or written
+    in a thread. `access` is `O_RDONLY` or `O_WRONLY`."""
     mode = os.fstat(fd).st_mode
     if platform == "linux" and (_is_nameless_pipe(fd) or os.isatty(fd)):
         # Opening it again gives an open file of our own, with its own mode. A named pipe is left

@@ -50,7 +50,8 @@ class ThreadedReadPipe(Inbound):
             self._loop.call_soon(self._deliver)
 
     def deliver_available(self, limit_size: int) -> None:
-        """Deliver now what the thread has already handed over. A pause ends it."""
+        """Deliver at once what the thread has already read. `limit_size` is ignored: the thread
+        never reads far ahead. Stops if the pipe is paused meanwhile."""
         self._deliver()
 
     def close(self) -> None:
@@ -98,9 +99,9 @@ class ThreadedReadPipe(Inbound):
 class ThreadedWritePipe(Outbound):
     """`WritePipe` for a descriptor that cannot be polled: a daemon thread does blocking writes.
 
-    As with reading, the thread closes the descriptor, and a write that never returns keeps both
-    until the process ends. A `KeepAlive` is written from the first `write` on, and never within the
-    data of one `write`.
+    As with reading, the thread closes the descriptor, and a write that never returns keeps thread
+    and descriptor until the process ends. A `KeepAlive` is written from the first `write` on, and
+    never within the data of one `write`.
     """
 
     def __init__(
@@ -116,7 +117,8 @@ class ThreadedWritePipe(Outbound):
         self._started = False
 
     def write(self, data: bytes) -> None:
-        """Hand the bytes to the thread, in order."""
+        """Queue the bytes for the thread, which writes them in order. Raises `ConnectionLost` if
+        writing has failed or the pipe is closed."""
         if self._failure is not None:
             raise self._failure.fresh()
         if not self._started:

@@ -1,7 +1,7 @@
-"""TLS contexts: for a server with its files, and for a client that trusts one authority; and
-whether a connection failed because of TLS.
+"""Create the TLS contexts of a server (from its certificate files) and of a client that trusts one
+authority, and recognise connections that failed because of TLS.
 
-`http_server` and the console use the first context, `fleet.connection` gives the second to its
+`http_server` and the console use the server's context, `fleet.connection` gives the client's to its
 library.
 """
 
@@ -23,7 +23,7 @@ class TlsFiles:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context. Raises `UsageError` if the files cannot be used."""
+        """Return the TLS context of a server. Raises `UsageError` if the files cannot be used."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             context.load_cert_chain(self.certificate, self.key)
@@ -52,12 +52,13 @@ def trusting(authority: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authority)
     except (ssl.SSLError, ValueError) as error:
-        raise UsageError(f"not a PEM certificate: {error}") from error
+        raise UsageError(f"the authority is not a PEM certificate: {error}") from error
 
 
 def rejected(error: BaseException | None) -> bool:
     """Return whether a connection failed because TLS rejected the other side: its certificate is
-    not accepted, or it does not speak TLS. Libraries wrap the error in their own."""
+    not accepted, or it does not speak TLS. Also looks at the causes of `error`, because libraries
+    wrap the error of TLS in their own."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             # The others mean that the connection was lost.

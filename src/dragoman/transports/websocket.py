@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from websockets.typing import Origin, Subprotocol
 
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
-"""Maximum size of an inbound message, in bytes: as many as a line on the other transports."""
+"""Maximum size of an inbound message, in bytes: the same as of a line on the other transports."""
 
 OPEN_TIMEOUT = 10.0
 """Timeout in seconds for connecting, TLS and the handshake together: several round trips, possibly
 over a long distance."""
 
 PING_INTERVAL = 20.0
-"""Interval between pings: under the 30 to 60 seconds after which middleboxes drop a silent
+"""Seconds between two pings: less than the 30 to 60 seconds after which middleboxes drop a silent
 connection."""
 
 # The library logs headers, which hold secrets, and failures, which we report as errors. A logger
@@ -91,7 +91,8 @@ async def connect_websocket(
 
     Raises `ConnectError` if the connection fails; if it was refused with an HTTP status, this is
     its `status`. Raises `UsageError` for a URL, header or proxy that cannot be used. A proxy from
-    the environment is used, except for this machine.
+    the environment is used, except for this machine. Without `ping_interval` no pings are sent, so
+    a connection that was cut is noticed late or never.
     """
 
     def make(*args: Any, **kwargs: Any) -> _ClientConnection:
@@ -120,7 +121,7 @@ async def connect_websocket(
         raise UsageError(f"the value of the header {error.name} is not valid in HTTP") from None
     except ValueError as error:
         # Without the URL: one that cannot be parsed cannot be shown without its secrets.
-        raise UsageError(f"cannot connect to this address: {error}") from error
+        raise UsageError(f"the address of the WebSocket cannot be parsed: {error}") from error
     try:
         if unix_path is None:
             connection = await connect(url, **options)
@@ -151,7 +152,9 @@ async def connect_websocket(
     except WebSocketException as error:
         # A server that hangs up in the handshake may be about to restart.
         hung_up = isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError)
-        raise ConnectError(f"{shown} does not speak WebSocket: {error}", passing=hung_up) from error
+        raise ConnectError(
+            f"the WebSocket handshake with {shown} failed: {error}", passing=hung_up
+        ) from error
     stream = cast(_ClientConnection, connection).stream
     stream._opened()
     return stream
@@ -175,7 +178,8 @@ async def listen_websocket(
 
     A request for a path other than `path` gets status 404, and one that `authorize` denies gets
     401. A web page sends an `Origin`, a program does not: without `allowed_origins` no page may
-    connect.
+    connect. Raises `AddressInUse`, or `UsageError` if the address cannot be used for another
+    reason.
     """
     listener = WebSocketListener(host, path, on_stream, authorize, secure=ssl_context is not None)
 

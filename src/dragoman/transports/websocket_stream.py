@@ -76,7 +76,7 @@ class WebSocketStream(EventedStream):
 
     @property
     def response_headers(self) -> Mapping[str, str]:
-        """The headers of the server's response to the handshake."""
+        """The headers of the server's response in the handshake; empty if there is none."""
         response = self._connection.response
         return {} if response is None else response.headers
 

@@ -24,8 +24,8 @@ from dragoman.transports.process import strays
 from dragoman.transports.process.guard import guard
 
 ORPHAN_TIMEOUT = 0.5
-"""Seconds that output may still arrive after the direct child died. A launcher that dies before the
-agent it launched leaves an orphan that can hold the pipe indefinitely."""
+"""Seconds in which output may still arrive after the direct child died. A launcher that dies before
+the agent it launched leaves an orphan that can hold the pipe indefinitely."""
 
 BRIEF_LIFE = 1.0
 """Maximum lifetime in seconds of a child for which only newer pids are searched. In this time a
@@ -60,7 +60,8 @@ agent hardly ever notices the end of its input."""
 
 
 class Handle(abc.ABC):
-    """Operating system operations on one child. `windows` has the other implementation."""
+    """What the operating system can do with one child. `PosixHandle` implements it here, and
+    `windows` has the implementation for Windows."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -72,8 +73,8 @@ class Handle(abc.ABC):
 
     @abc.abstractmethod
     def status(self) -> tuple[int | None, int | None] | None:
-        """Return the exit code and signal of a dead child, or None for a living one. Does not
-        reap."""
+        """Return the exit code and the signal of a dead child (both None if unknown), or None for a
+        living one. Does not reap it if the system can tell without that."""
 
     @abc.abstractmethod
     def wait(self) -> None:
@@ -208,12 +209,12 @@ class ChildProcess:
         self._keeper = self._loop.create_task(self._keep(), name=f"dragoman-child-{self.pid}")
 
     def output_ended(self) -> None:
-        """Called when the child's pipes have ended: there is no need to wait for them."""
+        """Called when the child's output has ended, so that the shutdown need not wait for more."""
         if not self._output.done():
             self._output.set_result(None)
 
     def send_signal(self, number: int) -> None:
-        """Signal the child's whole process group. No effect if it is dead."""
+        """Signal the child's whole process group. No effect if the child is dead."""
         if not self.exited:
             self._handle.signal_group(number)
 
@@ -365,7 +366,8 @@ def kill_now(handle: Handle, mark: str) -> None:
 
 
 def end_now(handle: Handle, mark: str) -> None:
-    """Run the whole shutdown without a loop, for a child that can no longer be awaited."""
+    """Kill a child and everything below it without a loop, and reap it: for a child that can no
+    longer be awaited."""
     kill_now(handle, mark)
     handle.reap()
     guard.forget(handle.pid)

@@ -60,7 +60,7 @@ _serials = itertools.count(1)
 
 
 def owner() -> str:
-    """Return the random name of this process in the marks of its children."""
+    """Return the random name that stands for this process in the marks of its children."""
     # `setdefault` is atomic: the first children of two threads must not get two owners, because the
     # warden would know only one. A lock would have to survive a fork.
     return _owner.get("name") or _owner.setdefault("name", os.urandom(8).hex())
@@ -126,8 +126,8 @@ def build_environment(
 
 
 def check_folder(folder: str | os.PathLike[str] | None) -> None:
-    """Raise if the working directory does not exist. Otherwise the error would blame the
-    program."""
+    """Raise `SpawnError` if the working directory cannot be used. Otherwise the error of the start
+    would blame the program."""
     if folder is None:
         return
     try:
@@ -177,7 +177,8 @@ def find_program(
 ) -> str:
     """Return the path of the file a command name resolves to for a child with this environment.
 
-    A name with a slash is a path; a relative one is resolved against the child's working directory.
+    A name with a slash is a path; a relative one is resolved against the child's working directory,
+    `folder`. Raises `ProgramNotFound`, or `SpawnError` if the file cannot be executed.
     """
     if "\0" in program:
         raise SpawnError(f"the program {program!r} has a null character in its name")

@@ -23,8 +23,8 @@ EXIT_TIMEOUT = 1.0
 """Seconds that the exit of the program may be delayed by searching for leftover processes."""
 
 MAX_REPLACED = 20
-"""Maximum number of wardens replaced while children live. After that many, someone kills them
-deliberately."""
+"""Maximum number of wardens that are replaced while children live. If more are killed than that, it
+is deliberate."""
 
 log = logging.getLogger(__name__)
 
@@ -70,15 +70,15 @@ class Guard:
                 return -1
 
     def replace_warden(self) -> bool:
-        """Replace the warden if it died early. Returns False if there is none now: it was never
-        used, died too often or could not be started."""
+        """Replace the warden if it died early. Returns False if no warden runs now: none was needed
+        yet, too many were killed, or it could not be started."""
         with self._lock:
             if self._warden_lives():
                 return True
             if not self._used or self._replaced >= MAX_REPLACED:
                 return False
             self._replaced += 1
-            log.warning("the warden was killed; starting another one")
+            log.warning("the warden process was killed; starting another one")
             self._start_warden()
             return self._warden_pid != 0
 
@@ -143,8 +143,8 @@ class Guard:
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "no warden process, because this program cannot start a Python script: if it "
-                    "is killed, its child processes keep running"
+                    "no warden process, because this program cannot start a Python script: if this "
+                    "program is killed, its child processes keep running"
                 )
             return
         try:
@@ -154,7 +154,11 @@ class Guard:
             self._warden_pid = self._start_program(program, script)
         except OSError as error:
             self._close_files()
-            log.warning("no warden process, because it cannot be started: %s", error)
+            log.warning(
+                "the warden process cannot be started (%s): if this program is killed, its child "
+                "processes keep running",
+                error,
+            )
 
     def _start_program(self, program: str, script: str) -> int:
         reader, self._pipe_fd = os.pipe()

@@ -46,7 +46,8 @@ class ProcessIdentity:
     boot: str
     """Identifies the boot of the machine in which the process was started."""
     namespace: str = ""
-    """The pid namespace of its pid: a container has its own."""
+    """The pid namespace in which `pid` counts (a container has its own); empty if the system has
+    none."""
 
 
 def own_identity() -> ProcessIdentity:
@@ -83,8 +84,8 @@ def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
 
 
 def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
-    """Signal the identified process. Returns False if it is not alive, we may not signal it, or it
-    is init or ourselves.
+    """Send the signal `number` to the identified process. Returns False if it is not proved to be
+    alive, we may not signal it, or it is init or ourselves.
 
     The handle is opened first and the identity checked under it, so a pid reused in between is
     never hit.

@@ -36,7 +36,7 @@ class ProgramOutput:
     """Output and exit of a program."""
 
     exit_code: int | None
-    """The exit code; None if the program was stopped, or killed by a signal."""
+    """The exit code; None if the program did not end within the limits, or a signal killed it."""
     output: bytes
     errors: str
     """The tail of the program's stderr."""
@@ -87,7 +87,8 @@ async def run_program(
     times: ShutdownTimes = READER_TIMES,
     input: Iterable[bytes] = (),
 ) -> ProgramOutput:
-    """Run a program to its end, within the limits. Raises `SpawnError` if it cannot start.
+    """Run a program until it ends, writes more than `limit_size` bytes, or `timeout` seconds have
+    passed. Returns what it wrote by then. Raises `SpawnError` if it cannot be started.
 
     It gets `input` on its stdin, which then stays open: the program has to know where the input
     ends.
@@ -134,9 +135,8 @@ async def ask_program(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
 ) -> ProgramOutput | None:
-    """Run a program in an empty directory. Returns None if it could not be started.
-
-    Some programs load files from the directory they are started in.
+    """Run a program in an empty directory, because some programs load files from the directory they
+    are started in. Returns None if it could not be started.
     """
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         try:

@@ -30,12 +30,14 @@ PROCESSES_PER_TURN = 32
 
 
 def find_strays(mark: str) -> list[int]:
-    """Return the living processes that carry a mark."""
+    """Return the pids of the living processes that carry a mark; none on other systems than
+    Linux."""
     return list(warden.find(warden.mark_needle(mark))) if sys.platform == "linux" else []
 
 
 def find_owned(owner: str) -> list[int]:
-    """Return the living processes that carry any mark of an owner."""
+    """Return the pids of the living processes that carry any mark of an owner; none on other
+    systems than Linux."""
     return list(warden.find(warden.owner_needle(owner))) if sys.platform == "linux" else []
 
 
@@ -50,8 +52,8 @@ async def kill_strays(
     `hunt_timeout` has passed.
 
     The caller guarantees that the leaders of the sessions are not reaped yet, so that their ids are
-    not reused. `since` is a process that was started a moment ago: only it and later ones are
-    examined. Returns the processes that were killed.
+    not reused. `since` is the pid of a process that was started a moment ago: only it and later
+    ones are examined. Returns the pids of the processes that were killed.
     """
     hunt = _Hunt(mark, sessions, hunt_timeout)
     while hunt.goes_on():
@@ -78,10 +80,10 @@ def newest_process() -> int:
 
 
 def created_since(first: int, listed: list[int], *, newest: int) -> list[int]:
-    """Return the processes that may have been created with `first` or after it.
+    """Return the pids in `listed` that may have been assigned together with `first` or after it.
 
     Pids are assigned in ascending order, and start again after the end of their range. `newest` was
-    read after the list, and the whole range was not used up in between.
+    read after `listed`, and the whole range was not used up in between; 0 means unknown.
     """
     if not newest:
         return listed

@@ -90,7 +90,8 @@ async def spawn(
     """Start a program and return the stream to it.
 
     The child gets the allow-list of `environment`, the variables named by `inherit`, and `env`.
-    Never awaits, so a cancellation cannot come between the start and the stream.
+    Never awaits, so a cancellation cannot come between the start and the stream. Raises
+    `SpawnError` if the program cannot be started.
     """
     tail = StderrTail(stderr_tail_size, on_stderr)
     return start_stream(

@@ -110,8 +110,8 @@ def plan_command(
     folder: str | os.PathLike[str] | None = None,
     files: FileLookup | None = None,
 ) -> CreateProcessPlan:
-    """Return how to start a command: directly where possible, else safely quoted through
-    cmd.exe."""
+    """Return how to start a command: directly where possible, else safely quoted through cmd.exe.
+    Raises `SpawnError` if neither is possible."""
     files = files or RealFiles()
     found = find_program(argv[0], environment=environment, folder=folder, files=files)
     arguments = list(argv[1:])
@@ -203,7 +203,7 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -
 def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "") -> str:
     """Return the command line for a batch file that is not a shim.
 
-    Raises if an argument cannot be quoted.
+    Raises `SpawnError` if an argument cannot be quoted safely.
     """
     # A batch file that enables delayed expansion would expand exclamation marks as well.
     delayed = "enabledelayedexpansion" in text.lower()
