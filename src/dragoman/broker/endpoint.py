@@ -130,7 +130,7 @@ def logs_folder(state: str | os.PathLike[str]) -> Path:
 
 
 def short_folder() -> Path:
-    """Return the replacement for a directory whose path is too long."""
+    """Return the directory for sockets whose path would otherwise be too long."""
     user = os.getuid() if sys.platform != "win32" else 0
     return Path(SHORT_FOLDER.format(user=user))
 
@@ -146,9 +146,7 @@ def make_private(folder: Path, *, follow: bool = True) -> None:
             folders.make_private(folder)
         found = folder.stat() if follow else folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise BrokerUnavailable(
-                f"not a directory, but needed for the broker's socket: {folder}"
-            )
+            raise BrokerUnavailable(f"{folder} is not a directory, but dragoman needs one there")
         if sys.platform == "win32":
             # On Windows a user's directories are private, and modes mean nothing.
             return

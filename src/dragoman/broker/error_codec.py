@@ -54,7 +54,8 @@ def describe(error: DragomanError) -> dict[str, Any]:
 
 
 def revive(data: Any, message: str = "") -> DragomanError | None:
-    """Return the error described by such data, or None if it contains no error of ours."""
+    """Return the error that JSON-RPC error data describes, or None if it contains no error of ours.
+    `message` is used if the data has none."""
     told = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("errorClass"), str):
         return None
@@ -79,9 +80,9 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """Return the JSON-RPC error for a caller: ours with its class added, or the peer's own with the
-    end of its stderr. If its code does not say whether the request may have run, it is described as
-    ours are."""
+    """Return the JSON-RPC error for a caller: one of ours with its class added, or the peer's own
+    with the end of the peer's stderr. If the code of the peer's error does not say whether the
+    request may have run, a description like that of our own errors is added."""
     if isinstance(error, RemoteError):
         data = with_stderr(error.data, stderr_of(error))
         told = RemoteError(error.code, error.message, data)
@@ -111,7 +112,7 @@ def blame_of(error_class: str | None) -> Blame:
 
 
 def busy(limit: int) -> BrokerBusy:
-    """Return the error for exceeding the limit of requests."""
+    """Return the error for a request beyond the limit of requests that may wait."""
     return BrokerBusy(
         f"{limit} requests are already waiting at this broker; try again when some are done"
     )

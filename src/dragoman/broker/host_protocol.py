@@ -66,9 +66,9 @@ MAX_LINE_SIZE: Final = 64 * 1024 * 1024
 
 
 class HostHello(Struct, rename="camel", kw_only=True):
-    """`HELLO`: the protocol version of this side.
+    """`HELLO`: the version of the protocol and of dragoman on this side.
 
-    `environment` has the limits of nested delegation, which also bind the remote side.
+    `environment` has the variables in `LIMITS`, which also bind the remote side.
     """
 
     protocol: int
@@ -77,7 +77,8 @@ class HostHello(Struct, rename="camel", kw_only=True):
 
 
 class Greeting(Struct, rename="camel", kw_only=True):
-    """The response to `HELLO`: the protocol version, user and home of the remote side."""
+    """The response to `HELLO`: the version of the protocol and of dragoman on the remote side, its
+    user and home directory."""
 
     protocol: int
     version: str
@@ -147,7 +148,7 @@ class Follow(Struct, rename="camel", kw_only=True):
 
 
 class HostLines(Struct, rename="camel"):
-    """`LINES`: consecutive lines of a session, starting at a number."""
+    """`LINES`: consecutive lines of a session; `first` is the number of the first one."""
 
     key: str
     session_id: str
@@ -191,12 +192,13 @@ class Output(Struct, rename="camel"):
 
 
 class CommandInterrupted(Struct):
-    """The response to `INTERRUPT`. Older versions omit `interrupted`."""
+    """The response to `INTERRUPT`: whether there was a command to interrupt. Older versions omit
+    `interrupted`."""
 
     interrupted: bool = True
 
 
 class CommandEnded(Struct):
-    """The response to `COMMAND`."""
+    """The response to `COMMAND`: the exit code."""
 
     code: int

@@ -56,7 +56,7 @@ class HeldLock:
         return self._fd
 
     def write(self, text: bytes) -> None:
-        """Write the holder's text."""
+        """Replace the text in the file, by which others identify the holder."""
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         os.write(self._fd, text)
@@ -160,9 +160,9 @@ def holder_of(text: bytes) -> ProcessIdentity | None:
 
 
 async def lock_for_life(endpoint: Endpoint, *, timeout: float) -> HeldLock | None:
-    """Take the name for this process and write its identity to the lock.
+    """Take the lock of a broker's name for this process, and write the process's identity to it.
 
-    Returns None if it is still held after `timeout` seconds.
+    Returns None if another process still holds the lock after `timeout` seconds.
     """
     lock = await lock_within(endpoint.lock, timeout=timeout)
     if lock is not None:
@@ -174,8 +174,9 @@ async def lock_for_life(endpoint: Endpoint, *, timeout: float) -> HeldLock | Non
 
 
 def mark_console(paths: Paths) -> HeldLock | None:
-    """Mark this process as a console that answers questions. The caller releases the returned lock
-    at the end. Raises `BrokerUnavailable` or `OSError` if the process cannot be marked."""
+    """Mark this process as a console that answers questions. Returns the lock, which the caller
+    releases at the end, or None if it is held already. Raises `BrokerUnavailable` or `OSError` if
+    the process cannot be marked."""
     from dragoman.broker.endpoint import consoles_folder, make_private
 
     folder = consoles_folder(paths.runtime)

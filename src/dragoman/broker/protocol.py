@@ -129,7 +129,8 @@ class SessionParams(Struct, rename="camel"):
 
 
 class JobWanted(Struct, rename="camel"):
-    """Parameters of `_dragoman/result` and `_dragoman/cancel`."""
+    """Parameters of `_dragoman/result` and `_dragoman/cancel`. With `wait`, the result is sent only
+    when the job has ended."""
 
     job: str
     wait: bool = False
@@ -209,7 +210,8 @@ class TurnBudgets(Struct, rename="camel"):
 
 
 class PromptMeta(Struct):
-    """With a prompt: its job, and what happens to it after the caller disconnects."""
+    """With a prompt: the id of its job, and the terms and budgets of its turn, which also apply
+    after the caller has disconnected."""
 
     job: str | None = None
     policy: PolicyTerms | None = None
@@ -217,6 +219,7 @@ class PromptMeta(Struct):
     """Whether to ask a person who watches, if no rule decides and only the preset would refuse the
     request."""
     fresh: bool = False
+    """Whether to continue in a new session if the peer has lost this one."""
     budgets: TurnBudgets | None = None
 
     def __post_init__(self) -> None:
@@ -269,18 +272,18 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
     key: str | None = None
     """With an opened session: its key in the store."""
     next: int | None = None
-    """The number of its next event."""
+    """With an opened session: the number of its next event."""
     job: str | None = None
     """With the end of a turn: its job."""
     next_event: int | None = None
-    """The number after the last event of the turn."""
+    """With the end of a turn: the number after its last event."""
     context: str | None = None
     """With an opened session and with the end of a turn: the state of the peer's context, which is
     `live`, `restored` or `fresh`."""
     unstored: str | None = None
-    """Why the turn is not stored."""
+    """With the end of a turn: why it is not stored."""
     notice: str | None = None
-    """A notice for the user of the next turn, sent once."""
+    """With the end of a turn: a notice for the user, sent once."""
 
 
 def added_to(meta: Mapping[str, Any] | None) -> Added:
@@ -317,7 +320,7 @@ def read(params: Raw, shape: type[T]) -> T:
 
 def decode_as(body: Raw, shape: type[T], what: str) -> T:
     """Decode what the other side sent; `what` names it, like "response to _dragoman/watch". Raises
-    `InvalidAnswer`: a request may have run."""
+    `InvalidAnswer` if it does not fit: the request that it answers may have run."""
     try:
         return decode_typed(body, shape)
     except UNDECODABLE as error:
@@ -331,7 +334,8 @@ def members(params: Raw) -> dict[str, Raw]:
 
 
 def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
-    """Return our part of the `_meta`; the defaults of `shape` if there is none."""
+    """Return our part of the `_meta`; the defaults of `shape` if there is none. Raises what `read`
+    does."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return shape()

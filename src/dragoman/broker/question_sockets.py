@@ -25,7 +25,7 @@ def questions_folder(paths: Paths) -> Path:
 
 def new_address(paths: Paths) -> str:
     """Return a path for a new question socket, in a private directory. Raises `BrokerUnavailable`
-    or `OSError`."""
+    or `OSError` if the directory cannot be used."""
     folder = questions_folder(paths)
     make_private(folder)
     name = f"{os.getpid()}-{secrets.token_hex(4)}{SOCKET}"

@@ -104,7 +104,8 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
     loads_next_minute: bool = False
-    """Whether the peer loses a session that is loaded within the same minute it was started."""
+    """Whether the peer loses a session that it loads within the minute in which the session was
+    created."""
     error_texts: tuple[str, ...] = ()
     notice_texts: tuple[str, ...] = ()
     """Prefixes of texts that are the peer's error messages, and of remarks that may precede
@@ -122,7 +123,7 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
     version: str = __version__
     """Version of the dragoman that starts the broker."""
     secret_values: tuple[str, ...] = ()
-    """Values that must not be written to the disk."""
+    """Values that must not be written to disk."""
     paths: Folders
     ttl: float = DEFAULT_TTL
     max_idle: int = DEFAULT_MAX_IDLE
@@ -139,7 +140,8 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
 
 
 def decode(text: bytes) -> BrokerSpec:
-    """Decode a spec from JSON. Raises `msgspec.MsgspecError` if it is invalid."""
+    """Decode a spec from JSON. Raises one of the errors in `wire.messages.UNDECODABLE` if it is
+    invalid."""
     return decode_typed(text, BrokerSpec)
 
 

@@ -35,12 +35,13 @@ without input the connection counts as dead. The other side sends empty lines mo
 that."""
 
 PING_INTERVAL: Final = 10.0
-"""Seconds between two of these empty lines."""
+"""Seconds between two of the empty lines that the other side sends."""
 
 SILENCE_TIMEOUT: Final = 180.0
-"""The value of `SILENCE`. sshd may not notice a dead link for hours, and a permission request must
-not wait for a program that is gone. The timeout is long enough for a laptop that sleeps briefly, or
-a program stopped in a debugger. A blocked event loop does not matter: a thread sends the lines."""
+"""The seconds that the other side sets in `SILENCE`. sshd may not notice a dead link for hours, and
+a permission request must not wait for a program that is gone. The timeout is long enough for a
+laptop that sleeps briefly, or a program stopped in a debugger. A blocked event loop does not matter:
+a thread sends the lines."""
 
 
 async def attach(
@@ -55,8 +56,8 @@ async def attach(
     """Copy between stdio and the broker of a peer until stdin or the broker ends, or stdin is
     silent for the seconds in the variable `SILENCE`.
 
-    `policy` decides what the peer may do while no caller can answer. Raises `BrokerError` if the
-    broker no longer answers.
+    `policy` decides what the peer may do while no caller can answer. Raises what `ensure` does, and
+    `BrokerError` if the broker no longer answers.
     """
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:

@@ -122,7 +122,7 @@ async def _gone(record: BrokerRecord, timeout: float) -> bool:
 
 def differences(record: BrokerRecord, other: BrokerRecord) -> tuple[str, ...]:
     """Return how two brokers of a peer differ: the names of variables, and other conditions in
-    words."""
+    words. Empty if one of them is too old to report its terms."""
     mine, theirs = record.terms, other.terms
     if not mine or not theirs:
         # Older versions do not report their terms.

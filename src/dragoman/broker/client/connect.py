@@ -81,8 +81,8 @@ BROKER_MARGIN: Final = 5.0
 the reason, reports it."""
 
 EXPIRED_MARGIN: Final = 0.5
-"""The same margin for a turn that timed out. It is short, because the caller knows the reason
-itself and has to keep to its time limit."""
+"""The margin in place of `BROKER_MARGIN` for a turn that timed out. It is short, because the caller
+knows the reason itself and has to keep to its time limit."""
 
 log = logging.getLogger(__name__)
 
@@ -183,10 +183,8 @@ class WarmClient(AcpClient):
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """Return the error for the caller.
-
-        An error in the broker is raised as if it had happened here.
-        """
+        """Return the error to raise: for a response that describes an error in the broker, that
+        error, as if it had happened here."""
         if isinstance(error, RemoteError):
             # Imported here: most calls do not fail.
             from dragoman.broker.error_codec import revive
@@ -251,7 +249,8 @@ def spec_of(
         chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
     elif unfit := [name for name, value in chosen.items() if not _is_plain(value)]:
         raise BrokerUnavailable(
-            f"these options of the peer cannot be sent to a broker: {', '.join(unfit)}"
+            "these options of the peer cannot be sent to a broker, because they are not plain "
+            f"data: {', '.join(unfit)}"
         )
     shared = plain_of(options) | {
         "max_line_size": line_size_of(way, options),

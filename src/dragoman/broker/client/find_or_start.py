@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class StartTimes(Struct, frozen=True, kw_only=True):
-    """Timeouts in seconds."""
+    """Timeouts of finding or starting a broker, in seconds."""
 
     answer: float = ANSWER_TIMEOUT
     """For the response to hello, before a broker counts as hung."""
@@ -123,10 +123,12 @@ class BrokerSearch:
         self.endpoint = endpoint
         self.times = times
         self.hung: bytes | None = None
-        """The text in the lock of a broker that did not answer."""
+        """The text in the lock of a broker that did not answer; None if there was none."""
 
     async def call(self, *, started: bool) -> FoundBroker | None:
-        """Connect and send hello; None if there is no usable broker."""
+        """Connect and send hello. Returns None if there is no usable broker; an outdated one is
+        asked to end then. Raises `BrokerUnavailable` if another program listens there, or the
+        broker's protocol is not understood."""
         try:
             stream = await open_stream(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:

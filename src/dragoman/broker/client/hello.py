@@ -80,7 +80,7 @@ class _Greeting(Ignore):
     def noise(self, noise: Noise | Stray) -> None:
         if isinstance(noise, Noise):
             self._connection.fail(
-                ConnectionLost("the program that listens there does not speak the broker protocol")
+                ConnectionLost("the program at the broker's address does not speak its protocol")
             )
 
 
@@ -126,8 +126,8 @@ async def say_hello(
     ttl: float | None = None,
     timeout: float = ANSWER_TIMEOUT,
 ) -> BrokerHello:
-    """Send hello. Raises what `ask` does, and `InvalidAnswer` if the response is not from a
-    broker."""
+    """Send hello and return the response. A `ttl` replaces the broker's idle timeout. Raises what
+    `ask` does, and `InvalidAnswer` if the response is not that of a broker."""
     params: dict[str, Any] = {"version": version, "identity": identity}
     if ttl is not None:
         params["ttl"] = ttl
@@ -141,7 +141,7 @@ async def say_hello(
 async def ask_broker(
     address: str, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT
 ) -> Any:
-    """Send one request on a separate connection.
+    """Send one request on a separate connection, and return the response.
 
     Raises what `open_stream` and `ask` raise.
     """

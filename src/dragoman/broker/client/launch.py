@@ -149,7 +149,7 @@ async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
 async def start(
     spec: BrokerSpec, endpoint: Endpoint, *, timeout: float, program: Sequence[str] = PROGRAM
 ) -> None:
-    """Start a broker and wait until it listens.
+    """Start a broker and wait until it listens, or has ended because another one has the name.
 
     Raises `BrokerUnavailable` with the end of its log, or the error that the broker reports.
     """
@@ -265,9 +265,11 @@ def _shown(tail: str) -> str:
 
 
 def open_log(path: Path) -> tuple[int, int]:
-    """Return a descriptor of the log file, and its current size.
+    """Return a descriptor of the log file, and its current size. A log that is too long is rotated
+    first.
 
-    If the file cannot be opened, the broker runs without a log.
+    If the file cannot be opened, the descriptor is that of the null device: the broker runs without
+    a log.
     """
     try:
         make_private(path.parent)

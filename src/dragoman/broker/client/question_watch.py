@@ -116,8 +116,8 @@ async def watch_questions(
 
 
 async def answer_question(address: str, id: str, digest: str, result: Any) -> bool:
-    """Answer a question. Returns False if it no longer waits for an answer. Raises `RemoteError` if
-    the answer is invalid."""
+    """Answer a question. Returns False if it no longer waits for an answer. Raises what
+    `ask_broker` does: `RemoteError` if the answer is invalid."""
     told = await ask_broker(
         address, ANSWER, QuestionAnswer(id, digest, Raw(msgspec.json.encode(result)))
     )

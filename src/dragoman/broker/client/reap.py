@@ -42,7 +42,8 @@ class Reaped:
 
 
 def sweep(folder: Path) -> list[Reaped]:
-    """Clean up after every dead broker. Blocks for a moment if there are processes to kill.
+    """Clean up after every dead broker. Returns what was killed and removed for each; brokers for
+    which there was nothing to do are left out. Blocks for a moment if there are processes to kill.
 
     Safe to run concurrently and while brokers start: live ones are not touched.
     """

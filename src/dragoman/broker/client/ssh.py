@@ -72,7 +72,7 @@ class ShellOutput:
         self._size = 0
 
     def is_too_much(self, noise: Noise | Stray) -> bool:
-        """Count a line. Returns whether there are too many."""
+        """Count a line. Returns whether there are now too many lines or bytes."""
         self._lines += 1
         self._size += len(noise.line)
         return self._lines > MAX_NOISE_LINES or self._size > MAX_NOISE_SIZE
@@ -121,7 +121,8 @@ class HostConnection:
         self._messages.listener = listener
 
     async def call(self, method: str, params: Any, *, timeout: float | None) -> msgspec.Raw:
-        """Send a request. An error on the remote side is raised as if it had happened locally."""
+        """Send a request and return the response. An error on the remote side is raised like one on
+        this machine, except that it names the host where that matters (`explain_remote`)."""
         try:
             return await self.connection.call(method, params, timeout=timeout)
         except RemoteError as error:
@@ -262,7 +263,10 @@ def explain(host: Host, error: DragomanError) -> HostUnavailable:
         )
     if isinstance(error, CallTimeout):
         return HostUnavailable(
-            name, f"no greeting within {GREETING_TIMEOUT:g} s", remedy=by_hand, passing=True
+            name,
+            f"dragoman there did not answer within {GREETING_TIMEOUT:g} s",
+            remedy=by_hand,
+            passing=True,
         )
     if isinstance(error, RemoteError | InvalidAnswer):
         return HostUnavailable(

@@ -48,7 +48,8 @@ longer. An existing shared connection is used, but ours is not shared with other
 with the command."""
 
 NO_AGENT: Final = "-a"
-"""Comes last, because `-A` in the options of a host would override `FIXED`."""
+"""Forbids agent forwarding once more. It comes last, because `-A` in the options of a host would
+override `FIXED`."""
 
 
 QUIET_REMEDY: Final = (
@@ -155,7 +156,7 @@ def explain_exit(host: Host, error: ProcessExited) -> HostUnavailable:
     last = reason(said, OWN_ERROR).removeprefix(OWN_ERROR)
     return HostUnavailable(
         name,
-        f"{program} exited before its greeting ({how})" + (f": {last}" if last else ""),
+        f"{program} exited before it answered ({how})" + (f": {last}" if last else ""),
         remedy=check,
         passing=error.signal is not None,
     )

@@ -33,8 +33,10 @@ async def run_on_host(
     limit_size: int,
     input: Iterable[bytes] = (),
 ) -> ProgramOutput:
-    """Run a command. Its output may be incomplete; `failure` explains why. Raises `HostUnavailable`
-    if ssh cannot be started."""
+    """Run a command on a host, and return its exit code and output. The output is incomplete if the
+    command exceeded a limit; `failure` explains that and every other failure. Raises
+    `HostUnavailable` if ssh cannot be started, and `UsageError` if the host's destination is not
+    allowed."""
     try:
         return await run_program(
             ssh_command(host, words),

@@ -62,7 +62,8 @@ SWITCH_INTERVAL: Final = 0.0005
 
 
 class Hello(msgspec.Struct, rename="camel"):
-    """`_dragoman/hello`: the caller's version and the requested idle timeout."""
+    """`_dragoman/hello`: the caller's version, its digest of the peer's files, and the idle timeout
+    that it requests, if any."""
 
     version: str = ""
     identity: str = ""
@@ -114,7 +115,7 @@ class Broker:
             # Not counted any more while its connection is being closed.
             del self._callers[leaving]
             level = logging.DEBUG if self._crowded else logging.WARNING
-            log.log(level, "too many connections; closing one that has not initialized")
+            log.log(level, "too many connections; closing one that has not sent initialize")
             self._crowded = True
             self.tasks.start(leaving.connection.aclose(), "drop a connection")
         try:
@@ -329,10 +330,8 @@ class Broker:
                     caller.connection.post(protocol.STDERR, said)
 
     def trace_wanted(self) -> None:
-        """Send the peer's wire traffic to the callers that trace it.
-
-        Nothing is recorded if there are none.
-        """
+        """Start or stop the trace of the peer's wire traffic, to match the callers that now want
+        it."""
         if (far := self.far) is None:
             return
         wanting = [caller.connection for caller in self._callers if caller.terms.trace]
@@ -341,12 +340,12 @@ class Broker:
     # -- called by callers
 
     def check_room(self) -> None:
-        """Raise if the limit of callers is reached."""
+        """Raise `BrokerBusy` if the limit of callers is reached."""
         if connection_limit.is_full(self._callers):
             raise BrokerBusy("this broker has reached its limit of callers; try again later")
 
     def check_work(self) -> None:
-        """Raise if the broker is shutting down and takes no new work."""
+        """Raise `BrokerBusy` if the broker is shutting down and takes no new work."""
         if not self._life.takes_work:
             raise BrokerBusy("this broker is shutting down; connect again to get a new one")
 
@@ -433,8 +432,9 @@ class Broker:
         return True
 
     async def result(self, params: Raw) -> Any:
-        """Return the current state of a job. If the caller asks for that, or if the job has just
-        ended, wait until its end is stored or cannot be stored."""
+        """Return a job as it is now. With `wait` in the params, or if the job has just ended, first
+        wait until its end is stored or cannot be stored. Raises `UnknownJob`, or `StoreError` if a
+        job that is no longer in memory cannot be looked up."""
         asked = protocol.read(params, protocol.JobWanted)
         job = self.turns.jobs.get(asked.job)
         if job is None:

@@ -43,7 +43,7 @@ def most_connections() -> int:
 
 
 def is_full(callers: Iterable[Caller]) -> bool:
-    """Return whether there are too many callers to greet one more."""
+    """Return whether so many callers have sent `initialize` that one more has to be refused."""
     return sum(1 for each in callers if each.greeted) >= most_connections() - SPARE
 
 

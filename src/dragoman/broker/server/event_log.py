@@ -14,7 +14,7 @@ from dragoman.wire.messages import Notification
 
 MAX_LOG_SIZE: Final = 16 * 1024 * 1024
 """Maximum number of bytes in memory per session: enough for a reader that is slower than the peer,
-so that only returning callers read from the disk."""
+so that only returning callers read from disk."""
 
 MAX_ROOM_SIZE: Final = 64 * 1024 * 1024
 """Maximum number of bytes in memory for all sessions of a broker together."""
@@ -67,7 +67,7 @@ class EventLog:
         self.next = next
         """The number of the next line."""
         self.stored = next
-        """Lines below this number are on the disk, or cannot be stored; see `trim`."""
+        """Lines below this number are on disk, or cannot be stored: `trim` may drop them."""
         self.taken = next
         """Lines below this number were taken to be stored."""
         self.untaken_size = 0
@@ -84,7 +84,7 @@ class EventLog:
         self.untaken_size += len(event.line)
 
     def extend(self, events: Sequence[Notification], size: int) -> None:
-        """Append events whose lines have this total size."""
+        """Append events; `size` is the total size of their lines in bytes."""
         self._lines += events
         self.next += len(events)
         self.untaken_size += size

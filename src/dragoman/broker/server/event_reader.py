@@ -64,7 +64,8 @@ class EventReader:
     ) -> None:
         self._session = session
         self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
-        """Replacement for an update of a kind that the caller did not announce."""
+        """Returns what to send in place of an update of a kind that the caller did not announce,
+        and None for any other update. None if the caller announced every kind."""
         if capabilities is not None:
             envelope = EventEnvelope(model.Source("acp", "broker"), itertools.count(1), session_id)
             unannounced = Unannounced(capabilities, envelope)
@@ -124,7 +125,7 @@ class EventReader:
     # -- sending
 
     def tell(self, event: Notification) -> None:
-        """Send an update."""
+        """Send an update, under the session id that the caller uses."""
         if self._instead is not None and self._said_instead(event.params):
             return
         if self._session.renamed and session_of(event.params) != self.session_id:
@@ -156,7 +157,7 @@ class EventReader:
         self._catch_up()
 
     def behind(self, action: Callable[[], None]) -> None:
-        """Call `action` once everything so far was sent."""
+        """Call `action` once all events so far were sent, at once if none is pending."""
         if self._scopes:
             self._behind.append((self._session.log.next, action))
         else:
@@ -257,7 +258,7 @@ class EventReader:
 
 
 def renamed(params: Raw, session_id: str) -> Raw:
-    """Return the params with another session id."""
+    """Return the params with this session id in place of their own."""
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))
@@ -274,6 +275,6 @@ def _send(tell: Callable[[T], None], event: T) -> None:
 
 
 def log_untold(error: DragomanError) -> None:
-    """Log a failed update: as a warning, unless the caller has disconnected and needs none."""
+    """Log that an update could not be sent: as a warning, unless the caller has disconnected."""
     level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
     log.log(level, "could not send an update to a caller: %s", error)

@@ -42,7 +42,7 @@ class UnstoredNote(Struct, frozen=True, kw_only=True):
 
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
-    """Write the note to the log and, if possible, to a file."""
+    """Note how many events of which sessions are lost, in the log and, if possible, in a file."""
     log.error("the last events of these sessions are not stored: %s", dict(lost))
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"
@@ -85,7 +85,8 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
 
 
 def note(store: Store, slip: UnstoredNote) -> None:
-    """Store the gaps from a note, after the events stored so far of each session."""
+    """Record the gaps of the note `slip` in the store: for each session, after its last stored
+    event."""
     for key, count in slip.lost.items():
         session = store.session(key)
         if session is not None and count > 0:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class IdleClock:
-    """Idle timer: calls `over` when the broker was idle for too long."""
+    """Idle timer: calls `over` when the broker has been idle for `ttl` seconds."""
 
     def __init__(self, ttl: float, over: Callable[[], None]) -> None:
         self.ttl = ttl

@@ -41,7 +41,7 @@ _BLOCK_NAMES: Final = {"resource_link": "link"}
 
 
 class Job:
-    """One prompt."""
+    """One prompt: its terms, its turn and its result."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Job:
         self.wait = wait
         """Seconds that a question waits while no person can answer it."""
         self.fresh = fresh
+        """Whether to continue in a new session if the peer has lost this one."""
         self.budgets = budgets
         """The budgets that the caller set for it, if any."""
         self.notice = ""
@@ -146,7 +147,8 @@ class Job:
             self.first_event = next_event
 
     def conclude(self) -> None:
-        """Check again whether an apparent success is an error, now that the text is complete."""
+        """Correct the outcome, now that the text is complete: to denied if permissions were refused
+        and the turn came to nothing, or to empty if the agent neither wrote nor did anything."""
         if self.outcome is not None:
             self.outcome = outcome_with(
                 self.outcome,
@@ -208,7 +210,7 @@ class Jobs:
         return iter(list(self._jobs.values()))
 
     def add(self, job: Job) -> None:
-        """Add a new job. A known id is refused: a prompt is never run twice."""
+        """Add a new job. Raises `UsageError` if its id is known: a prompt is never run twice."""
         if job.id in self._jobs:
             raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
         self._jobs[job.id] = job

@@ -109,7 +109,7 @@ class LiveSession:
         self._counted: acp.UsageUpdate | None = None
         self._described: tuple[Any, ...] = (None, None, None, None)
         self.whole = True
-        """Whether the log has every event since the session began."""
+        """Whether the log and the store have every event since the session began."""
         self.created_at = 0.0
         self.once = False
         """Whether it is closed when its jobs have ended and no caller has it open."""
@@ -316,7 +316,8 @@ class LiveSession:
                 reader.unwant()
 
     async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Return lines that are no longer in memory, and the number of the first."""
+        """Read lines that are no longer in memory. Returns the number of the first one that still
+        exists, and the lines from there; see `BrokerRecorder.fetch`."""
         return await self._recorder.fetch(self.key, start, stop)
 
     def tool_reports(self, start: int) -> Iterator[tuple[str, ToolStatus | None]]:
@@ -402,8 +403,8 @@ class LiveSession:
         return found
 
     def used(self) -> Usage | None:
-        """Return the context usage, and the session's cost since the last call, or None if the peer
-        has not reported it since."""
+        """Return the context usage, and the session's cost since the last call; None if the peer
+        has reported no usage since that call."""
         self.look()
         told = self.sheltered.usage
         if told is None or told is self._counted:
@@ -412,8 +413,8 @@ class LiveSession:
         return Usage(context_used=told.used, context_size=told.size, cost=self._spent(told))
 
     def _spent(self, told: acp.UsageUpdate) -> Cost | None:
-        """Return the cost of a turn, or None if unknown. Agents report the cost of the whole
-        session."""
+        """Return the cost since the last report, or None if unknown. Agents report the cost of the
+        whole session."""
         before = self.cost
         if told.cost is None:
             return None

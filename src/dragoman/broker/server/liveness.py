@@ -59,9 +59,9 @@ class Liveness:
         self._probes: dict[PeerLink, asyncio.Task[None]] = {}
 
     def expect(self, far: PeerLink, what: str, timeout: float | None) -> Callable[[], None]:
-        """Expect a response within `timeout` from now. The probe starts early enough to finish
-        by then. Call the returned function when the response arrives, and only then: even if
-        the caller stops waiting, the response is still pending."""
+        """Expect a response to `what` within `timeout` seconds; None expects nothing. The probe
+        starts early enough to finish by then. Call the returned function when the response
+        arrives, and only then: even if the caller stops waiting, the response is still pending."""
         if timeout is None:
             return lambda: None
         heard = far.heard

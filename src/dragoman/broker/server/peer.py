@@ -49,7 +49,8 @@ MAX_UNREAD_TRACE: Final = 16 * 1024 * 1024
 
 
 class PeerLink:
-    """A connected peer. `generation` counts the starts, so that sessions know theirs."""
+    """A connected peer: one process of it, or one connection. `generation` is the number of this
+    start, from 1."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class PeerLink:
         return stderr_size(self._peer.client.connection.stream)
 
     def stderr_tail(self, since: int) -> str:
-        """Return the end of the peer's stderr after this many bytes."""
+        """Return the end of what the peer wrote to stderr after its first `since` bytes."""
         return stderr_since(self._peer.client.connection.stream, since)
 
     @property
@@ -143,7 +144,8 @@ class PeerLink:
         return self._pings
 
     def trace_with(self, sink: TraceSink | None) -> None:
-        """Pass every line of the peer's own connection to `sink`; None ends that."""
+        """Pass every line of the peer's own connection to `sink`; with None, only to the trace that
+        the connection began with, if it has one."""
         self._peer.client.connection.trace = sink or self._own_trace
 
     @property
@@ -215,8 +217,8 @@ class PeerTrace:
 async def reach(
     spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
 ) -> AsyncIterator[PeerLink]:
-    """Context manager: start or connect to the peer of a spec and perform the handshake. Raises
-    what a direct start raises."""
+    """Context manager: start or connect to the peer of a spec and perform the handshake; the peer
+    is ended on exit. Raises what a direct start raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
         target = list(spec.command) if spec.command is not None else str(spec.address)

@@ -174,7 +174,7 @@ class PendingQuestion:
             self.wait(TOLD_TIMEOUT)
 
     def wait(self, timeout: float) -> None:
-        """Decide without an answer if none arrives within `timeout`."""
+        """Decide without an answer if none arrives within `timeout` seconds from now."""
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
@@ -277,7 +277,7 @@ class PendingQuestion:
 
 
 class PeerQuestions:
-    """The peer's questions in one session."""
+    """Answers the peer's requests in one session, and keeps those that wait for an answer."""
 
     def __init__(self, session: LiveSession) -> None:
         self.session = session
@@ -290,7 +290,7 @@ class PeerQuestions:
         self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
-        """Answer a request from the peer, now or later."""
+        """Return the answer, `LATER` if it follows, or `HERE` if this process serves the peer."""
         job = self.session.job
         caller = None if job is None else job.caller
         method = request.method
@@ -443,7 +443,7 @@ class PeerQuestions:
             self._answer(request, self._declined(request))
         else:
             gone = refusal(
-                DragomanError("the caller that should have handled this has disconnected")
+                DragomanError("the caller that should have answered this request did not")
             )
             self.refused(request, gone)
 

@@ -42,7 +42,8 @@ log: Final = logging.getLogger("dragoman.broker")
 class PeerSide:
     """Opens and closes sessions at the peer.
 
-    `has_session` tells whether this broker has a session of that peer with an id.
+    `has_session(far, id)` returns whether the broker has a session open in this process of the peer
+    under this id.
     """
 
     def __init__(self, broker: Broker, *, has_session: Callable[[PeerLink, str], bool]) -> None:
@@ -58,9 +59,9 @@ class PeerSide:
         *,
         id: str | None = None,
     ) -> Raw:
-        """Call a method that opens a session; `opened` is called while the response is being
-        read, before anything the peer sends after it. `id` is that of a session that is routed
-        already."""
+        """Call a method that opens a session, and return its result. `opened` is called with the
+        result while the response is being read, before anything is handled that the peer sent
+        after it. `id` is that of a session that is routed already; None for a new one."""
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -235,7 +236,7 @@ def folder_of(body: dict[str, Raw]) -> Path | None:
 
 
 def others_of(body: dict[str, Raw]) -> list[Path]:
-    """Return the additional directories in the params of a request."""
+    """Return the additional directories in the params of a request; none if they are invalid."""
     raw = body.get("additionalDirectories")
     try:
         found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)

@@ -247,7 +247,7 @@ class _signals:
 
 
 def main(make: Make | None = None) -> int:
-    """Run as the broker program."""
+    """Run the broker program, and return its exit code. `make` creates the broker."""
     _begin_log(None)
     try:
         spec = decode(_read_spec())
@@ -331,7 +331,7 @@ def _replace(fd: int, flags: int) -> None:
 
 
 def _begin_log(spec: BrokerSpec | None) -> None:
-    """Log to stderr, which is the log file, with secrets redacted."""
+    """Log to stderr, which is the log file; with secrets redacted once the spec is known."""
     formatter: logging.Formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     if spec is not None:
         formatter = _Redacting(spec)

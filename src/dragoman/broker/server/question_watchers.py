@@ -44,7 +44,8 @@ ANSWER_TIMEOUT: Final = 30 * 60.0
 a forgotten question does not block the turns that wait behind it."""
 
 GRACE: Final = 60.0
-"""Seconds that a question waits while no caller can answer it: enough for a console to restart."""
+"""Seconds that a question still waits after the last watcher that could answer it has disconnected:
+enough for a console to restart."""
 
 ARRIVAL: Final = 5.0
 """Seconds after a broker's start during which questions wait for watchers. Programs that watch all
@@ -96,13 +97,13 @@ class WatchedQuestion(Protocol):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds that the question waits while no one can answer it."""
+        """Seconds that the question waits while no person can answer it."""
 
     def content(self) -> QuestionContent | None:
         """Return the question as sent to watchers, or None if it is not for a person."""
 
     def wait(self, timeout: float) -> None:
-        """Decide without an answer if none arrives in time."""
+        """Decide without an answer if none arrives within `timeout` seconds from now."""
 
     def answer(self, result: Raw, kind: str) -> bool:
         """Answer as a watcher.
@@ -181,7 +182,8 @@ class QuestionWatchers:
     # -- for questions
 
     def opened(self, question: WatchedQuestion) -> None:
-        """Record a question from the peer to a caller or to the watchers."""
+        """Record a new question, which waits for a caller or for the watchers, and show it to the
+        watchers."""
         self._waiting[question] = None
         if self._watchers:
             self._show(question, tell=True)

@@ -63,7 +63,8 @@ class Queue(Generic[T]):
         return key not in self._running and all(self._key(each) != key for each in self._waiting)
 
     def ready(self) -> T | None:
-        """Take the next item that may run now, or None. It counts as running until `done`."""
+        """Take and return the next item that may run now; None if there is none. It counts as
+        running until `done`."""
         if self._running and not self._parallel:
             return None
         for index, item in enumerate(self._waiting):

@@ -48,8 +48,7 @@ log: Final = logging.getLogger("dragoman.broker")
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
-"""Maximum number of lines, and of bytes, read from the disk at once for a reader that catches
-up."""
+"""Maximum number of lines, and of bytes, read from disk at once for a reader that catches up."""
 
 
 class BrokerRecorder:
@@ -219,8 +218,8 @@ class BrokerRecorder:
         session.log.tidy()
 
     async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Return lines from the disk, from the first available one up to a gap, and the number of
-        the first; `stop` if there are none."""
+        """Read lines from disk. Returns the number of the first one of the range that is there, and
+        the lines from there up to a gap or a limit; `stop` and no lines if there are none."""
         writer = self._writer
         if writer is None:
             return stop, []
@@ -251,8 +250,8 @@ class BrokerRecorder:
         return await self.flush()
 
     async def flush(self) -> bool:
-        """Wait until everything handed over is on the disk, but at most `STORED_TIMEOUT`: a hanging
-        disk must not keep callers waiting. Returns False if something is not."""
+        """Wait until everything handed over is on disk, but at most `STORED_TIMEOUT`: a hanging
+        disk must not keep callers waiting. Returns False if something is not on disk then."""
         try:
             async with asyncio.timeout(STORED_TIMEOUT):
                 stored = await self._recorder.flush()
@@ -264,7 +263,7 @@ class BrokerRecorder:
 
     @property
     def why_unstored(self) -> str:
-        """Why what was handed over is not on the disk, after `flush` returned False."""
+        """Why what was handed over is not on disk, after `flush` returned False."""
         return self.trouble or "the disk has not accepted it yet"
 
     async def first_event(self, session: LiveSession) -> int:
@@ -369,8 +368,8 @@ class BrokerRecorder:
         self._recorder.job_changed(self.record(job))
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job after its events. The job is settled when its end is on the disk,
-        or could not be stored in time."""
+        """Store the end of a job after its events. The job is settled when its end is on disk, or
+        could not be stored in time."""
         if job.started_at is not None:
             # Events in the session of a job that never ran belong to another job.
             self._save(job.session, job, end=True)

@@ -34,7 +34,8 @@ request, so that the requests of other callers do not time out."""
 
 
 class Replay:
-    """One replay. `caller` gets it; None if it is dropped. `flow` is that of the peer."""
+    """One replay of a session's history. It is sent to `caller`, or dropped if that is None. `flow`
+    controls reading from the peer."""
 
     def __init__(self, caller: Caller | None, flow: Flow) -> None:
         self.caller = caller
@@ -45,7 +46,8 @@ class Replay:
         self.loaded_at = math.inf
         """When the response to the load arrived, by the loop's clock."""
         self.unread: Overflow | None = None
-        """Why the caller did not get all of it before the response to the load."""
+        """Why the caller did not get everything that was replayed before the response to the load;
+        None if it did."""
         self._held_at: float | None = None
         self._is_read = asyncio.Event()
         self._is_read.set()

@@ -86,7 +86,7 @@ class Sessions:
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._leaving: dict[str, asyncio.Event] = {}
-        """Sessions that are being closed or released, by the peer's ids. Set when that is done."""
+        """For each session that is being closed or released, by the peer's id: set when done."""
         self._peer = PeerSide(broker, has_session=self._has_session)
         self.room = LogLimits()
 
@@ -384,7 +384,8 @@ class Sessions:
         return session.first_id in self._locks
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Ensure that the peer has a session open. Returns the state of its context."""
+        """Ensure that the peer has a session open; with `fresh`, in a new session if it has lost
+        this one. Returns the state of its context: `live`, `restored` or `fresh`."""
         async with self._lock(session.id):
             context = "live"
             if session.far is not far:
@@ -565,9 +566,9 @@ class Sessions:
 
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
         if self._broker.is_used(session):
-            raise TurnInProgress("a session cannot be loaded while one of its turns is running")
+            raise TurnInProgress("a session cannot be loaded while its turns are running or queued")
         if not loads(session.far):
-            raise UnknownSession("the peer cannot replay the history of a session: resume it")
+            raise UnknownSession("the peer cannot replay a session's history: use session/resume")
         await self._peer.have_opened(session, session.far, caller)
 
     @contextlib.asynccontextmanager

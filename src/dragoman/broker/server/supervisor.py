@@ -39,10 +39,11 @@ Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
 
 
 def delay_after(deaths: int, chance: float) -> float:
-    """Return the delay after this many deaths in a row; `chance` is between 0 and 1.
+    """Return the seconds to wait before a restart after this many deaths in a row; `chance` is a
+    random number between 0 and 1.
 
-    Half of it is random, so that brokers whose peers die for the same reason do not all restart
-    them at the same moment.
+    Half of the delay is random, so that brokers whose peers die for the same reason do not all
+    restart them at the same moment.
     """
     longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(deaths - 1, 20))
     return float(longest * (0.5 + 0.5 * chance))

@@ -69,7 +69,7 @@ MAX_TRIES: Final = 3
 the peer keeps dying."""
 
 MIN_LEFT: Final = 0.001
-"""Minimum of the seconds that a turn still has when its caller leaves: a budget cannot be 0."""
+"""Minimum of the remaining seconds of a turn when its caller disconnects: a budget cannot be 0."""
 
 
 class Turns:
@@ -291,8 +291,8 @@ class Turns:
     def _stored(
         self, job: Job, result: Raw | None, error: DragomanError | None, *, ran: bool
     ) -> None:
-        """Called when the end of a job is on the disk, or cannot be stored: answer its caller and
-        continue."""
+        """Called when the end of a job is on disk, or cannot be stored: answer its caller, and
+        start what may run now."""
         session = job.session
         self._answer(job, result, error)
         if session.job is None:
