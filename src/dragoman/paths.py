@@ -113,7 +113,7 @@ def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
 def _add_usual(found: dict[str, Path]) -> None:
     """Add the platform's directories where no variable names one.
 
-    Raises `RuntimeError` without a home directory.
+    Raises `RuntimeError` if the home directory is needed but unknown.
     """
     # If the home directory is not an absolute path, `expanduser` returns unintended directories.
     plain = os.path.isabs(os.environ.get("HOME", "/")) and not ANDROID & os.environ.keys()

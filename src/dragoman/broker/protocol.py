@@ -310,8 +310,8 @@ def _check(policy: PolicyTerms | None) -> None:
 
 
 def read(params: Raw, shape: type[T]) -> T:
-    """Decode parameters as `shape`; absent ones count as an empty object. Raises an invalid-params
-    error if they do not fit."""
+    """Decode parameters as `shape`; absent ones count as an empty object. Raises `RemoteError` with
+    the code for invalid params if they do not fit."""
     try:
         return decode_typed(params if memoryview(params).nbytes else b"{}", shape)
     except UNDECODABLE as error:

@@ -40,8 +40,8 @@ PING_INTERVAL: Final = 10.0
 SILENCE_TIMEOUT: Final = 180.0
 """The seconds that the other side sets in `SILENCE`. sshd may not notice a dead link for hours, and
 a permission request must not wait for a program that is gone. The timeout is long enough for a
-laptop that sleeps briefly, or a program stopped in a debugger. A blocked event loop does not matter:
-a thread sends the lines."""
+laptop that sleeps briefly, or a program stopped in a debugger. A blocked event loop does not
+matter: a thread sends the lines."""
 
 
 async def attach(

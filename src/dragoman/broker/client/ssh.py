@@ -205,7 +205,8 @@ async def open_host(
     on_stderr: Callable[[bytes], None] | None = None,
     limits: Mapping[str, str] = NO_LIMITS,
 ) -> HostConnection:
-    """Connect to a host. Raises `HostUnavailable` with the reason and a remedy.
+    """Connect to a host. Raises `HostUnavailable` with the reason and a remedy, and `UsageError` if
+    the host's destination is not allowed.
 
     `limits` are variables of nested delegation that bind the remote side; they override those of
     this process.

@@ -167,8 +167,8 @@ class Broker:
         await all_ended(*map(self._part, list(self._callers)))
 
     async def _part(self, caller: Caller) -> None:
-        """Close a connection after waiting, for at most `LAST_WORDS_TIMEOUT`, while the caller is
-        slow to read."""
+        """Close a connection, after waiting for at most `LAST_WORDS_TIMEOUT` until the caller has
+        read most of what was sent."""
         try:
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
                 await caller.connection.drain()

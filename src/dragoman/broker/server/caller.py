@@ -350,7 +350,7 @@ class Caller:
     # -- requests to the peer
 
     def _forward(self, request: Request) -> Any:
-        """Forward a request, with the peer's id of its session."""
+        """Forward a request to the peer, with the peer's id of its session."""
         method = request.method
         if method.startswith(protocol.PREFIX) or not (
             method.startswith("_")

@@ -51,7 +51,7 @@ def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> N
         gap = UnstoredNote(store=str(store), why=why, lost=dict(lost))
         write_whole(folder / f"{name}.json", msgspec.json.encode(gap))
     except OSError as error:
-        log.error("cannot write the note for the next broker: %s", error)
+        log.error("cannot write the note of lost events for the next broker: %s", error)
 
 
 def take(runtime: Path, store: Path) -> list[UnstoredNote]:

@@ -147,8 +147,9 @@ class Job:
             self.first_event = next_event
 
     def conclude(self) -> None:
-        """Correct the outcome, now that the text is complete: to denied if permissions were refused
-        and the turn came to nothing, or to empty if the agent neither wrote nor did anything."""
+        """Correct the outcome, now that the text is complete: denied if every permission was
+        refused, or the last one was and there is no text; empty if there is no text and the agent
+        did nothing."""
         if self.outcome is not None:
             self.outcome = outcome_with(
                 self.outcome,

@@ -290,7 +290,7 @@ class PeerQuestions:
         self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
-        """Return the answer, `LATER` if it follows, or `HERE` if this process serves the peer."""
+        """Return the answer, `LATER` if it follows, or `HERE` if the broker serves the request."""
         job = self.session.job
         caller = None if job is None else job.caller
         method = request.method
@@ -343,7 +343,7 @@ class PeerQuestions:
         )
 
     def call_off(self) -> None:
-        """Withdraw the open questions, because the turn is being cancelled."""
+        """Withdraw all open requests: the turn is being cancelled, or the peer is gone."""
         self._withdraw(self.open)
 
     def _withdraw(self, questions: Iterable[PendingQuestion]) -> None:
@@ -494,7 +494,7 @@ class PeerQuestions:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
-        """Raise an error if the broker may not serve this request.
+        """Raise `RemoteError` if the broker may not serve this request.
 
         The policy of the turn decides; without one only reads are allowed.
         """

@@ -109,7 +109,7 @@ class BrokerRecorder:
         try:
             gaps = await in_thread(str(runtime), lambda _: gap_notes.take(runtime, path))
         except FileFailed as error:
-            log.warning("the notes of the last broker cannot be read: %s", error)
+            log.warning("the notes of lost events cannot be read: %s", error)
             return
         for gap in gaps:
             self._writer.put(functools.partial(gap_notes.note, slip=gap))

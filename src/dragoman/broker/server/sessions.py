@@ -269,7 +269,8 @@ class Sessions:
         return session is not None and session.far is far and session.id == id
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
-        """Release a session so that another broker or process can continue it.
+        """Release a session so that another broker or process can continue it. Returns `released`,
+        False if it is not open here, and `closed`: whether the peer no longer has it open.
 
         All its events are stored before the response, so that the numbering continues there. Raises
         `TurnInProgress` while it is in use here, and while its events cannot be stored: the other

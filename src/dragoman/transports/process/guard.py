@@ -50,7 +50,7 @@ class Guard:
         return self._warden_pid
 
     def protect(self) -> None:
-        """Make sure that a warden runs. Call before a child is started."""
+        """Start the warden if none runs; if that fails, log it. Call before a child is started."""
         with self._lock:
             if not self._used:
                 self._used = True

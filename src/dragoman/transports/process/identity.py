@@ -51,7 +51,8 @@ class ProcessIdentity:
 
 
 def own_identity() -> ProcessIdentity:
-    """Return the identity of this process."""
+    """Return the identity of this process; without start time and boot if the system does not
+    report them."""
     found = identify(os.getpid())
     # Without a way to prove the identity only the pid is recorded, and proves nothing later.
     return found or ProcessIdentity(pid=os.getpid(), started="", boot="")

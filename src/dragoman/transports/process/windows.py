@@ -234,7 +234,7 @@ def _started_by(line: str, folder: str) -> list[str] | None:
 
 
 def _expand(word: str, folder: str) -> str:
-    """Insert the directory of the shim for both of its spellings."""
+    """Replace `%~dp0` or `%dp0%` in a word by the directory of the shim."""
     for spelling in ("%~dp0", "%dp0%"):
         if spelling in word:
             return ntpath.normpath(word.replace(spelling, folder + "\\"))
