@@ -155,8 +155,8 @@ class Guard:
         except OSError as error:
             self._close_files()
             log.warning(
-                "the warden process cannot be started (%s): if this program is killed, its child "
-                "processes keep running",
+                "no warden process, because it cannot be started (%s): if this program is killed, "
+                "its child processes keep running",
                 error,
             )
 
