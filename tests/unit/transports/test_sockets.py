@@ -183,7 +183,7 @@ async def test_a_missing_folder_is_a_clear_error(folder: Path) -> None:
 @pytest.mark.parametrize("bad", ["", "a\0b"])
 @aio
 async def test_what_is_not_a_path_is_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match="not a valid path"):
+    with pytest.raises(UsageError, match="not a valid socket path"):
         await connect_unix(bad)
 
 

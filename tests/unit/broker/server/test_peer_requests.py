@@ -161,7 +161,7 @@ async def test_a_caller_that_leaves_while_it_is_asked_has_the_policy_speak_for_i
             live.questions.left(caller)
             assert live.answered[1]["outcome"]["optionId"] == "y"
             assert live.answered[2] == {"action": "decline"}
-            assert "has disconnected" in live.answered[3]
+            assert "should have answered this request" in live.answered[3]
             assert not live.questions.open
 
 
