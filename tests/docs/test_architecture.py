@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from msgspec import Struct
 
 from dragoman import dialects
@@ -469,6 +470,10 @@ def test_the_tests_of_pure_packages_need_no_loop_clock_file_or_double() -> None:
 SLEEPERS = {
     # The kernel does not announce that another process has started to execute its program.
     "transports/process/test_guard.py",
+    # A fake client that ends only after a silence longer than the probe waits for.
+    "testing/conformance/faulty_client.py",
+    # A process that goes on gives no sign of it.
+    "testing/test_scripted.py",
 }
 """Unit tests that wait for the clock, because nothing else can be waited for."""
 
@@ -481,15 +486,59 @@ def test_unit_tests_do_not_sleep() -> None:
     } == SLEEPERS
 
 
+SHORTEST_TIMEOUT = 1.0
+"""A wait for fewer seconds is not a bound on an event that comes: it lets time pass."""
+
+
 def _sleeps(node: ast.AST) -> bool:
-    """Return whether a node calls `asyncio.sleep` or `time.sleep`. A sleep of zero seconds is one
-    iteration of the event loop."""
+    """Return whether a node lets real time pass: by `sleep` or a timer, or by a wait for an event
+    that does not come. A sleep of zero seconds is one iteration of the event loop."""
     match node:
-        case ast.Call(args=[ast.Constant(value=0)]):
+        case ast.ImportFrom(module="asyncio" | "time", names=names):
+            return any(each.name == "sleep" for each in names)
+        case ast.Import(names=names):
+            return any(each.name in ("asyncio", "time") and each.asname for each in names)
+        case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant(value=0)]):
             return False
         case ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep")):
             return True
+        case ast.Call(func=ast.Attribute(attr="call_later" | "call_at")):
+            return True
+        case ast.Call(func=ast.Attribute(value=owner, attr="wait"), args=args, keywords=keywords):
+            limits = [*args, *(each.value for each in keywords)]
+            if isinstance(owner, ast.Call) and ast.unparse(owner.func).endswith("Event"):
+                # An event that nothing can set.
+                return bool(limits)
+            return any(
+                isinstance(each, ast.Constant)
+                and isinstance(each.value, int | float)
+                and 0 < each.value < SHORTEST_TIMEOUT
+                for each in limits
+            )
     return False
+
+
+@pytest.mark.parametrize(
+    ("code", "sleeps"),
+    [
+        ("asyncio.sleep(0)", False),
+        ("asyncio.sleep(0.1)", True),
+        ("time.sleep(delay)", True),
+        ("from time import sleep", True),
+        ("from asyncio import sleep as pause", True),
+        ("import time as clock", True),
+        ("asyncio.get_running_loop().call_later(0.1, passed.set)", True),
+        ("loop.call_at(now + 1, passed.set)", True),
+        ("threading.Event().wait(TINY)", True),
+        ("never.wait(0.1)", True),
+        ("never.wait(timeout=0.1)", True),
+        ("process.wait(0)", False),
+        ("answered.wait(10)", False),
+        ("passed.wait()", False),
+    ],
+)
+def test_what_lets_time_pass_in_a_unit_test_is_found(code: str, sleeps: bool) -> None:
+    assert any(map(_sleeps, ast.walk(ast.parse(code)))) is sleeps
 
 
 def test_tasks_and_threads_are_started_only_by_what_owns_them() -> None:

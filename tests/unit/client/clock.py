@@ -1,7 +1,7 @@
-"""A clock that a test turns by hand, in place of the event loop's.
+"""Clocks that a test turns by hand, so that a test of waiting does not wait.
 
-It shares nothing with asyncio but the two methods that timers need, so a test of waiting waits for
-nothing and says exactly when things happen.
+`Clock` takes the place of the event loop, for code that needs only its time and its timers.
+`LoopClock` moves the time of the running event loop forward, for code that also needs tasks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.unit.rpc.other_side import turns
+
+STEPS = 50
 
 
 class Timer:
@@ -56,3 +60,21 @@ class Clock:
             self.now = max(self.now, first.at)
             first.callback(*first.args)
         self.now = until
+
+
+class LoopClock:
+    """The time of the running event loop, which a test moves forward. Create it before what reads
+    the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        real_time = loop.time
+        self._ahead = 0.0
+        monkeypatch.setattr(loop, "time", lambda: real_time() + self._ahead)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass in small steps, so that a timer that is set again on the way falls due
+        again."""
+        for _ in range(STEPS):
+            self._ahead += seconds / STEPS
+            await turns()

@@ -26,6 +26,7 @@ from dragoman.rpc import Call, Limits
 from dragoman.rpc.lanes import Flow
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
+from tests.unit.client.clock import LoopClock
 from tests.unit.rpc.other_side import soon, turns, until
 
 TINY = 0.02
@@ -443,27 +444,24 @@ async def test_a_budget_whose_cancel_is_never_answered_gives_the_session_up() ->
 
 
 @aio
-async def test_no_budget_runs_after_the_end() -> None:
+async def test_no_budget_runs_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LoopClock(monkeypatch)
     budgets = Budgets(first_event=TINY, silence=TINY, total=TINY, cancel_grace=TINY)
     session = Conversation()
     async with Turn(session, budgets) as turn:
         turn.answer("done")
-        # A timer of the same length, set later, is due later.
-        passed = asyncio.Event()
-        asyncio.get_running_loop().call_later(2 * TINY, passed.set)
-        await soon(passed.wait())
+        await clock.advance(10 * TINY)
         assert await turn.wait() == "done"
     assert turn.log == ["prompt"]
     assert not session.unusable
 
 
 @aio
-async def test_an_open_question_stops_the_silence() -> None:
+async def test_an_open_question_stops_the_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LoopClock(monkeypatch)
     async with Turn(Conversation(), Budgets(first_event=TINY, silence=TINY)) as turn:
         turn.question_opened()
-        passed = asyncio.Event()
-        asyncio.get_running_loop().call_later(3 * TINY, passed.set)
-        await soon(passed.wait())
+        await clock.advance(10 * TINY)
         assert turn.state is TurnStage.RUNNING
         turn.question_closed()
         await until(lambda: turn.cancelling)
@@ -473,16 +471,17 @@ async def test_an_open_question_stops_the_silence() -> None:
 
 
 @aio
-async def test_silence_is_not_counted_while_the_consumer_holds_the_other_side_back() -> None:
+async def test_silence_is_not_counted_while_the_consumer_holds_the_other_side_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = LoopClock(monkeypatch)
     flow = new_flow(Limits(soft_size=1000, hard_size=100_000))
     budgets = Budgets(first_event=TINY, silence=TINY)
     async with Turn(Conversation(), budgets, flow=flow) as turn:
         for _ in range(3):
             turn.put("a", 1000)
         assert flow.paused
-        passed = asyncio.Event()
-        asyncio.get_running_loop().call_later(3 * TINY, passed.set)
-        await soon(passed.wait())
+        await clock.advance(10 * TINY)
         assert turn.state is TurnStage.RUNNING
         for _ in range(3):
             await anext(turn)

@@ -456,8 +456,12 @@ async def test_a_longer_timeout_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> N
     def work(_: threading.Event) -> bool:
         return begun.wait(TIMEOUT)
 
-    asyncio.get_running_loop().call_later(0.01, begun.set)
-    assert await in_thread("/f", work, timeout=TIMEOUT)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(in_thread("/f", work, timeout=TIMEOUT))
+        await turns()
+        assert not working.done()
+        begun.set()
+    assert working.result()
 
 
 @aio

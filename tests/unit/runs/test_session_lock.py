@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker import lock as broker_lock
+from dragoman.broker.lock import HeldLock, try_lock
 from dragoman.errors import FileFailed
 from dragoman.runs import session_lock
 from dragoman.runs.session_lock import begun_once
@@ -21,6 +23,14 @@ async def test_a_name_is_held_while_its_session_begins_and_free_afterwards(
     order: list[str] = []
     began, waits = asyncio.Event(), asyncio.Event()
 
+    def try_to_lock(path: Path) -> HeldLock | None:
+        found = try_lock(path)
+        if found is None:
+            waits.set()
+        return found
+
+    monkeypatch.setattr(broker_lock, "try_lock", try_to_lock)
+
     async def first() -> None:
         async with begun_once("talk", peer="scout", folder=tmp_path):
             began.set()
@@ -31,7 +41,6 @@ async def test_a_name_is_held_while_its_session_begins_and_free_afterwards(
         await began.wait()
         async with begun_once("other", peer="scout", folder=tmp_path):
             order.append("other")
-        asyncio.get_running_loop().call_later(0.05, waits.set)
         async with begun_once("talk", peer="scout", folder=tmp_path):
             order.append("second")
 

@@ -20,6 +20,8 @@ from dragoman.errors import (
 from dragoman.store import Store, StoreWriter, database
 from dragoman.store import writer as store_writer
 from tests.aio import aio
+from tests.unit.client.clock import LoopClock
+from tests.unit.rpc.other_side import turns, until
 from tests.unit.store.stores import chunk, locked, open_store, session
 
 PATIENCE = 20.0
@@ -456,14 +458,22 @@ def join_threads(name: str) -> None:
 async def test_a_disk_that_is_only_slow_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_writer, "DISK_TIMEOUT", 0.4)
+    clock = LoopClock(monkeypatch)
     monkeypatch.setattr(store_writer, "PART_SIZE", 1)
-    never = threading.Event()
+    go_on = threading.Semaphore(0)
     with open_store(tmp_path) as store:
-        async with StoreWriter(store) as writer:
+        async with StoreWriter(store) as writer, asyncio.TaskGroup() as tasks:
             for _ in range(6):
-                writer.put(lambda store: never.wait(0.1))
-            assert await writer.flush()
+                writer.put(lambda store: go_on.acquire(timeout=PATIENCE))
+            flushed = tasks.create_task(writer.flush())
+            await turns()
+            for _ in range(6):
+                await clock.advance(0.8 * store_writer.DISK_TIMEOUT)
+                assert not flushed.done()
+                before = writer._done_size
+                go_on.release()
+                await until(lambda before=before: writer._done_size > before)  # type: ignore[misc]
+        assert flushed.result()
 
 
 @aio

@@ -30,6 +30,7 @@ from dragoman.transports.pipes import (
     open_write_pipe,
 )
 from tests.aio import aio
+from tests.unit.rpc.other_side import until
 
 TIMEOUT = 10.0
 
@@ -644,10 +645,7 @@ async def test_a_watched_end_that_is_only_half_closed_is_not_broken() -> None:
     pipe = WritePipe(ours.detach(), broken.append)
     pipe.watch()
     theirs.shutdown(socket.SHUT_WR)
-    turned = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.01, turned.set)
-    async with asyncio.timeout(TIMEOUT):
-        await turned.wait()
+    await until(lambda: not pipe._watching)
     pipe.write(b"still here\n")
     assert theirs.recv(100) == b"still here\n"
     assert broken == []

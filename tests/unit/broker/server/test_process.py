@@ -16,7 +16,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dragoman.broker.lock import is_held, try_lock
+from dragoman.broker import lock as broker_lock
+from dragoman.broker.lock import HeldLock, is_held, try_lock
 from dragoman.broker.records import read_record
 from dragoman.broker.server import process as module
 from dragoman.broker.server.process import BrokerProcess, main
@@ -143,16 +144,29 @@ async def test_a_released_broker_keeps_its_callers_and_accepts_no_new_ones(folde
 
 
 @aio
-async def test_a_lock_that_is_taken_for_a_moment_is_waited_for(folder: Path) -> None:
+async def test_a_lock_that_is_taken_for_a_moment_is_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = spec_in(folder)
     endpoint = BrokerProcess(spec, lambda word: None).endpoint
     endpoint.make_safe()
     lock = try_lock(endpoint.lock)
     assert lock is not None
-    asyncio.get_running_loop().call_later(0.03, lock.release)
+    tried: list[Path] = []
+
+    def try_again(path: Path) -> HeldLock | None:
+        found = try_lock(path)
+        if path == endpoint.lock and not tried:
+            assert found is None
+            tried.append(path)
+            lock.release()
+        return found
+
+    monkeypatch.setattr(broker_lock, "try_lock", try_again)
     async with Running(spec) as running:
         assert running.said[0]["ready"]
         assert is_held(endpoint.lock)
+    assert tried
 
 
 @aio

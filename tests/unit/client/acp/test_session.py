@@ -28,6 +28,7 @@ from tests.unit.client.acp.agent_side import (
     opened,
     select,
 )
+from tests.unit.client.clock import LoopClock
 from tests.unit.rpc.other_side import soon, until
 
 TINY = 0.02
@@ -258,13 +259,12 @@ async def test_what_comes_long_after_the_load_is_not_history() -> None:
 
 
 @aio
-async def test_a_replay_ends_by_itself_without_a_prompt() -> None:
+async def test_a_replay_ends_by_itself_without_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LoopClock(monkeypatch)
     async with driven(quick(), capabilities=EVERYTHING) as (client, agent):
         agent.replies["session/load"] = None
         session = await client.load_session("s1", CWD)
-        passed = asyncio.Event()
-        asyncio.get_running_loop().call_later(2 * QUIET, passed.set)
-        await soon(passed.wait())
+        await clock.advance(2 * QUIET)
         agent.update(chunk("news"))
         await until(lambda: len(session.outside) == 1)
         assert session.replayed == []

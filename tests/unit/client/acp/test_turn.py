@@ -29,6 +29,7 @@ from dragoman.errors import (
 from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, Noises, Refusal, chunk, driven, opened
+from tests.unit.client.clock import LoopClock
 from tests.unit.rpc.other_side import soon, until
 
 TINY = 0.02
@@ -451,21 +452,24 @@ async def test_a_tool_call_that_is_over_no_longer_excuses_silence(over: str) -> 
 
 
 @aio
-async def test_the_silence_of_an_agent_that_waits_for_us_is_ours() -> None:
-    decide = asyncio.Event()
+async def test_the_silence_of_an_agent_that_waits_for_us_is_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = LoopClock(monkeypatch)
+    asked, decide = asyncio.Event(), asyncio.Event()
 
     async def permit(question: Any) -> Answer:
+        asked.set()
         await decide.wait()
         return Answer.ALLOW_ONCE
 
-    budgets = Budgets(first_event=TINY, silence=TINY)
+    budgets = Budgets(first_event=TINY, silence=TINY, tool_silence=TINY)
     async with opened(ClientOptions(permit=permit, budgets=budgets)) as (session, agent):
         async with session.prompt("hello") as turn:
             prompt = await agent.expect("session/prompt")
             agent.ask(1, "session/request_permission", agent.permission())
-            passed = asyncio.Event()
-            asyncio.get_running_loop().call_later(3 * TINY, passed.set)
-            await soon(passed.wait())
+            await soon(asked.wait())
+            await clock.advance(10 * TINY)
             assert not turn.cancelling
             decide.set()
             await agent.heard_answer(1)

@@ -22,6 +22,7 @@ from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
+from tests.unit.client.clock import LoopClock
 from tests.unit.client.legacy.far_end import QUICK, SILENCE, HostAgent, examples, meet
 from tests.unit.rpc.other_side import until
 
@@ -283,9 +284,12 @@ def test_a_guard_is_asked_before_a_file_or_a_command_is_served(tmp_path: Path) -
 async def test_the_silence_of_an_agent_that_waits_for_a_command_is_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = LoopClock(monkeypatch)
     exited = asyncio.Event()
+    waiting = asyncio.Event()
 
     async def wait(terminals: Terminals, terminal_id: str) -> ExitStatus:
+        waiting.set()
         await exited.wait()
         return ExitStatus(0, None)
 
@@ -300,9 +304,8 @@ async def test_the_silence_of_an_agent_that_waits_for_a_command_is_ours(
             prompt = agent.heard[-1]
             asking = Asking(agent, []).ask("terminal/wait_for_exit", {"terminalId": "t"})
             answered = tasks.start(asking, "ask")
-            passed = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.06, passed.set)
-            await passed.wait()
+            await waiting.wait()
+            await clock.advance(0.2)
             assert not turn.cancelling
             exited.set()
             assert (await answered)["result"] == {"exitCode": 0}
