@@ -3,7 +3,7 @@
 Parses the command line and sets the exit code. `agents` and `clients` run the checks.
 
 Exit codes: 0 if every checked requirement is met, 1 if one is not, 2 if the command line is invalid
-or the program cannot be started.
+or the program cannot be started, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragoman.testing.conformance import agents, client_checks, clients
 from dragoman.testing.conformance.checks import DEFAULT_LONG_PROMPT, DEFAULT_PROMPT, Check
 from dragoman.testing.conformance.report import Finding
 
-CONFORMS, FAILS, USAGE = 0, 1, 2
+CONFORMS, FAILS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -88,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, SpawnError) as error:
         sys.stderr.write(f"{error}\n")
         return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
     sys.stdout.write(report.to_json() + "\n" if options.json else report.to_text())
     return CONFORMS if report.conforms else FAILS
 

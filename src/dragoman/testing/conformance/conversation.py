@@ -8,13 +8,14 @@ shows those it receives. The checks decide what is right and wrong for an agent 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionLost, LineTooLong
 from dragoman.testing.conformance.report import shortened
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
@@ -121,21 +122,25 @@ class Conversation:
     def data_received(self, data: bytes) -> None:
         for line in self._framer.feed(data):
             self._take(line)
+        if self._framer.overflowed and self.failure is None:
+            self.failure = LineTooLong(MAX_LINE_SIZE)
         self._news.set()
 
     def stream_ended(self, failure: ConnectionLost) -> None:
         rest = self._framer.end()
         if rest is not None:
             self._take(rest)
-        self.failure = failure
+        self.failure = self.failure or failure
         self._news.set()
 
     # -- sending
 
     def say_bytes(self, data: bytes) -> None:
-        """Send these bytes; the caller adds the newline."""
+        """Send these bytes; the caller adds the newline. If the other side no longer reads, they
+        are dropped, and the next wait raises `Gone`."""
         if self.failure is None:
-            self.stream.write(data)
+            with contextlib.suppress(ConnectionLost):
+                self.stream.write(data)
 
     def say(self, value: object) -> None:
         """Send any JSON value as a line."""

@@ -138,9 +138,10 @@ class Probe:
         )
         self._judge("session_folder_is_absolute", rooted, f"it is {cwd!r}", request)
         servers = params.get("mcpServers")
-        listed = isinstance(servers, list)
-        self._judge("servers_are_always_listed", listed, "there is no mcpServers", request)
-        on_network = [s for s in servers or () if isinstance(s, dict) and "type" in s]
+        listed = servers if isinstance(servers, list) else []
+        reason = "mcpServers is not a list"
+        self._judge("servers_are_always_listed", listed is servers, reason, request)
+        on_network = [s for s in listed if isinstance(s, dict) and "type" in s]
         self._judge_content(not on_network, "it names servers on the network", request)
         more = params.get("additionalDirectories")
         self._judge_content(not more, "it names additional directories", request)

@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
     try:
         asyncio.run(serve(parser.parse_args(argv).port))
+    except OSError as error:
+        sys.stderr.write(f"the fake model cannot listen: {error.strerror}\n")
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0

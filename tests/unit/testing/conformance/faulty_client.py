@@ -151,6 +151,8 @@ class FaultyClient:
             params["cwd"] = "here"
         if self.has("servers_are_always_listed"):
             del params["mcpServers"]
+        if self.has("servers_are_always_listed b"):
+            params["mcpServers"] = 5
         if self.has("only_advertised_content_is_sent b"):
             params["mcpServers"] = [{"type": "http", "name": "n", "url": "u", "headers": []}]
         if self.has("only_advertised_content_is_sent c"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.errors import ConnectionBroken, LineTooLong
+from dragoman.testing.conformance import conversation as conversations
 from dragoman.testing.conformance.conversation import (
     Conversation,
     Gone,
@@ -14,7 +16,7 @@ from dragoman.testing.conformance.conversation import (
 )
 from dragoman.transports.memory import MemoryStream, memory_pair
 from tests.aio import aio
-from tests.unit.rpc.other_side import OtherSide
+from tests.unit.rpc.other_side import OtherSide, turns
 
 BREACHES = [
     (b"hello\n", "noise"),
@@ -68,6 +70,35 @@ async def test_valid_lines_are_accepted_and_the_last_needs_no_newline() -> None:
     await conversation.until(lambda: conversation.failure, "the end")
     assert conversation.breaches == []
     assert [message.get("method") for message in conversation.messages] == ["x", None, None, "last"]
+
+
+@aio
+async def test_a_line_that_is_too_long_ends_the_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversations, "MAX_LINE_SIZE", 100)
+    conversation, far = talk()
+    far.write(b"x" * 200)
+    with pytest.raises(Gone) as caught:
+        await conversation.ask("m", {})
+    assert caught.value.evidence == str(LineTooLong(100))
+    far.close()
+    await turns()
+    assert isinstance(conversation.failure, LineTooLong)
+
+
+@aio
+async def test_a_request_that_cannot_be_answered_does_not_hide_the_lines_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conversation, far = talk()
+    far.write(b'{"jsonrpc":"2.0","id":1,"method":"a"}\n{"jsonrpc":"2.0","method":"b"}\n')
+
+    def broken(stream: MemoryStream, data: bytes) -> None:
+        raise ConnectionBroken("it no longer reads")
+
+    monkeypatch.setattr(MemoryStream, "write", broken)
+    await conversation.until(lambda: conversation.heard("b") or None, "the second line")
 
 
 @aio

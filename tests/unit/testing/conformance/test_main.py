@@ -51,6 +51,17 @@ def test_a_wrong_command_line_gives_two(
     assert capsys.readouterr().err
 
 
+def test_an_interrupt_gives_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agents, "check_agent", interrupted)
+    assert main(["--", *GOOD]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_an_unknown_option_gives_two() -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--no-such-option"])

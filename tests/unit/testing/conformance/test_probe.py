@@ -29,6 +29,7 @@ VARIANTS = [
     "only_advertised_content_is_sent b",
     "only_advertised_content_is_sent c",
     "permission_gets_an_offered_option b",
+    "servers_are_always_listed b",
     "files_are_written_and_read b",
     "wrong_paths_are_refused b",
     "terminals_run_and_are_released b",

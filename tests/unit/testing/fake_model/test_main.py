@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import sys
 import urllib.request
 
@@ -52,3 +53,9 @@ def test_the_program_ends_at_once_without_any_input(
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert main([]) == 0
     assert capsys.readouterr().out.startswith("http://127.0.0.1:")
+
+
+def test_a_port_in_use_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["--port", str(taken.getsockname()[1])]) == 1
+    assert capsys.readouterr().err.startswith("the fake model cannot listen: ")
