@@ -229,6 +229,23 @@ def test_the_table_names_every_package_and_no_other() -> None:
     assert sorted(named) == sorted(packages())
 
 
+def test_the_modules_listed_for_a_package_exist() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    listed = [
+        (package, name)
+        for package, lines in re.findall(r"^### `(\w+)`: .*\n([^#]*)", text, re.MULTILINE)
+        for names in re.findall(r"^- ((?:`\w+`(?:, )?)+)", lines, re.MULTILINE)
+        for name in re.findall(r"\w+", names)
+    ]
+    assert {"retention", "host_link"} <= {name for _, name in listed}
+    missing = [
+        f"{package}.{name}"
+        for package, name in listed
+        if not (SOURCE / package / name).is_dir() and not (SOURCE / package / f"{name}.py").exists()
+    ]
+    assert missing == []
+
+
 def test_invariants_are_numbered_without_a_gap() -> None:
     numbers = re.findall(r"^(\d+)\. ", "\n".join(section(DOCUMENT, "Invariants")), re.MULTILINE)
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
