@@ -1,7 +1,8 @@
 """Add, remove, enable and disable peers; roll the change back if it breaks another file.
 
-Adding validates the draft, verifies the peer, writes its descriptor and validates all descriptors
-and agent files again. `verify` measures; `descriptor_draft` composes the descriptor.
+To add a peer, its draft is validated, the peer is verified, its descriptor is written, and all
+descriptors and agent files are validated again. `verify` measures; `descriptor_draft` composes the
+descriptor.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ Climber = Callable[..., Awaitable[Card]]
 
 
 def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
-    """Validate the draft of a new peer and return its launch spec. Starts nothing; raises if the
-    peer cannot be added."""
+    """Validate the draft of a new peer and return its launch spec. Starts nothing. Raises
+    `UsageError` if its name is taken, one of its files exists or its command is known to be wrong,
+    and `ConfigInvalid` if its descriptor would be invalid."""
     if draft.name in place.catalogue:
         origin = place.catalogue.origin(draft.name)
         where = "dragoman itself" if origin == "dragoman" else origin
@@ -180,7 +182,8 @@ async def verify_known(
 
 
 def note_verified(card: Card, way: LaunchSpec, place: RunContext) -> None:
-    """Unpark the peer of this card if a turn worked during its verification."""
+    """Unpark the peer of this card if a turn worked during its verification; `way` is how the
+    peer was started."""
     if card.facts.echo:
         own = place.config.settings.for_peer(card.peer)
         here = surroundings_of(way.descriptor, env=own.env)
@@ -277,7 +280,7 @@ def plan_removal(name: str, place: RunContext) -> Removal:
 
 
 def remove_peer(removal: Removal, place: RunContext) -> Done:
-    """Remove the files, cards and settings of a peer. If an agent file still needs the peer, its
+    """Remove the files, cards and settings of a peer. If an agent file still needs the peer, the
     files and settings are restored and an error is raised."""
     before = place.troubles()
     with locked(place.paths.peers_folder), FileTransaction() as changes:
@@ -310,7 +313,8 @@ def remove_peer(removal: Removal, place: RunContext) -> Done:
 
 
 def enable(names: Sequence[str], place: RunContext) -> Done:
-    """Enable these peers for routing and delegation."""
+    """Enable these peers for routing and delegation. Raises `UnknownPeer` for an unknown one, and
+    `UsageError` if one is on an unknown host."""
     for name in names:
         peer, host = split_peer(name)
         if host is None:
@@ -332,7 +336,8 @@ def _require_on_host(peer: str, host: str, place: RunContext) -> None:
 
 
 def disable(names: Sequence[str], place: RunContext) -> Done:
-    """Exclude these peers from routing and delegation."""
+    """Exclude these peers from routing and delegation. Raises `UnknownPeer` for an unknown one, and
+    `UsageError` for one that ships with dragoman and is always enabled."""
     for name in names:
         # A peer whose descriptor is gone can still be disabled.
         if name not in place.config.settings.enabled_peers:

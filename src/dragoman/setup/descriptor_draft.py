@@ -1,4 +1,5 @@
-"""Compose the TOML descriptor, and a Python adapter, of a new peer from options and measurements.
+"""Compose the files of a new peer from options and measurements: its TOML descriptor and, if
+wanted, a Python adapter.
 
 If the program belongs to a known peer, that peer's settings are copied. `add_peer` writes the
 files; `catalogue.validate` defines what a descriptor may contain.
@@ -27,7 +28,7 @@ CARRIED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerDraft:
-    """A peer to be added."""
+    """A peer to be added, as described on the command line."""
 
     name: str
     roles: tuple[str, ...]
@@ -118,7 +119,7 @@ def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
 
 
 def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
-    """Return the quirks that were measured."""
+    """Return the quirks that the verification found."""
     seen = {
         "reject_ends_turn": facts.refusal_ends_turn,
         "stays_after_eof": None if facts.clean_exit is None else not facts.clean_exit,

@@ -122,7 +122,7 @@ def _read(file: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Access to the machine; tests replace it."""
+    """What the checks need to know about the machine; tests replace it."""
 
     python: tuple[int, ...] = tuple(sys.version_info[:3])
     leftovers: Callable[[], list[Leftover]] = find_leftovers
@@ -299,7 +299,7 @@ def _word(path: object) -> str:
 
 
 def _refusal(path: Path, kind: type[Database]) -> StoreError | None:
-    """Return the error that opening a database raises, or None."""
+    """Return the error that opening a database raises, or None if it can be opened."""
     try:
         kind.open(path, read_only=True).close()
     except StoreError as error:
@@ -497,7 +497,8 @@ def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
-    """Return the redacted report. `versions` lists what is installed."""
+    """Return a bug report: `versions` (the text that lists them), the system, the findings, peers,
+    settings and variables, with secrets removed."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
     redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")

@@ -36,6 +36,7 @@ PYTHONS: Final = (
 """The Pythons to try, in this order."""
 
 NO_PYTHON: Final = "dragoman-no-python:"
+"""Prefix of the line that says that no suitable Python was found; the old ones follow."""
 
 OUTPUT_SIZE: Final = 4 * 1024 * 1024
 """Maximum size of the output in bytes. A report has a few thousand bytes, and a login shell may add
@@ -72,7 +73,9 @@ async def run_script(
 ) -> dict[str, Any]:
     """Run a script on a host, and return its report.
 
-    `wanted` is its argument; `payload` follows on its stdin. Raises `HostUnavailable`.
+    `wanted` is its argument, and `payload` follows it on stdin. If `python` is given, no other
+    Python is tried. Raises `HostUnavailable` if the host cannot be reached or has no suitable
+    Python, or if the script fails or takes longer than `timeout`.
     """
     pythons = (python,) if python else (*PYTHONS, *_own_python(host))
     done = await run_on_host(

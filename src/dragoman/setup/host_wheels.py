@@ -156,7 +156,7 @@ async def collect(target: Target, *, wheels: Path | None, scratch: Path) -> list
     """Return the wheels for a machine, dragoman's own first. New files are created in `scratch`.
 
     `wheels` is a directory of wheels that the user has downloaded; if it is given, nothing is
-    downloaded. Raises `UsageError` if a wheel is missing.
+    downloaded. Raises `UsageError` if a wheel is missing or damaged.
     """
     chosen = [own_wheel(scratch)]
     missing: list[str] = []

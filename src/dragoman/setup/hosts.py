@@ -43,8 +43,9 @@ CHUNK_SIZE: Final = 256 * 1024
 
 
 async def check(host: Host, paths: Paths, *, python: str | None = None) -> HostCheck:
-    """Check a machine and store the result. Raises `HostUnavailable` if the machine cannot be
-    reached or has no suitable Python, and `FileFailed` if the result cannot be stored."""
+    """Check a machine and store the result. `python` is the path of the Python to use there; by
+    default, one is looked for. Raises `HostUnavailable` if the machine cannot be reached or has no
+    suitable Python, and `FileFailed` if the result cannot be stored."""
     report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
     found = judge(host, report)
     try:
@@ -144,7 +145,7 @@ def _dragoman(host: Host, there: Mapping[str, Any] | None, on_path: str | None) 
     configured = host.settings.dragoman
     named = f"dragoman hosts add {host.name} --dragoman {there['path']}"
     if configured and configured != there["path"]:
-        text = f"{configured} in your settings does not exist there, but {text} does"
+        text = f"{configured}, which your settings name, does not work there, but {text}, does"
         return Finding("dragoman", "missing", text, named)
     if not configured and on_path != there["path"]:
         text = f"{text}, is not on the PATH of a remote command, and your settings do not name it"
@@ -244,9 +245,11 @@ async def bootstrap(
 ) -> HostCheck:
     """Install this version of dragoman on a machine, and write its path into the settings.
 
-    Nothing is downloaded on the machine. Raises `HostUnavailable`, `UsageError` if a wheel is
-    missing here, and `FileFailed` if the disk here is full or broken. The previous version stays in
-    use until the new one has been tested.
+    Nothing is downloaded on the machine, and the previous version stays in use until the new one
+    has been tested. `wheels` is a directory with wheels for the machine; without it, pip downloads
+    what is missing here. Raises `HostUnavailable` if the machine cannot be reached or the
+    installation fails there, `UsageError` if a wheel is missing, and `FileFailed` if the disk here
+    is full or broken.
     """
     progress(f"checking {host.name}")
     report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
@@ -330,7 +333,8 @@ def _install_error(host: Host, said: Mapping[str, Any]) -> HostUnavailable:
 
 
 def wheels_folder(path: Path | None) -> Path | None:
-    """Return the directory given with `--wheels`. Raises `UsageError` if it has no wheels."""
+    """Return the directory given with `--wheels`, or None without the option. Raises `UsageError`
+    if it has no wheels."""
     if path is not None and not any(path.glob("*.whl")):
         raise UsageError(f"--wheels: no .whl files in {path}")
     return path

@@ -1,7 +1,7 @@
 """First-time setup: find installed agents, verify them, choose which to enable, run a first prompt.
 
-Each step is stored when it is done, so a later failure loses nothing. `cli` asks and prints,
-`verify` measures, `add_peer` enables.
+The result of each step is stored when the step is done, so a later failure loses nothing. `cli`
+asks and prints, `verify` measures, `add_peer` enables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
 start, and too many at once would time out on a small machine."""
 
 PROMPTED: Final = frozenset({"binary", "entry", "handshake", "dialect", "login", "session", "echo"})
-"""The rungs that one prompt needs."""
+"""The rungs of the verification that `try_prompt` runs: `echo`, which sends one prompt, and the
+rungs that it needs."""
 
 PROMPT: Final = "What can you do?"
 """The first prompt: it needs no tool and no permission, and scout understands it too."""
@@ -41,13 +42,14 @@ SUGGESTED: Final = ("codex", "gemini", "qwen", "copilot")
 """Agents to suggest if none is installed: the ones that dragoman is always tested with."""
 
 HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write", "execute")
-"""Roles for the first prompt, read-only roles before those that change files."""
+"""Roles for the first prompt, the preferred ones first: those that only read before those that
+change files."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledAgents:
-    """The known agents, divided into installed and missing ones. Without scout, which is part of
-    dragoman."""
+    """The known agents, divided into installed and missing ones. Scout, which is part of dragoman,
+    is in neither."""
 
     installed: tuple[PeerStatus, ...]
     missing: tuple[PeerStatus, ...]
@@ -59,12 +61,13 @@ class VerifiedPeer:
 
     name: str
     card: Card | None = None
-    """The card; None if the peer could not be started."""
+    """The card; None if an error kept the verification from producing one."""
     kept: bool = False
     """Whether the card is from an earlier verification and still valid."""
     trouble: str = ""
     """Why nothing should be delegated to it; empty if it is ready."""
     cure: str = ""
+    """The command or step that fixes the trouble; empty if there is none or none is known."""
 
     @property
     def ready(self) -> bool:
@@ -75,10 +78,10 @@ class VerifiedPeer:
 
 
 def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
-    """Find installed agents. Nothing is started.
+    """Find out which agents are installed. Nothing is started.
 
-    If `names` are given, only these are checked. Raises `UnknownPeer` or `NotInstalled` for a
-    missing one.
+    If `names` are given, only these are checked. Raises `UnknownPeer` for a name that no peer has,
+    and `NotInstalled` for a peer that is not installed.
     """
     if names:
         for name in names:
@@ -94,7 +97,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Return the commands that install the suggested agents, without those that are installed."""
+    """Return the commands that install the suggested agents that are missing."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 
@@ -103,8 +106,9 @@ def suggestions(found: InstalledAgents) -> list[str]:
 
 
 def kept_card(row: PeerStatus, *, turns: bool) -> Card | None:
-    """Return the stored card, if the peer need not be verified again: it has the same version and
-    platform, was ready, and its turns were measured if `turns` asks for that."""
+    """Return the stored card if the peer need not be verified again, else None. The card must be
+    for the installed version and this platform, say that the peer is ready and, if `turns` is set,
+    have the results of turns."""
     card = row.card
     if card is None or card.version != row.version or card.platform != current_platform():
         return None
@@ -125,8 +129,8 @@ async def prove(
 ) -> list[VerifiedPeer]:
     """Verify peers in parallel and store each card as soon as it is complete.
 
-    `again` ignores stored cards. `on_rung` and `on_proof` are progress callbacks. The result is in
-    the order of the rows.
+    With `again`, stored cards are ignored. `on_rung` is called after each rung of a peer, and
+    `on_proof` with the result of each peer. The results are in the order of the rows.
     """
     proofs: dict[str, VerifiedPeer] = {}
     room = asyncio.Semaphore(AT_ONCE)
@@ -183,7 +187,8 @@ def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
 async def try_prompt(
     row: PeerStatus, proof: VerifiedPeer, place: RunContext, *, climb: Climber = climb
 ) -> VerifiedPeer:
-    """Send a peer one short prompt, which shows whether it is logged in, and update its card."""
+    """Send a peer one short prompt, which shows whether it is logged in, and update its card.
+    Returns the new result. After an error it has no card, and the stored card does not change."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
     rungs = [rung for rung in RUNGS if rung.name in PROMPTED]
@@ -207,14 +212,16 @@ async def try_prompt(
 
 
 def _measurable(result: RungResult, peer: str) -> RungResult:
-    """Return the result. If it was skipped because no turn was run, say how to measure it."""
+    """Return the result; if the rung was skipped because no turn was run, its evidence then says
+    how to measure it."""
     if result.verdict is not RungVerdict.SKIPPED or not result.evidence.startswith("it needs echo"):
         return result
     return replace(result, evidence=f"not measured: `dragoman peers verify {peer} --turns`")
 
 
 def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
-    """Judge from its card whether a peer is ready."""
+    """Judge from its card whether a peer is ready: it is usable, needs no login and answered any
+    prompt that it was sent."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
@@ -249,8 +256,8 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
-    """Return the first request: a harmless prompt in a role of an enabled peer, or for scout if
-    none is enabled."""
+    """Return the first request: a harmless prompt, in the least harmful role that an enabled peer
+    claims (see `HARMLESS`). Without a claimed role, it is in the role of scout, exploration."""
     claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(

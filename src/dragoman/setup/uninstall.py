@@ -54,9 +54,10 @@ class Inventory:
     skills: tuple[Path, ...]
     folders: tuple[OwnFolder, ...]
     left: tuple[Path, ...]
-    """Files that were made for dragoman and are kept: backups of settings, shell completion."""
+    """Files that dragoman created and that are kept: backups of settings, shell completion."""
     unread: tuple[ClientFileInvalid, ...]
-    """Settings of other programs that may have an entry and cannot be read."""
+    """An error for each settings file of another program that may have an entry and cannot be
+    read."""
 
     @property
     def is_empty(self) -> bool:
@@ -126,8 +127,8 @@ def _folders(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Ite
 
 
 def _protected(path: Path, around: HostEnvironment) -> str:
-    """Return why a directory must not be removed entirely, or an empty string if it may. A variable
-    may name any directory."""
+    """Return why a directory must not be removed entirely, or an empty string if it may be. The
+    check is needed because an environment variable may make any directory one of dragoman's."""
     real = path.resolve()
     if path.is_symlink():
         return "it is a symbolic link"
@@ -165,9 +166,9 @@ def _left(around: HostEnvironment) -> Iterator[Path]:
 
 
 async def remove(inventory: Inventory) -> list[str]:
-    """Remove what was found: brokers first, so that nothing is written in the meantime. Returns
-    what could not be removed. Raises `BrokerUnavailable` if a broker cannot be stopped; then
-    nothing is removed."""
+    """Remove what was found. Brokers are stopped first, so that nothing is written in the meantime.
+    Returns a message for each thing that could not be removed. Raises `BrokerUnavailable` if a
+    broker cannot be stopped; then no file is removed."""
     for broker in inventory.brokers:
         await stop_broker(broker)
     return list(_remove(inventory))

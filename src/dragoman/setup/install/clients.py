@@ -1,7 +1,7 @@
 """Table of MCP clients and editors: path of their settings file, and form of the entry.
 
-The data is taken from each program's documentation. Reads and writes no file; `entries` does. A
-program whose settings are code gets a text to paste.
+The data is taken from each program's documentation. Reads and writes no file; `entries` does. For a
+program whose settings are code, there is a text that the user pastes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ after one minute. A user can lower it in the entry, where the change is kept."""
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """Home, variables and platform, which determine the paths of settings files."""
+    """Home directory, environment variables and platform, which determine the paths of settings
+    files."""
 
     home: Path
     env: Mapping[str, str]
@@ -35,7 +36,7 @@ class HostEnvironment:
         return cls(Path.home(), os.environ, sys.platform)
 
     def folder(self, variable: str, default: str) -> Path:
-        """Return the directory that a variable names, else one below the home directory."""
+        """Return the directory that a variable names, else `default` in the home directory."""
         named = self.env.get(variable, "")
         return Path(named) if named else self.home / default
 
@@ -79,7 +80,7 @@ class Client:
         return {"command": words[0], "args": list(words[1:])}
 
     def words(self, entry: Mapping[str, Any]) -> list[Any] | None:
-        """Return the command line of an entry, or None if it has none."""
+        """Return the command line of an entry, or None if it has none in this client's form."""
         command, args = entry.get("command"), entry.get("args")
         if self.one_list:
             return command if isinstance(command, list) else None

@@ -46,7 +46,8 @@ class EntryEdit:
 
 
 def file_of(client: Client, *, project: Path | None = None) -> Path:
-    """Return the settings file of a program: the user's, or that of a project."""
+    """Return the settings file of a program: the user's, or that of a project. Raises `UsageError`
+    if the program reads no such file of a project."""
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
@@ -127,10 +128,10 @@ def _edited(
         raise ClientFileInvalid(str(path), "it is not UTF-8 text") from error
     except UnicodeEncodeError as error:
         raise UsageError(
-            "the path of dragoman is not UTF-8 text, so no file can contain it"
+            "the path of dragoman is not UTF-8 text, so it cannot be written to a settings file"
         ) from error
     except NameTaken as error:
-        remedy = "name another entry with --name, or remove this one by hand"
+        remedy = "choose another name with --name, or remove this entry by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
         raise ClientFileInvalid(str(path), str(error)) from error
@@ -159,7 +160,7 @@ def write(planned: EntryEdit) -> Path | None:
 
 
 class NameTaken(Unfit):
-    """There is an entry of this name, and it starts another program."""
+    """There is an entry of this name, and it does not start the right `dragoman serve`."""
 
 
 def _update(client: Client, name: str, program: Sequence[str]) -> Update:
@@ -199,7 +200,8 @@ def _put(text: str, client: Client, name: str, update: Update) -> str:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the bytes of a regular file, or None if it does not exist."""
+    """Return the bytes of a regular file, or None if it does not exist. Raises `ClientFileInvalid`
+    if it cannot be read."""
     return safe_files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
 
 

@@ -24,7 +24,7 @@ _UP_TO_COMMA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*,", re.DO
 
 
 class Unfit(ValueError):
-    """The text can be parsed, but the entry cannot be placed in it."""
+    """The text can be parsed, but the entry cannot be inserted, updated or removed in it."""
 
 
 def put(text: str, path: Sequence[str], update: Update) -> str:
@@ -45,11 +45,11 @@ def put(text: str, path: Sequence[str], update: Update) -> str:
 
 
 def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) -> str:
-    """Return the text without the entry at `path`, and without an object around it that would be
-    empty.
+    """Return the text without the entry at `path`, and without objects around it that this would
+    leave empty.
 
     `require_ours` raises for an entry that must not be removed. Raises `InvalidJsonc` if the text
-    cannot be parsed, and `Unfit` if the entry cannot be removed safely.
+    cannot be parsed, and `Unfit` if more than the entry would change.
     """
     root = read(text)
     around: list[tuple[Node, Member]] = []
@@ -76,7 +76,7 @@ def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) 
 
 
 def _holds_only(text: str, node: Node, member: Member) -> bool:
-    """Return whether an object has only this member, and no comment either."""
+    """Return whether an object has no other member than this one, and no comment."""
     rest = text[node.start + 1 : member.start] + text[member.node.end : node.end - 1]
     return len(node.members) == 1 and not rest.strip(" \t\r\n,")
 
@@ -240,7 +240,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
-    """Parse the result again: it must contain only the intended change."""
+    """Raise `Unfit` if the result, parsed again, has more or less than the intended change."""
     meant = deepcopy(root.value)
     holder = meant
     for key in path[:-1]:
@@ -254,6 +254,6 @@ def _require_meant(text: str, meant: Any) -> None:
     try:
         now = read(text)
     except InvalidJsonc as error:
-        raise Unfit(f"the entry cannot be edited safely ({error})") from error
+        raise Unfit(f"editing the entry would make the file invalid ({error})") from error
     if now is None or not _same(now.value, meant):
-        raise Unfit("the entry cannot be edited safely")
+        raise Unfit("editing the entry would change other parts of the file")

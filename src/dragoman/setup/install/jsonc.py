@@ -21,7 +21,8 @@ _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class InvalidJsonc(ValueError):
-    """The text is not JSON with comments. `line` and `column` count from 1."""
+    """The text is not JSON with comments, repeats a key or is nested too deeply. `line` and
+    `column` count from 1."""
 
     def __init__(self, text: str, at: int, problem: str) -> None:
         self.line = text.count("\n", 0, at) + 1
@@ -39,7 +40,7 @@ class Node:
     value: Any
     """The value as a Python object."""
     members: tuple[Member, ...] = ()
-    """The members, for an object."""
+    """The members of an object; empty for any other value."""
     trailing_comma: bool = False
 
     @property
@@ -60,7 +61,7 @@ class Member:
 
 
 def read(text: str) -> Node | None:
-    """Parse a text. Returns None if it has only whitespace and comments."""
+    """Parse a text. Returns None if it has only whitespace and comments. Raises `InvalidJsonc`."""
     reader = _Reader(text)
     at = reader.skip(0)
     if at == len(text):
@@ -98,13 +99,19 @@ class _Reader:
             return self._string(at)
         found = _SCALAR.match(self.text, at)
         if found is None:
-            raise InvalidJsonc(self.text, at, "a value is missing" if head else "it ends too early")
+            raise InvalidJsonc(
+                self.text,
+                at,
+                "a value is missing or invalid" if head else "the text ends too early",
+            )
         return Node(at, found.end(), json.loads(found.group()))
 
     def _string(self, at: int) -> Node:
         found = _STRING.match(self.text, at)
         if found is None:
-            raise InvalidJsonc(self.text, at, "a string does not end on its line")
+            raise InvalidJsonc(
+                self.text, at, "a string does not end on its line, or has a control character in it"
+            )
         try:
             return Node(at, found.end(), json.loads(found.group()))
         except ValueError:

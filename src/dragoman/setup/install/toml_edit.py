@@ -24,7 +24,7 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
     """Return the text with the table at `path`, which is a section and a name in it.
 
     Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if the section or the
-    entry is not a table or cannot be changed safely.
+    entry is not a table, or if more than the entry would change.
     """
     section, name = path
     data = tomllib.loads(text)
@@ -45,7 +45,7 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
         return text
     done = _changed(text, path, wanted)
     if not _reads_as(done, meant) or (old is not None and _landmarks(done) != _landmarks(text)):
-        raise Unfit(f"`{section}.{name}` cannot be changed safely")
+        raise Unfit(f"changing `{section}.{name}` would change other parts of the file")
     return done
 
 
@@ -68,7 +68,7 @@ def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]
         done = cut(text, path)
         if done is not None and (_reads_as(done, meant) or _reads_as(done, emptied)):
             return done
-    raise Unfit(f"`{section}.{name}` cannot be removed safely")
+    raise Unfit(f"removing `{section}.{name}` would change other parts of the file")
 
 
 def _without_lines(text: str, path: tuple[str, str]) -> str:
@@ -138,7 +138,7 @@ def _changed(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str
                     entry[key] = value
         done = document.as_string()
     except TOMLKitError as error:
-        raise Unfit(f"`{section}.{name}` cannot be changed safely ({error})") from error
+        raise Unfit(f"`{section}.{name}` cannot be changed ({error})") from error
     if _eol(text) == "\r\n" and text.count("\n") == text.count("\r\n"):
         done = done.replace("\r\n", "\n").replace("\n", "\r\n")
     return done

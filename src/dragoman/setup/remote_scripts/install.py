@@ -39,9 +39,10 @@ class InstallError(Exception):
 
 
 def install(wanted: dict[str, Any], wheels: BinaryIO) -> dict[str, Any]:
-    """Install what `wanted` describes, and return the paths of the program and its directory.
+    """Install the version that `wanted` describes, and return the paths of the program and its
+    directory. `wheels` has the contents of `wanted["files"]`, one after another.
 
-    `wheels` contains the files in `wanted["files"]`, one after another.
+    If that fails, an error is raised and the previous version stays in use.
     """
     root = os.path.join(data_home(), "dragoman", "installed")
     versions = os.path.join(root, "versions")

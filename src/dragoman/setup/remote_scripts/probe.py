@@ -29,8 +29,8 @@ MAX_SHOWN = 12
 def probe(wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the complete report.
 
-    `wanted` has the path of dragoman, the message to greet it with, and the programs and variables
-    to look for.
+    `wanted` has the path of dragoman that the settings name, the hello message that asks it for its
+    protocol, and the names of the programs and variables to look for.
     """
     home = os.path.expanduser("~")
     candidates = [
@@ -87,7 +87,7 @@ def machine() -> dict[str, Any]:
 
 
 def c_library() -> tuple[str, str]:
-    """Return ``glibc`` or ``musl`` and its version; empty if unknown."""
+    """Return ``glibc`` or ``musl`` and its version; two empty strings if unknown."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         if name == "glibc":
