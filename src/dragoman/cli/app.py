@@ -185,7 +185,7 @@ def _dragoman(
 
 
 def new_command() -> Any:
-    """Build the command that `app` describes."""
+    """Build the command-line parser that `app` describes."""
     command = typer.main.get_command(app)
     quicken(command)
     fold_help(command)
@@ -232,7 +232,8 @@ _EXTRA: Final = re.compile(r"Got unexpected extra argument(?:\(s\)|s)? \((\S+)\)
 
 
 def _suggest_choice(refused: Any) -> None:
-    """Suggest the value for a misspelled one, and the option for a value without its option."""
+    """For a misspelled value, suggest the closest allowed one; for an option's value without the
+    option, suggest the option."""
     from dragoman.errors.usage import nearest
 
     said = str(refused.message or "")

@@ -160,7 +160,7 @@ def _plan(prompt: HostPrompt) -> RunPlan:
         )
     if not plan.warm:
         raise BrokerUnavailable(
-            "--host needs a broker, but brokers are disabled on that machine (`warm = false`)"
+            "--host needs a broker, but brokers are disabled on the host (`warm = false`)"
         )
     return plan
 
@@ -168,8 +168,8 @@ def _plan(prompt: HostPrompt) -> RunPlan:
 def _folder(cwd: str | None) -> Path:
     if not cwd:
         raise UsageError(
-            "name the directory to work in on that machine with --cwd DIR, or set `workspace` for "
-            "the host in your settings"
+            "name the directory to work in on the host with --cwd DIR, or set `workspace` for the "
+            "host in your settings"
         )
     return working_directory(cwd)
 

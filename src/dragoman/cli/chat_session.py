@@ -96,7 +96,7 @@ class Chat:
 
     @property
     def title(self) -> str:
-        """The agent's own name."""
+        """The agent's own title or name; the peer's name if it reports none."""
         info = self.session.run.peer.info
         return info.title or info.name or self.plan.name
 
@@ -150,8 +150,8 @@ class Chat:
         chat_commands.show_refusal(error, self.show, interactive=self.interactive)
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt: it ends the turn, even before its prompt is sent, or the command,
-        not the chat."""
+        """Handle an interrupt. It ends the running command or the turn, even before its prompt is
+        sent, but not the chat."""
         run = self.session.run
         before_prompt = self._in_turn and not run.seen.prompted
         if self._in_command or before_prompt or run.in_turn or self.live.terminated:
@@ -373,8 +373,9 @@ class Chat:
         self._options = structs.replace(self._options, **changes)
 
     async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> AsyncExitStack:
-        """Open the session of a plan, and return the current one, which the caller has to leave
-        last: Ctrl-C can interrupt that. The chat stays in the current session if this fails."""
+        """Open the session of a plan, and return the exit stack of the previous session. The caller
+        closes it as its last step, because Ctrl-C can interrupt that. If the new session cannot be
+        opened, the chat stays in the current one."""
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -433,7 +434,7 @@ class Chat:
         )
 
     def _names(self, command: str) -> Iterable[tuple[str, str]]:
-        """Return the names that can follow a command."""
+        """Return the names that can follow a command, each with a description."""
 
         run = self.session.run
         match command:

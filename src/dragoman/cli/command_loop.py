@@ -257,7 +257,8 @@ class CommandLoop:
             raise KeyboardInterrupt
 
     def press(self) -> None:
-        """Handle a request to stop. May be called in any thread."""
+        """Handle a request to stop, such as an interrupt: the third one exits at once. May be
+        called in any thread."""
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:

@@ -99,7 +99,7 @@ class CommandGroup(TyperGroup):
 
 
 class LazyGroup(TyperGroup):
-    """Commands whose modules are loaded when they are called."""
+    """A command whose subcommands are modules, each loaded when it is called."""
 
     lines: ClassVar[Mapping[str, str]] = {}
     """Every command with its one-line help, which is shown without loading the command."""
@@ -129,7 +129,8 @@ def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:
     """Create the application of one module. Its help is plain text: importing Rich would take
     longer than everything else.
 
-    `default` names the subcommand that runs if none is named. Without it the help is shown.
+    `default` is the subcommand that runs if the command line names none; without a default, the
+    help is shown then.
     """
     return typer.Typer(
         help=help,
@@ -203,8 +204,8 @@ def _parameter(option: CommandOption) -> inspect.Parameter:
 class WithCommandLine(TyperCommand):
     """A command that takes the command line of another program after ``--``, unparsed.
 
-    ``@app.command(cls=WithCommandLine)``; the function has a `typer.Context` and calls
-    `words_after_dashes` to get it.
+    Declare it with ``@app.command(cls=WithCommandLine)``. The function takes a `typer.Context`, for
+    which `words_after_dashes` returns that command line.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

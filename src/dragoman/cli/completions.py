@@ -30,7 +30,7 @@ def complete_peer(incomplete: str) -> list[str]:
 
 
 def complete_job(incomplete: str) -> list[str]:
-    """Return matching ids of the latest jobs, and `LAST` if it matches."""
+    """Return the ids of the latest jobs that start with `incomplete`, and `LAST` if it does."""
     from dragoman.errors import DragomanError
     from dragoman.runs.sessions import LAST
     from dragoman.store.open import open_store

@@ -116,7 +116,8 @@ def show_command(
 
 
 def _named(key: str, values: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:
-    """Return the settings of this name, or those of the table of this name."""
+    """Return the settings of this name, or those of the table of this name. Raises `UsageError` if
+    there are none."""
     named = [each for each in values if each[0] == key or each[0].startswith(f"{key}.")]
     if not named:
         from dragoman.errors.usage import nearest

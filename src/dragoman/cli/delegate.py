@@ -155,7 +155,7 @@ def _request(
     from dragoman.runs.run_values import Deadline
 
     if timeout is not None and not timeout > 0:
-        raise UsageError("--timeout must be a number of seconds greater than 0")
+        raise UsageError("--timeout must be greater than 0")
     wanted = session_settings(system_prompt, allow_tool, max_turns)
     if allow_tool:
         require_tools_may_be_allowed(deny_all=deny_all, ceilings=())

@@ -27,7 +27,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """Error codes for output that cannot be written, for example to a full disk."""
 
 TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-"""Error codes if this process, or the machine, has as many open files as it may have."""
+"""Error codes for too many open files, in this process or on the machine."""
 
 
 def run(argv: Sequence[str] | None = None) -> NoReturn:
@@ -79,7 +79,8 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _call(argv: Sequence[str] | None) -> NoReturn:
-    """Run one command line. With `--json-strict`, an error is an `Error` line."""
+    """Run one command line and exit. With `--json-strict`, an error is printed as a JSON line of
+    type `Error`; otherwise it is raised."""
     try:
         _dispatch(argv)
     except DragomanError as error:
@@ -136,8 +137,8 @@ def _homeless() -> bool:
 
 
 def _unwritten() -> OSError | None:
-    """Flush buffered output. Returns the error if that fails, or None if only the reader has closed
-    the pipe.
+    """Flush buffered output. Returns the error if that fails; None if it succeeds, or if it fails
+    only because the reader has closed the pipe.
 
     Without this, the interpreter would flush at exit and change the exit code.
     """
@@ -203,8 +204,8 @@ def prepare() -> None:
 def _open_nowhere(number: int) -> None:
     """Open /dev/null in place of a closed stream.
 
-    Otherwise an agent's pipe may get its descriptor, and writes to the stream would go to the
-    agent.
+    Otherwise an agent's pipe may get the descriptor of the stream, and what is written to the
+    stream would go to the agent.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     if nowhere == number:
@@ -216,7 +217,7 @@ def _open_nowhere(number: int) -> None:
 
 def leave(code: int) -> None:
     """Flush all output and exit without interpreter teardown, which takes a fifth of a short
-    command's time. Returns if that is not safe."""
+    command's time. Returns if another thread still works or the output cannot be flushed."""
     if threading.active_count() > 1:
         from dragoman.rpc.tasks import THREAD_NAME
 

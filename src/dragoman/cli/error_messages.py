@@ -49,11 +49,11 @@ _REMEDIES: Final = ("remedy", "hint")
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
 
 YOURS: Final = ""
-"""The empty blame: usage errors, limits and refusals need only the next step, so the line is
-omitted."""
+"""The empty answer to whose fault an error is. Usage errors, limits and refusals need only the next
+step, so the line is omitted."""
 
 ITS_LOGIN: Final = "the agent's login"
-"""The blame for a login that is missing or no longer accepted, however the agent reports it."""
+"""What is at fault if a login is missing or no longer accepted, however the agent reports it."""
 
 LOGIN: Final = "log in with the agent's own program, then try again"
 """The next step for a missing login, unless the peer's descriptor says how to log in."""
@@ -98,7 +98,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "fleet_full": "wait until old jobs have expired; `dragoman fleet jobs` lists the jobs",
     "fleet_conflict": "`dragoman fleet jobs` shows the current state; repeat the command if it is "
     "still needed",
-    "message_too_long": "shorten the prompt, or name the file instead of its text",
+    "message_too_long": "shorten the prompt, or name a file in it instead of including its text",
     "file_failed": "check the file's path, its permissions and the free space on its disk",
     "spawn_failed": "start the program by hand to see its output",
     "not_installed": "install it; `dragoman doctor` shows what is missing",
@@ -442,7 +442,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def whose(error: DragomanError) -> str:
-    """Say who has to change something; empty if the next step already says it."""
+    """Return whose fault an error is, as shown to users; empty if the next step says enough."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return YOURS
     if isinstance(error, AuthRequired):
@@ -561,8 +561,8 @@ def _kind_of(error: RemoteError) -> str:
 
 
 def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
-    """Return the message for an agent's error about a login or a quota, other than `AuthRequired`;
-    None for other errors."""
+    """Return the entry of `ENDS` for an agent's error about a login or a quota, other than
+    `AuthRequired`; None for other errors."""
     if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
         return None
     by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}

@@ -92,8 +92,9 @@ def as_submitter(
     *,
     collect: bool = False,
 ) -> Any:
-    """Call `work` with a connection as this machine's submitter, and the name of its team. With
-    `collect`, then record the jobs submitted from this machine that have ended."""
+    """Call `work` with the connection of this machine's submitter and the name of its team, and
+    return its result. With `collect`, then record the results of the jobs that were submitted from
+    this machine and have ended. `name` selects the submitter if there are several."""
     require_fleet()
     import asyncio
 

@@ -28,8 +28,8 @@ LABEL_WIDTH: Final = 200
 
 MAX_FIELDS: Final = 30
 MAX_CHOICES: Final = 60
-"""Maximum number of fields in a form, and of choices for a field. A larger form is declined: no one
-would answer it line by line."""
+"""Maximum numbers of fields in a form, and of choices for a field. A larger form is declined: it
+would be too long to answer line by line."""
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -74,9 +74,10 @@ class Field(Struct, frozen=True, kw_only=True):
         return one_line(str(value), width=60)
 
     def parse(self, text: str) -> Any:
-        """Parse a typed answer. Returns the default, or None, if it is empty.
+        """Parse a typed answer. If it is empty, return the default, or None without a default.
 
-        Raises ValueError with the reason if the answer is invalid.
+        Raises `ValueError` with the reason if the answer is invalid, or empty although it is
+        required.
         """
         if not text:
             if self.default is None and self.required:

@@ -26,8 +26,9 @@ MAX_NAMED = 5
 
 
 def send(host: Host, cwd: Path, *, ignored: bool, branch: str = "") -> SentWorkspace:
-    """Send the workspace. With `ignored`, the ignored files that ``.worktreeinclude`` names are
-    sent without asking. Raises `UsageError` if the result cannot become the new branch `branch`."""
+    """Send the workspace of `cwd` to a host. With `ignored`, the ignored files that
+    ``.worktreeinclude`` names are sent without asking. If `branch` is given, raises `UsageError`
+    unless the result can later become a new branch of this name."""
     named = asyncio.run(_ignored_files(cwd, branch))
     # Outside of an event loop, which would not let Ctrl-C end the question.
     if named and not ignored:
@@ -66,7 +67,10 @@ def _require_one_repository(bundle: Bundle) -> None:
     """Raise `UsageError` if one branch cannot hold the changes, because there are nested
     repositories."""
     if bundle.nested and bundle.head != bundle.sent_head:
-        raise UsageError("nested repositories can only be fetched as a patch: use --fetch")
+        raise UsageError(
+            "this repository contains others, and their changes can only be fetched as a patch: "
+            "use --fetch, or `dragoman hosts fetch` without --fetch-branch"
+        )
 
 
 def _agrees(host: str, named: tuple[str, ...]) -> bool:
@@ -96,8 +100,8 @@ async def fetch(
 ) -> bool:
     """Fetch the changes made on a host, and apply them here or create a branch with them.
 
-    Returns False if the patch no longer applies; then nothing is changed and the patch is saved.
-    `put` prints the report.
+    `id` names a sent workspace; without it, `job` names a job there. Returns False if the patch no
+    longer applies; then nothing is changed and the patch is saved. `put` prints the report.
     """
     from dragoman.delegation.host_transfer import check_same_repository, fetch_result
     from dragoman.delegation.worktree.bundle import project_of

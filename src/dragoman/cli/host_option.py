@@ -30,8 +30,8 @@ LOCAL: Final = ("hosts",)
 
 
 def placed(words: Sequence[str], call: Callable[[Sequence[str]], object]) -> list[str]:
-    """Move the option behind a command that parses it itself, and return the command line. Run any
-    other command on the host, and exit. `call` runs a command line."""
+    """Return the command line with the option moved after a command that parses it itself. Any
+    other command is run on the host, and the process exits. `call` runs a command line."""
     host, rest = split(words)
     command = next((word for word in rest if not word.startswith("-")), None)
     if command in LOCAL:
@@ -59,7 +59,8 @@ def placed(words: Sequence[str], call: Callable[[Sequence[str]], object]) -> lis
 
 
 def split(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Split a command line into the host it names and the other words. Raises `UsageError`."""
+    """Split a command line into the host that --host names, None without the option, and the other
+    words. Raises `UsageError` if the option has no value."""
     host: str | None = None
     rest: list[str] = []
     left = iter(words)

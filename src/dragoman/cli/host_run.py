@@ -1,8 +1,9 @@
 """`run --host` and `jobs watch --host`: submit a prompt on another machine and show its job here.
 
-The job is followed by cursor and shown with the usual renderer, permission requests are answered at
-this terminal, and Ctrl-C cancels the turn on the host. If the host stays unreachable, the error
-names the command that shows the job later. `runs.host_link` has the connection.
+The job's events are shown with the usual renderer and continue after a reconnect, permission
+requests are answered at this terminal, and Ctrl-C cancels the turn on the host. If the host stays
+unreachable, the error names the command that shows the job later. `runs.host_link` has the
+connection.
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ def host_of(name: str) -> Host:
 
 
 def prepared(host: str, given: dict[str, Any]) -> tuple[Renderer, Host]:
-    """Return the renderer and the host for a command. After an error, exit the process."""
+    """Return the renderer and the host for a command. An error is shown and ends the process with
+    its exit code (`SystemExit`)."""
     strict, verbose = given["json_strict"], given["verbose"]
     asked = shown_as(given["format"], strict=strict)
     log_for(strict=strict, verbose=verbose)
@@ -190,13 +192,14 @@ def prompt_of(
 
 
 def folder_for_host(host: Host, cwd: Path | None) -> str | None:
-    """Return the directory to work in, a path on the host: the typed one, or else that in the
-    host's settings. None if there is neither."""
+    """Return the directory to work in, a path on the host: the one that --cwd names, or else the
+    one in the host's settings. None if there is neither."""
     return host.settings.workspace if cwd is None else str(cwd)
 
 
 def options_for_host(given: dict[str, Any]) -> dict[str, Any]:
-    """Select the given options that are sent to the host. Raises `UsageError`."""
+    """Return the given options that are sent to the host. Raises `UsageError` if one is invalid or
+    cannot be used with --host."""
     initial = {option.name: option.initial for option in COMMANDS["run"]} | {"command": None}
     chosen = {name: value for name, value in given.items() if value != initial.get(name)}
     for name, why in REFUSED.items():
@@ -214,8 +217,8 @@ def options_for_host(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class HostTurns:
-    """Turns on a host for one command: rendering, questions and interrupts. Use with ``async
-    with``."""
+    """Runs the turns of one command on a host: submits prompts, shows events, asks questions and
+    handles interrupts. Use with ``async with``."""
 
     def __init__(self, host: Host, live: CommandLoop, show: Renderer) -> None:
         self.host = host
@@ -254,7 +257,7 @@ class HostTurns:
                 raise
             raise HostUnavailable(
                 self.host.name,
-                f"the job was not confirmed: {_problem(error)}",
+                f"the start of the job was not confirmed: {_problem(error)}",
                 remedy=f"check whether it was started with `dragoman jobs result {prompt.job} "
                 f"--host {self.host.name}`",
                 may_have_run=True,

@@ -43,7 +43,7 @@ def are_in(words: Sequence[str]) -> bool:
 
 def taken(words: Sequence[str]) -> tuple[FileOptions, list[str]]:
     """Split a command line into the options for sending and fetching files and the other words.
-    Raises `UsageError`."""
+    Raises `UsageError` if --fetch-branch has no name."""
     found, rest = FileOptions(), []
     left = iter(words)
     for word in left:
@@ -93,7 +93,7 @@ def run_with_files(
 
 
 def _folder(words: Sequence[str]) -> tuple[Path, list[str]]:
-    """Return the directory that `--cwd` names, and the other words."""
+    """Return the directory that `--cwd` names, or the current one, and the other words."""
     here, rest = Path.cwd(), []
     left = iter(words)
     for word in left:
@@ -132,12 +132,18 @@ def _sent_and_run(
         put_err(f"dragoman: fetch the changes with `dragoman hosts fetch {name} {sent.id}`\n")
         return code
     if code != ExitCode.OK:
-        put_err(f"dragoman: not fetched; fetch with `dragoman hosts fetch {name} {sent.id}`\n")
+        put_err(
+            "dragoman: the changes were not fetched, because the command did not succeed; fetch "
+            f"them with `dragoman hosts fetch {name} {sent.id}`\n"
+        )
         return code
     try:
         fitted = asyncio.run(fetch(host, here, id=sent.id, branch=options.branch, put=put_err))
     except DragomanError:
-        put_err(f"dragoman: not fetched; try again with `dragoman hosts fetch {name} {sent.id}`\n")
+        put_err(
+            "dragoman: the changes were not fetched; try again with "
+            f"`dragoman hosts fetch {name} {sent.id}`\n"
+        )
         raise
     return ExitCode.OK if fitted else ExitCode.FAILED
 

@@ -372,7 +372,8 @@ def _hosts() -> tuple[Mapping[str, HostSettings], Paths]:
 
 
 def host_of_settings(name: str) -> Host:
-    """Return the host with this name in the user's own settings. Raises `UsageError`."""
+    """Return the host of this name in the user's own settings. Raises `UsageError` if there is
+    none."""
     return _named(name)[0]
 
 

@@ -210,8 +210,8 @@ class _Setup:
     async def _try_login(
         self, found: InstalledAgents, proofs: list[VerifiedPeer], *, consent: bool
     ) -> list[VerifiedPeer]:
-        """Prompt the peers that only then report a missing login. Asks the user first, because it
-        calls their models."""
+        """Send a prompt to the peers that report a missing login only then, and return the updated
+        results. Asks the user first, because it calls their models, unless `consent` is set."""
         from dragoman.setup.init import try_prompt, untried
 
         names = untried(proofs)

@@ -44,19 +44,20 @@ FileOption = Annotated[
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` if a name is not fit to be shown in a list of servers or agents."""
+    """Raise `UsageError` if an entry cannot have this name (see `NAMES`)."""
     from dragoman.errors import UsageError
 
     if not NAMES.fullmatch(name):
         raise UsageError(
-            "a name may contain only letters, digits, spaces, dots, hyphens and underscores"
+            "a name may contain only letters, digits, underscores and, except at its ends, spaces, "
+            "dots and hyphens; it must have 1 to 64 characters"
         )
 
 
 def install(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
-    """Print an entry, or write it."""
+    """Print the entry for a program or, with `write`, write it to the program's settings."""
     from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
     from dragoman.setup.install.program import this_program
@@ -84,7 +85,7 @@ def install(
 def uninstall(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
-    """Show the removal of an entry as a diff, or write it."""
+    """Show the removal of an entry as a diff or, with `write`, remove it."""
     from dragoman.cli.output.config_diffs import write_diff
     from dragoman.cli.output.escape import neutral
     from dragoman.config.file_transaction import Change

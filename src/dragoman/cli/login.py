@@ -144,7 +144,7 @@ def _chosen(
 
 
 async def _secret(what: str, variable: str | None, live: CommandLoop) -> str:
-    """Read the secret.
+    """Read the password or token from the variable or, without one, from the terminal or stdin.
 
     Raises `UsageError` if there is none, and `Interrupted` if Ctrl-C is typed instead.
     """
@@ -153,7 +153,7 @@ async def _secret(what: str, variable: str | None, live: CommandLoop) -> str:
     if variable is not None:
         secret = os.environ.get(variable, "")
         if not secret:
-            raise UsageError(f"--from-env {variable}: the variable is not set")
+            raise UsageError(f"--from-env {variable}: the variable is not set or is empty")
     else:
         line = await live.line(f"{what}: ", hidden=True)
         secret = "" if line is None else line.rstrip("\r\n")

@@ -427,7 +427,8 @@ def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
 
 
 def _warn(place: RunContext) -> None:
-    """Report invalid descriptors, so that a peer missing from the list is explained."""
+    """Report invalid settings and descriptors, and ignored project settings: they explain why a
+    peer is missing from the list."""
     from dragoman.cli.output.escape import neutral
 
     for problem in (*place.config.problems, *place.catalogue.problems):
@@ -494,7 +495,8 @@ def _measure(
 
 
 def _run(work: Coroutine[Any, Any, Card]) -> Card:
-    """Run the work. SIGTERM ends it cleanly, like Ctrl-C, and leaves no directory behind."""
+    """Run a verification and return its card. SIGTERM and SIGHUP end it cleanly, as Ctrl-C does,
+    and leave no directory behind."""
     import asyncio
     import signal
 

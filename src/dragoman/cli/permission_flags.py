@@ -42,9 +42,10 @@ class ApprovalMode(enum.Enum):
 def policy_of(
     *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""
 ) -> ApprovalMode:
-    """Return the policy set by the flags, or else by the configuration.
+    """Return the mode set by the flags, else the one in the configuration (`default`), else `ASK`.
 
-    The default is to ask on a terminal, and to allow only reads without one.
+    If the user cannot be asked (not `interactive`), `ASK` becomes `APPROVE_READS`. Raises
+    `UsageError` for more than one flag.
     """
     chosen = [
         policy
@@ -65,7 +66,8 @@ def policy_of(
 
 
 def permissions_of(*, approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
-    """Return the policy set by the flags, or None without a flag."""
+    """Return the preset set by the flags, or None without a flag. Raises `UsageError` for more than
+    one flag."""
     if not (approve_all or approve_reads or deny_all):
         return None
     chosen: Permissions = policy_of(
@@ -102,10 +104,11 @@ def permit_of(
 def whole_policy(
     policy: ApprovalMode, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
 ) -> RulesPolicy:
-    """Return the policy of a command: the rules from the settings, and the flag for what no rule
+    """Return the policy of a command: the rules from the settings, and the mode for what no rule
     matches.
 
-    If the policy of a delegating agent is stricter for a request, it applies instead.
+    `ceilings` are the policies of the agents that delegated this work: for each request, the
+    strictest policy applies.
     """
     from dragoman.policy import PolicySettings, narrowed, of_settings
 
@@ -185,10 +188,10 @@ class TerminalApprover:
 
 
 def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
-    """Return the possible answers: the agent's own options, the first of each kind by letter and
-    the others by number.
+    """Return the label and decision of each possible answer, by the key to press: the agent's own
+    options, the first of each kind with a letter and the others with a number.
 
-    Denying is always possible.
+    There is always one that denies.
     """
     choices: dict[str, tuple[str, Decision]] = {}
     for option in question.options:

@@ -67,7 +67,7 @@ class CommandOption(NamedTuple):
 
     @property
     def initial(self) -> Any:
-        """The default value."""
+        """The value if the option is not given."""
         if self.repeat:
             return []
         return False if self.kind is bool else self.default

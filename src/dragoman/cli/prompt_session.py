@@ -39,15 +39,16 @@ if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
-"""Seconds that an agent has to end its turn after this process gets SIGTERM. The process is
-killed five or ten seconds later; the agent's processes must be gone by then."""
+"""Seconds that an agent has to end its turn after this process gets SIGTERM. What sent the signal
+usually kills the process five or ten seconds later; the agent's processes must be gone by then."""
 
 
 NOT_BEGUN: Final = "cancelled before the agent was prompted"
 
 
 class PromptSession(RunListener):
-    """A run of a plan with its renderer. The caller enters its `run`."""
+    """A run of a plan, shown with a renderer. The caller enters `run`, which connects to the agent
+    and opens the session."""
 
     def __init__(
         self,
@@ -204,7 +205,8 @@ def request_of(
     record: SessionRecord | None = None,
     adapter: AdapterWork | None = None,
 ) -> RunRequest:
-    """Build the request for `runs.run` from a plan."""
+    """Build the request for `runs.run` from a plan. A `record` is the stored session to open
+    instead of the one that the plan names."""
     asks = is_interactive()
     return RunRequest(
         peer=plan.name,

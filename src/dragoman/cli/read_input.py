@@ -116,11 +116,12 @@ def read_added(
 ) -> AddedText:
     """Read the text that a file and a pipe add to a prompt.
 
-    `wanted`: whether stdin is the whole prompt.
+    `wanted`: whether stdin is the whole prompt. `timeout` and `on_wait` are those of `read_stdin`.
+    Raises `UsageError` if there is no prompt or a part of it cannot be read.
     """
     dashed = file is not None and str(file) == STDIN
     if no_stdin and dashed:
-        raise UsageError("- and --no-stdin cannot be combined")
+        raise UsageError("`-` reads stdin, so it cannot be combined with --no-stdin")
     text = None
     if file is not None and not dashed:
         text = _text(_read_prompt_file(file, timeout, on_wait), str(file))
@@ -133,7 +134,8 @@ def read_added(
 
 
 def join_prompt(argument: str | None, added: AddedText) -> str:
-    """Return the text of a prompt: the argument, then the file, then what was piped."""
+    """Return the text of a prompt: the argument, then the file, then what was piped. Raises
+    `UsageError` if it is empty or not UTF-8."""
     parts = [part for part in (argument, added.file) if part is not None]
     if added.piped is not None:
         if added.dashed or not parts:
@@ -149,7 +151,7 @@ def join_prompt(argument: str | None, added: AddedText) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Return the text if it is valid: bytes that are not UTF-8 cannot be sent in a message."""
+    """Return the text. Raises `UsageError` if it is not UTF-8 and so cannot be sent."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -170,8 +172,8 @@ def _text(data: bytes, what: str) -> str:
 def mentioned(text: str, workspace: Path) -> Iterator[Path]:
     """Yield the files and directories that a text mentions, each once.
 
-    A name that does not exist is not a mention: people write @decorators and @names. An existing
-    path outside the workspace is an error, because the agent must not access it.
+    A name that does not exist is not a mention: people write @decorators and @names. Raises
+    `UsageError` for an existing path outside the workspace, which the agent must not access.
     """
     root = workspace.resolve()
     seen: set[Path] = set()
@@ -238,7 +240,8 @@ def content_of(path: Path, can: Capabilities) -> Block:
 
 
 def read_image(path: Path) -> Image:
-    """Read an image file as prompt content."""
+    """Read an image file as prompt content. Raises `UsageError` if it cannot be read, is too large
+    or has an unsupported format."""
     data = read_named(path, max_size=IMAGE_SIZE)
     return Image(base64.b64encode(data).decode(), _kind(data, path))
 
@@ -294,7 +297,8 @@ def is_piped() -> bool:
 def read_stdin(
     *, timeout: float | None = None, on_wait: Callable[[str], object] | None = None
 ) -> bytes:
-    """Read all of stdin. Raises `UsageError` if it is too large, `InputTimeout` if it does not end.
+    """Read all of stdin. Raises `UsageError` if it is too large or cannot be read, and
+    `InputTimeout` if it does not end within `timeout`.
 
     `on_wait` is called once if it has not ended after a second.
     """
@@ -398,7 +402,8 @@ def remaining(timeout: float | None, spent: float) -> float | None:
 
 
 def read_named(path: Path, *, max_size: int) -> bytes:
-    """Read a file named by the user, which may be a pipe such as the shell's ``<(…)``."""
+    """Read a file named by the user, which may be a pipe such as the shell's ``<(…)``. Raises
+    `UsageError` if it cannot be read or is larger than `max_size`."""
     try:
         with path.open("rb") as file:
             data = file.read(max_size + 1)

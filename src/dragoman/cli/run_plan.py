@@ -85,7 +85,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 class RunPlan(Struct, frozen=True, kw_only=True):
-    """The plan for what a command will run."""
+    """What a command will run: the agent and how to start it, its workspace, policy, limits and
+    session."""
 
     is_named: bool = True
     """Whether the first word names the agent. Otherwise it belongs to the prompt."""
@@ -99,7 +100,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     rules: PolicySettings | None = None
     """Permission rules of the settings, which take precedence over the policy."""
     ceilings: Sequence[RulesPolicy] = ()
-    """The policies of the delegating agents, which nothing here may exceed."""
+    """The policies of the agents that delegated this work. It may do nothing that they forbid."""
     lineage: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that pass these policies and the delegation depth to an agent."""
     budgets: Budgets
@@ -192,7 +193,8 @@ def plan_of(options: RunOptions) -> RunPlan:
     if wanted is not None:
         if options.dialect is not None:
             raise UsageError(
-                "--dialect: session settings are only supported for the agent's usual dialect"
+                "--dialect cannot be combined with --system-prompt, --allow-tool or --max-turns, "
+                "which are supported only in the agent's usual dialect"
             )
         from dragoman.catalogue.session_settings import with_settings
 
@@ -283,13 +285,14 @@ def _session_settings(options: RunOptions) -> WantedSettings | None:
 def session_settings(
     system_prompt: str | None, allow_tool: Sequence[str], max_turns: int | None
 ) -> WantedSettings:
-    """Return the session settings requested by the options. Raises `UsageError`."""
+    """Return the session settings that the options request; a system prompt of the form ``@FILE``
+    is read from the file. Raises `UsageError` if an option is invalid."""
     from dragoman.catalogue.session_settings import WantedSettings
 
     if system_prompt is not None:
         system_prompt = _text_or_file(system_prompt)
     if not all(allow_tool):
-        raise UsageError("--allow-tool takes the name of a tool")
+        raise UsageError("--allow-tool takes the name of a tool, not an empty text")
     if max_turns is not None and max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {max_turns}")
     return WantedSettings(
@@ -313,7 +316,7 @@ def _text_or_file(word: str) -> str:
 
 
 def require_tools_may_be_allowed(*, deny_all: bool, ceilings: Sequence[object]) -> None:
-    """Raise `UsageError` if the agent must not use tools without asking."""
+    """Raise `UsageError` if --allow-tool cannot be used: with --deny-all, or in delegated work."""
     if deny_all:
         raise UsageError("--allow-tool and --deny-all cannot be combined")
     if ceilings:
@@ -340,7 +343,7 @@ def _ttl(options: RunOptions, config: Config) -> float | None:
 
 
 def _card(way: LaunchSpec, paths: Paths) -> Card | None:
-    """Return the latest card of the agent, if it is a known peer."""
+    """Return the latest card of the agent; None if it has none or is not a known peer."""
     from dragoman.catalogue.card import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
@@ -361,8 +364,8 @@ def within(plan: RunPlan, timeout: float | None, began_at: float) -> RunPlan:
 def _inherited(
     policy: ApprovalMode, settings: Settings, peer: str, role: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
-    """Return the policies of the delegating agents, and the variables that pass them to an agent
-    that we start."""
+    """Return the policies of the agents that delegated this work, and the variables that pass them
+    on to an agent that we start. Both are empty if the work was not delegated."""
     from dragoman.runs.lineage import inherited
 
     lineage = inherited()
@@ -406,8 +409,8 @@ def _session(name: str | None) -> str | None:
 def _with_peer(
     options: RunOptions, catalogue: Catalogue, config: Config, paths: Paths
 ) -> tuple[RunOptions, bool, Sequence[str]]:
-    """Return the options with the chosen peer, whether the first word names it and, if not, a
-    notice that names the peer.
+    """Return the options with the chosen peer, whether the first word names it, and the notices to
+    show: one that names the default peer, if that was chosen.
 
     A first word that was meant as a peer is kept even if there is no such peer. Raises `UsageError`
     if there are both a peer and a command after ``--``, or if no peer can be chosen.
@@ -460,7 +463,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
     if timeout is None:
         return budgets
     if not timeout > 0:
-        raise UsageError("--timeout must be a number of seconds greater than 0")
+        raise UsageError("--timeout must be greater than 0")
     # An explicit timeout is the only limit: silence alone does not end the turn.
     return structs.replace(
         budgets,
@@ -489,7 +492,8 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
 
 
 def _may_run_commands(policy: ApprovalMode, rules: PolicySettings | None) -> bool:
-    """Return whether an agent may run any command, by itself or with the user's permission."""
+    """Return whether there are commands that an agent may run, by itself or with the user's
+    permission."""
     if policy in (ApprovalMode.APPROVE_ALL, ApprovalMode.ASK):
         return True
     allowed = () if rules is None else rules.rules
@@ -526,7 +530,8 @@ def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Seque
 
 
 def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
-    """Build the run plan and its renderer from the options, and set up log and trace."""
+    """Build the run plan and its renderer from the options, and set up log and trace. An error is
+    shown and ends the process with its exit code (`SystemExit`)."""
     asked: Format = _format(options)
     log_for(strict=options.json_strict, verbose=options.verbose)
     try:
@@ -547,8 +552,8 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
 
 
 def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
-    """Return the renderer of a plan, after showing the plan's notices. A trace is redacted for its
-    peer."""
+    """Return the renderer of a plan, after showing the plan's notices. If a trace is written, the
+    values of the variables that the peer gets are redacted in it from now on."""
     if os.environ.get(TRACE_VARIABLE):
         # Imported here: a command without a trace does not need it.
         from dragoman.config.secrets import redactor
@@ -571,7 +576,8 @@ def _format(options: RunOptions) -> Format:
 
 
 def shown_as(format: str | None, *, strict: bool) -> Format | None:
-    """Return the requested format; None leaves it to the settings."""
+    """Return the requested format; None leaves it to the settings. Raises `UsageError` for
+    --json-strict with another format."""
     if strict:
         if format not in (None, "json"):
             raise UsageError(f"--json-strict and --format {format} cannot be combined")
@@ -580,7 +586,8 @@ def shown_as(format: str | None, *, strict: bool) -> Format | None:
 
 
 def log_for(*, strict: bool, verbose: bool) -> None:
-    """Enable or disable our own log output."""
+    """Set up our own log output: none with `strict`, everything on stderr with `verbose`, else the
+    default."""
     log = logging.getLogger("dragoman")
     if strict:
         log.addHandler(logging.NullHandler())

@@ -33,8 +33,8 @@ def run(
     host: str | None = None,
     **given: Any,
 ) -> int:
-    """Run one turn and return its exit code. The other options are those of
-    `run_plan.RunOptions`."""
+    """Run one turn, with `host` on that machine, and return its exit code. The other options are
+    those of `run_plan.RunOptions`."""
     began_at = time.monotonic()
     if host is not None:
         from dragoman.cli import host_run

@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SessionAction:
-    """The peer to contact, its workspace, and whether to use a broker."""
+    """The peer to contact, and the workspace, model and mode of the session. If `cold` is set, no
+    broker is used."""
 
     peer: str
     cwd: Path | None = None
@@ -79,8 +80,8 @@ def ask_for_sessions(
 def ask_for_models(
     peer: str, *, cwd: Path | None, cold: bool
 ) -> tuple[Sequence[Choice], str | None]:
-    """Return the models that a peer offers, and the one that a new session uses; None if not
-    reported."""
+    """Return the models that a peer offers, and the one that a new session uses; None if the peer
+    does not report that one."""
     plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
 
     async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
@@ -121,7 +122,8 @@ def _begun_instead(plan: RunPlan, record: SessionRecord) -> str:
 
 
 def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
-    """Let a peer reopen a session, and print its key."""
+    """Let a peer reopen a session, which may be known only to the peer, and print its key. `word`
+    identifies the session; `name`, if given, becomes its name."""
     plan = action.plan(name)
     root = root_of(plan.workspace)
     is_stored = True

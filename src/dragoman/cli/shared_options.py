@@ -28,7 +28,7 @@ class ListFormat(enum.StrEnum):
 
 
 class Preset(enum.StrEnum):
-    """Permission presets: what the setting `permissions` can be."""
+    """Permission presets: the values of the setting `permissions`."""
 
     ASK = "ask"
     APPROVE_READS = "approve-reads"
@@ -93,8 +93,8 @@ def require_extra(extra: str, *modules: str) -> None:
 
 
 def project_root(cwd: Path | None, *, remedy: str) -> Path:
-    """Return the root of the project of a directory. Raises `UsageError` with the remedy if its
-    path is not UTF-8 text: no agent works there, so nothing is stored for it."""
+    """Return the root of the project of a directory (default: the current one). Raises `UsageError`
+    with the remedy if its path is not UTF-8 text: no agent can work there, so nothing is stored."""
     from dragoman.store import root_of
 
     root = root_of(cwd or Path.cwd())

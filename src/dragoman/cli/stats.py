@@ -21,7 +21,7 @@ app: Final = new_app()
 
 
 class By(enum.StrEnum):
-    """The columns that totals can be grouped by."""
+    """What totals can be grouped by."""
 
     WORK = "work"
     ROLE = "role"
@@ -125,7 +125,8 @@ def stats(
 
 
 def _instant(text: str | None, option: str, now: float) -> float | None:
-    """Parse a typed time: a date in this machine's time zone, or an age."""
+    """Parse the value of a time option: a date in this machine's time zone, or an age before `now`.
+    None if there is no value. Raises `UsageError` if it is invalid."""
     from datetime import datetime
 
     from dragoman.cli.output.times import parse_age

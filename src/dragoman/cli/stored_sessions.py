@@ -86,7 +86,8 @@ def _is_stdout(output: Path) -> bool:
 
 
 def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFormat) -> None:
-    """Delete old sessions, and print how many. With `yes`, this is not confirmed first."""
+    """Delete sessions that have not been used for `older_than`, except the latest `keep`, and print
+    how many. Asks for confirmation first, unless `yes` is set."""
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.times import seconds_of

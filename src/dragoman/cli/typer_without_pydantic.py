@@ -63,8 +63,8 @@ class Converter:
 
 
 def _places(param: Any, ctx: Any) -> list[str] | None:
-    """Return the names of the arguments that a word may belong to if it may be part of the prompt:
-    before a prompt, the peer or role can be left out. None: only to `param`."""
+    """Return the arguments that the message for an invalid word names, or None for `param` alone.
+    The peer or role can be left out before a prompt, so the word may be part of the prompt."""
     names = {each.name for each in ctx.command.params}
     if param.name not in ("peer", "role") or param.opts != [param.name] or "prompt" not in names:
         return None

@@ -111,7 +111,9 @@ async def test_an_unconfirmed_job_may_have_run_and_the_error_names_the_command_t
     monkeypatch: pytest.MonkeyPatch, error: DragomanError
 ) -> None:
     async with turns(monkeypatch, error) as host:
-        with pytest.raises(HostUnavailable, match="box: the job was not confirmed") as lost:
+        with pytest.raises(
+            HostUnavailable, match="box: the start of the job was not confirmed"
+        ) as lost:
             await host.submit(HostPrompt(job="j-1", peer="codex"))
     assert lost.value.may_have_run and not lost.value.retryable
     told = error_messages.message(lost.value)

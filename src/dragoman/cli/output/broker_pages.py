@@ -64,7 +64,7 @@ def differing(records: Sequence[BrokerRecord]) -> dict[str, Difference]:
 
 
 def why_not_one(found: Mapping[str, Difference]) -> list[str]:
-    """Return the differences as lines."""
+    """Return lines that say why brokers of one peer are separate."""
     return [
         f"{name} and {one.oldest} differ in {', '.join(map(one_line, one.terms))}."
         for name, one in found.items()
@@ -74,7 +74,7 @@ def why_not_one(found: Mapping[str, Difference]) -> list[str]:
 def as_json(
     record: BrokerRecord, status: Status | None, difference: Difference | None = None
 ) -> dict[str, Any]:
-    """Return a broker as a JSON line."""
+    """Return a broker as a JSON object."""
     return {
         "type": "Broker",
         "broker": record.name,
@@ -119,7 +119,8 @@ def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
 
 
 def state_of(record: BrokerRecord, status: Status | None) -> str:
-    """Return what the broker is doing, for display."""
+    """Return the state to display: `draining`, the state that the broker reports, or `does not
+    answer`."""
     if record.draining:
         return "draining"
     state = (status or {}).get("state")

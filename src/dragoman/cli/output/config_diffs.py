@@ -22,7 +22,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def write_diff(
     changes: Iterable[Change], *, cwd: Path | None = None, stream: TextIO | None = None
 ) -> None:
-    """Write the changes to `stream` (default: stdout)."""
+    """Write the changes to `stream` (default: stdout). Paths in `cwd` are shown relative to it."""
     stream = stream or sys.stdout
     paint = paint_for(stream)
     for change in changes:

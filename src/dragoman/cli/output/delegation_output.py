@@ -141,12 +141,13 @@ class DelegationOutput(DelegationListener):
 
 
 def as_json(done: Delegation, code: int) -> dict[str, Any]:
-    """Return the result of a delegation as a JSON line."""
+    """Return the result of a delegation as a JSON object."""
     return {"type": "Delegation", "exit_code": code, **done.as_json()}
 
 
 def exit_code(done: Delegation, *, terminated: bool = False) -> int:
-    """Return the exit code of the command."""
+    """Return the exit code for a delegation that has ended. `terminated`: whether a signal other
+    than Ctrl-C interrupted it."""
     if done.ok:
         return ExitCode.OK
     if done.interrupted:

@@ -31,7 +31,7 @@ HIDDEN: Final = frozenset(
         range(0x1D173, 0x1D17B),
     )
 )
-"""Characters that terminals hide or interpret, but JSON does not escape."""
+"""Code points of characters that terminals hide or interpret, but JSON does not escape."""
 
 # Built without a Python loop: there are thousands, and every command loads them.
 _POWERLESS: Final[dict[int, str]] = {
@@ -81,7 +81,8 @@ def neutral(text: str) -> Neutral:
 
 
 def one_line(text: str, *, width: int = 0) -> Neutral:
-    """`neutral` on one line, cut to `width` characters unless that is 0."""
+    """Escape a text as `neutral` does, put it on one line, and cut it to `width` characters unless
+    that is 0."""
     flat = " ".join(str(neutral(text)).split())
     return Neutral(flat if not width or len(flat) <= width else flat[: max(width - 1, 0)] + "…")
 

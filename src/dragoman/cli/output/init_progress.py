@@ -1,4 +1,4 @@
-"""Render the steps, waits and the end of `dragoman init`, in every output format.
+"""Render the steps, the progress and the end of `dragoman init`, in every output format.
 
 The facts come from `setup.init`; the delegation at the end is rendered by
 `output.delegation_output`.
@@ -90,7 +90,8 @@ class InitOutput:
         self._head(f"Verifying: each one is started and tested, {model}")
 
     def rung(self, name: str, result: RungResult) -> None:
-        """Show that a step is done. On a terminal, one line shows the progress of all peers."""
+        """Note the last rung that a peer has done. On a terminal, one line shows those of all
+        peers."""
         self._waiting[name] = result.rung
         self._progress()
 
@@ -287,7 +288,7 @@ class InitOutput:
 
 
 def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
-    """Return a verified peer as a JSON line."""
+    """Return a verified peer as a JSON object."""
     from dragoman.catalogue.card import to_know
     from dragoman.verify.report import proved
 

@@ -36,7 +36,8 @@ def as_cells(job: JobRecord, now: float) -> list[str]:
 
 
 def state_of(job: JobRecord) -> str:
-    """Return the state or outcome of a job, and whether all of its events are stored."""
+    """Return the state of a job, or its outcome if it has ended, and how many of its events are not
+    stored."""
     told = job.outcome or job.state if job.state == "ended" else job.state
     missing = job.missing_events
     events = "event" if missing == 1 else "events"
@@ -44,7 +45,7 @@ def state_of(job: JobRecord) -> str:
 
 
 def took(job: JobRecord, now: float) -> str:
-    """Return how long the job has been running, or ran in total."""
+    """Return how long the job has been running, or ran in total; empty if it has not started."""
     if job.started_at is None:
         return ""
     ended_at = now if job.ended_at is None else job.ended_at
@@ -61,7 +62,7 @@ def stderr_of(job: JobRecord) -> str:
 
 
 def as_json(job: JobRecord) -> dict[str, Any]:
-    """Return a job as a JSON line."""
+    """Return a job as a JSON object."""
     return {
         "type": "Job",
         "job": job.id,

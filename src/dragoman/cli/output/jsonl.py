@@ -65,7 +65,7 @@ def write_json(value: Any, *, stream: TextIO | None = None) -> None:
 
 
 def of_event(event: model.Event) -> dict[str, Any]:
-    """Return an event as a JSON line."""
+    """Return an event as a JSON object, without its raw message."""
     told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
     del told["raw"]
     return told
@@ -78,7 +78,7 @@ def of_error(
     login: str = "",
     passed: PassedVariables | None = None,
 ) -> dict[str, Any]:
-    """Return an error as a JSON line, with the same advice as in text output."""
+    """Return an error as a JSON object, with the same advice as in text output."""
     return {
         "type": "Error",
         "error": error.error_class,
@@ -93,7 +93,7 @@ def of_error(
 
 
 def of_report(report: TurnReport) -> dict[str, Any]:
-    """Return the result of a turn as a JSON line."""
+    """Return the result of a turn as a JSON object."""
     result = report.result
     return {
         "type": "Result",
@@ -123,7 +123,7 @@ def of_report(report: TurnReport) -> dict[str, Any]:
 
 
 class JsonLines(Renderer):
-    """Prints every event as a JSON line. Strict: stderr stays empty."""
+    """Prints every event as a JSON line. If `strict` is set, nothing is written to stderr."""
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, *, strict: bool = False

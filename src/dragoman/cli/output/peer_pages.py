@@ -41,7 +41,7 @@ def row_as_cells(row: PeerStatus) -> list[str]:
 
 
 def row_as_json(row: PeerStatus) -> dict[str, Any]:
-    """Return a peer as a JSON line."""
+    """Return a peer as a JSON object."""
     peer = row.descriptor
     return {
         "type": "Peer",
@@ -77,7 +77,7 @@ def model_as_cells(model: Choice, current: str | None) -> list[str]:
 def model_as_json(
     model: Choice, current: str | None, *, peer: str, since: str | None
 ) -> dict[str, Any]:
-    """Return a model as a JSON line. `since` is the date of the card that names it; None if the
+    """Return a model as a JSON object. `since` is the date of the card that names it; None if the
     peer itself reported it."""
     return {
         "type": "Model",

@@ -33,7 +33,8 @@ SHOWN_WIDTH: Final = 2000
 """Maximum length of one line in a question, in characters."""
 
 SHOWN_ENDS: Final = 4
-"""Divisor for the share of a long text shown from its end, which may matter most."""
+"""One part in this many of a shortened text is taken from its end, which may matter most."""
+
 CONTINUED: Final = "  | "
 """Prefix of continuation rows and of further lines of a command."""
 
@@ -48,8 +49,8 @@ SHOWN_FILES: Final = 4
 def confirm(question: str, *, instead: str, default: bool = False) -> bool:
     """Ask a yes/no question; `instead` is the option that answers it in advance, such as ``--yes``.
 
-    End of input means no; Ctrl-C raises `KeyboardInterrupt`. Raises `UsageError` if there is no
-    terminal.
+    An empty answer means `default`, the end of input no. Raises `KeyboardInterrupt` for Ctrl-C, and
+    `UsageError` if there is no terminal.
     """
     if not is_interactive():
         raise UsageError(f"{question} There is no terminal to ask on: add {instead}")

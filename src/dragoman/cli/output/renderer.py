@@ -105,7 +105,7 @@ def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """Format the tokens in and out, or the sum if only that is known."""
+    """Format the tokens in and out, or the sum if only that is known; empty if nothing is known."""
     parts = []
     if usage.input_tokens is not None:
         parts.append(f"{usage.input_tokens:,} in")
@@ -129,7 +129,7 @@ def money(amount: float, unit: str | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds, with minutes if there are many."""
+    """Format seconds; as minutes and seconds from one minute on."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -193,7 +193,7 @@ class Renderer(abc.ABC):
 
     @abc.abstractmethod
     def event(self, event: model.Event) -> None:
-        """Handle an event."""
+        """Handle an event of a turn, usually by showing it."""
 
     def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
         """Handle the start of a turn as this job."""

@@ -53,7 +53,7 @@ def as_cells(
 
 
 def as_json(listed: ListedSession) -> dict[str, Any]:
-    """Return a session as a JSON line. A session that only the peer remembers has no key."""
+    """Return a session as a JSON object. A session that only the peer remembers has no key."""
     record = listed.record
     if record is not None:
         return {
@@ -83,7 +83,7 @@ def as_json(listed: ListedSession) -> dict[str, Any]:
 
 
 def record_as_json(record: SessionRecord) -> dict[str, Any]:
-    """Return a stored session as a JSON line. The peer was not asked whether it still has it."""
+    """Return a stored session as a JSON object. The peer is not asked whether it still has it."""
     return {
         "type": "Session",
         "key": record.key,

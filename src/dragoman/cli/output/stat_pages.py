@@ -54,8 +54,8 @@ FIELDS: Final = (
 
 
 def head(by: str, *, machines: bool = False) -> list[str]:
-    """Return the column titles. By work, there is a column for the machine if an attempt ran on
-    another machine."""
+    """Return the column titles of a table grouped by `by`. `machines`: whether a table by work has
+    a column for the machine."""
     if by != "work":
         return [by, *COLUMNS]
     return ["role", "peer", *(("machine",) if machines else ()), *COLUMNS]
@@ -93,7 +93,7 @@ def _names(row: StatRow, by: str) -> list[str]:
 
 
 def cost_of(row: StatRow) -> str:
-    """Return the known cost."""
+    """Return the known costs, marked with ~ if a part is estimated; empty if none is known."""
     mark = "~" if row.cost_estimated else ""
     return " + ".join(f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items()))
 
@@ -113,7 +113,7 @@ def summary(rows: Sequence[StatRow]) -> list[str]:
 
 
 def as_json(row: StatRow, by: str) -> dict[str, Any]:
-    """Return a row as JSON data."""
+    """Return a row as a JSON object."""
     told: dict[str, Any] = msgspec.to_builtins(row)
     return {"type": "Stat", "by": by, **{name: told[name] for name in FIELDS}}
 
@@ -181,5 +181,5 @@ def attempt_cells(attempt: AttemptRecord, now: float) -> list[str]:
 
 
 def attempt_json(attempt: AttemptRecord) -> dict[str, Any]:
-    """Return an attempt as a JSON line, as in `ledger export`."""
+    """Return an attempt as a JSON object, as in `ledger export`."""
     return {"type": "Attempt", **msgspec.to_builtins(attempt)}

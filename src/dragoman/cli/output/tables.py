@@ -25,7 +25,7 @@ NARROWEST: Final = 12
 """Minimum width of a column: less would be unreadable."""
 
 READABLE: Final = 24
-"""Minimum width to which the text of a column is wrapped; columns are dropped first."""
+"""A table drops columns before it wraps the text of one to less than this width."""
 
 BREAK: Final = re.compile(r"(?<=[ ,])")
 """Matches the positions at which a cell may be wrapped: after a space or a comma."""
@@ -203,7 +203,8 @@ def _width(widths: Iterable[int]) -> int:
 
 
 def _least(column: Iterable[str]) -> int:
-    """Return the width below which a column is hard to read: its longest word, or `READABLE`."""
+    """Return the width below which a column is hard to read: that of its longest word, but at
+    least `READABLE` if it has a text of that width."""
     return max(max(longest_word(cell), min(columns(cell), READABLE)) for cell in column)
 
 

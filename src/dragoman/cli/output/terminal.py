@@ -348,7 +348,7 @@ def put_question(text: str) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard everything from now on, even at process exit: the reader is gone."""
+    """Discard what is written to a stream from now on, even at process exit: its reader is gone."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

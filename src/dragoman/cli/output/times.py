@@ -37,7 +37,7 @@ def span(seconds: float) -> str:
 
 
 def iso(at: float | None) -> str | None:
-    """Format an instant as ISO 8601 in UTC."""
+    """Format an instant as ISO 8601 in UTC. Returns None for None or a number out of range."""
     if at is None:
         return None
     try:
@@ -49,7 +49,7 @@ def iso(at: float | None) -> str | None:
 
 def parse_age(age: str) -> float:
     """Return seconds from ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds. Raises
-    `ValueError`."""
+    `ValueError` for any other text."""
     found = re.fullmatch(_AGE, age.strip().lower())
     if found is None:
         raise ValueError(age)
@@ -58,7 +58,8 @@ def parse_age(age: str) -> float:
 
 
 def seconds_of(age: str, *, option: str) -> float:
-    """Parse an age given as an option value. Raises `UsageError`."""
+    """Return the seconds of a duration given as the value of `option`. Raises `UsageError` if it is
+    invalid."""
     try:
         return parse_age(age)
     except ValueError:

@@ -92,7 +92,7 @@ class TextShow(Renderer):
         """Whether the next character on stderr starts a line."""
         self._told_tools: dict[str, ToolStatus] = {}
         self._told_changes: set[int] = set()
-        """Hashes of the changes already shown; the changes may be long."""
+        """Hashes of the changes already shown: the changes themselves may be long."""
         self._tools_changed = False
         """Whether a tool call of this turn has shown changes. The turn's own list of changes would
         repeat them."""
@@ -179,7 +179,7 @@ class TextShow(Renderer):
             self._line(f"[error] {one_line(error)}", "red")
 
     def _note(self, event: model.Event) -> None:
-        """Update the status line."""
+        """Update the status line for an event."""
         match event:
             case model.ConnectionReady():
                 self.doing("opening the session")
@@ -246,7 +246,7 @@ class TextShow(Renderer):
         return self._loaded
 
     def _spent(self) -> str:
-        """Return tokens and cost so far, if known."""
+        """Return the tokens and cost so far; empty if unknown."""
         seen = self._view.usage
         used = seen.get("turn") or seen.get("session")
         parts = [tokens(used)] if used is not None else []

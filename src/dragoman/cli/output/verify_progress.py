@@ -20,14 +20,15 @@ COLOURS: Final = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "
 
 
 class LadderProgress:
-    """Callbacks for the verification: renders each rung when it is done."""
+    """Renders a verification: its methods are called with each rung that is done, and with the
+    card at the end."""
 
     def __init__(self, format: ListFormat) -> None:
         self._format = format
         self._first: str | None = None
 
     def say(self, text: str) -> None:
-        """Show a note that is not about a step."""
+        """Show a note that is not about one rung, on stderr and only as text."""
         if self._format is ListFormat.TEXT:
             put_err(neutral(text) + "\n")
 
@@ -58,7 +59,7 @@ class LadderProgress:
 
 
 def card_as_json(card: Card) -> dict[str, Any]:
-    """Return a card as a JSON line, in its file format."""
+    """Return a card as a JSON object, in its file format."""
     return {"type": "Card", **_plain(card)}
 
 
