@@ -188,8 +188,9 @@ def validate_command(
 
 
 def _is_file(first: str, last: str, place: RunContext) -> bool:
-    """Return whether the first word names a file: it looks like a path, or it is not a target, and
-    either the last word is a target or an agent file has the name of the first word."""
+    """Return whether the first word names a file rather than a target. It does if it looks like a
+    path. It also does if it is not a valid target, and the last word is one or an agent file has
+    the name of the first word."""
     from dragoman.catalogue.agent_files import parse_target
 
     if "/" in first or first.endswith(".md"):
@@ -215,7 +216,8 @@ def _agreed(
 ) -> bool:
     """Return whether to write the changes.
 
-    With --dry-run they are only shown. A change of several files is confirmed first, unless `yes`.
+    With `dry_run` they are only shown. Unless `yes` is set, the user has to confirm a change of
+    several files, and the command exits with code 1 if it is declined.
     """
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff

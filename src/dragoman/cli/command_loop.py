@@ -252,7 +252,8 @@ class CommandLoop:
         return ours and not self._over
 
     def _woken(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler while interrupts are ignored: only our own count."""
+        """Handle SIGINT while interrupts are ignored: only those that we send to ourselves have an
+        effect."""
         if not self._is_own() and self._reading and self._over:
             raise KeyboardInterrupt
 
@@ -325,8 +326,8 @@ class _signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> int:
-        """Return a descriptor that receives signal numbers at once, whatever the main thread
-        is doing."""
+        """Install the handlers. Returns a descriptor that receives signal numbers at once, whatever
+        the main thread is doing."""
         self._told, self._tell = os.pipe()
         for end in (self._told, self._tell):
             os.set_blocking(end, False)

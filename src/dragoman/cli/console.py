@@ -186,7 +186,7 @@ def tokens_command(
         else:
             put_err(f"dragoman: revoked token {access.revoke(id).id}\n")
     else:
-        raise UsageError(f"tokens takes list or revoke, not {action!r}")
+        raise UsageError(f"`dragoman console tokens` takes list or revoke, not {action!r}")
 
 
 def _list(access: ConsoleAccess, format: ListFormat) -> None:

@@ -74,7 +74,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "unknown_role": "`dragoman peers` lists the roles of each peer",
     "no_peer": "`dragoman explain ROLE` shows why; `dragoman peers enable` enables a peer",
     "policy_not_enforced": "to run it anyway, add --allow-unenforced or set allow_unenforced "
-    "in its settings; --approve-all allows everything",
+    "in the settings of the peer; --approve-all allows everything",
     "wrong_launch": "start it with the command that the message names",
     "adapter_failed": "fix the adapter; --verbose shows the traceback, `dragoman doctor` checks "
     "whether it loads",
@@ -83,10 +83,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "turn_in_progress": "wait until the running turn ends, or cancel it",
     "input_timeout": "close stdin, redirect it from /dev/null, or add --no-stdin",
     "session_unusable": "start a new session",
-    "session_lost": "run it again with --brief or --fresh",
+    "session_lost": "repeat the command with --brief or --fresh",
     "unknown_session": "`dragoman sessions list --all --closed` lists all sessions",
     "unknown_job": "`dragoman jobs list` lists the jobs",
-    "peer_busy": "wait until it has answered that request, or add --cold for a separate agent",
+    "peer_busy": "wait until the agent has answered the earlier request, or add --cold for a "
+    "separate agent",
     "broker_busy": "wait until some of its work is done, or add --cold for a separate agent",
     "broker_unavailable": "add --cold for a separate agent; `dragoman broker reap` cleans up",
     "broker_failed": "`dragoman broker logs` shows its log; --cold runs without a broker",
@@ -115,7 +116,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "timeout": "try again, or give it more time with --timeout",
     "auth_required": LOGIN,
     "invalid_answer": SEND_TRACE,
-    "protocol_mismatch": "name its dialect with --dialect; `dragoman peers verify` shows more",
+    "protocol_mismatch": "name the agent's dialect with --dialect; `dragoman peers verify` shows "
+    "more",
     "handshake_failed": "`dragoman peers verify` checks it step by step",
     "remote_error": "if the message above is not enough, add --trace FILE to `dragoman run` and "
     "read the trace",
@@ -297,7 +299,8 @@ def _how(next_step: str, login: str) -> str:
 
 
 def login_of(credentials: Credentials, environ: Mapping[str, str]) -> str:
-    """Return how to log in to a peer. A key that is set in the environment may be wrong."""
+    """Return how to log in to a peer; if a key is set in the environment, also that it may need to
+    be corrected. Empty if the descriptor does not say how to log in."""
     # Imported here: only failed commands need it.
     from dragoman.redaction.names import SECRET_VARIABLE
 
@@ -502,7 +505,7 @@ def advice(
 
 
 def _examples() -> str:
-    """Return which help page has the examples of this command."""
+    """Return a next step that names the help page with the examples of this command."""
     program, *words = sys.argv
     if words and words[0].isalpha() and Path(program).stem in ("dragoman", "__main__"):
         return f"`dragoman {words[0]} --help` shows examples"

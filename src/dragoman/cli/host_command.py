@@ -72,7 +72,7 @@ def _say_nothing(text: str) -> None:
 
 
 class _Relayed:
-    """A command on a host, and its output so far."""
+    """A command on a host, and how much of its output has been written here."""
 
     def __init__(
         self,

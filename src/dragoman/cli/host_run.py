@@ -137,7 +137,7 @@ def failed(show: Renderer, error: DragomanError) -> int:
 
 
 def host_of(name: str) -> Host:
-    """Return a host from the user's settings."""
+    """Return a host from the user's settings. Raises `UsageError` if there is none."""
     return host_named(name, load_config(Path.cwd(), find_paths()).settings.hosts)
 
 
@@ -166,7 +166,8 @@ def prompt_of(
     no_stdin: bool = True,
     **given: Any,
 ) -> HostPrompt:
-    """Build the prompt for the host from the options of `run`. Raises `UsageError`."""
+    """Build the prompt for the host from the options of `run`. Raises `UsageError` if one is
+    invalid or cannot be used with --host."""
     options = options_for_host(given)
     words, began_at = list(prompt), time.monotonic()
     if [*([] if peer is None else [peer]), *words][-1:] == [read_input.STDIN]:

@@ -238,7 +238,7 @@ class _Setup:
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _agrees(self) -> bool:
-        """Return whether the user lets the first task call a model."""
+        """Ask whether the first task may call a model; with --yes, return True without asking."""
         if not self._ask:
             return True
         answer = await self._answer("It calls the model of an enabled peer. Send it?", "[Y/n]")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ApprovalMode(enum.Enum):
-    """How permission requests are decided."""
+    """How permission requests that no rule matches are decided."""
 
     APPROVE_ALL = "approve-all"
     APPROVE_READS = "approve-reads"

@@ -445,7 +445,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
 # -- plain `run` lines, without typer
 
 COMPLETING: Final = "_DRAGOMAN_COMPLETE"
-"""Set by a shell that requests completions."""
+"""The variable that a shell sets to request completions."""
 
 _RUN_ARGUMENTS: Final = tuple(option for option in COMMANDS["run"] if option.argument)
 

@@ -158,7 +158,8 @@ class PromptSession(RunListener):
     # -- stopping
 
     def interrupted(self, count: int) -> None:
-        """Handle the first or second interrupt."""
+        """Handle an interrupt. Before a turn, it ends the command. In a turn, the first one cancels
+        the turn, and the second one leaves at once."""
         run = self.run
         if not run.in_turn:
             if self._main is not None:

@@ -86,9 +86,10 @@ def read_prompt(
 ) -> str:
     """Return the text of a prompt: the argument, then the contents of the file, then piped input.
 
-    Piped input is marked as such, unless it is the whole prompt or was requested with a dash.
-    Nothing is read from a terminal: the user would not know that input is expected.
-    `timeout` and `on_wait` are those of `read_stdin`.
+    Piped input is marked as such, unless it is the whole prompt or was requested with a dash. A
+    terminal is read only if a dash requests it: otherwise the user would not know that input is
+    expected. `timeout` and `on_wait` are those of `read_stdin`. Raises `UsageError` if there is no
+    prompt or a part of it cannot be read.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 MAX_NAME_LENGTH: Final = 200
-"""Maximum length of a session name, which lists never cut. Session ids of agents are shorter as
-well."""
+"""Maximum length of --session, in characters. Lists show names in full, so names must be short;
+the ids of agents' sessions, which the option takes too, are shorter than this."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def watch_session(
     record: SessionRecord, *, start: int | None, after: str | None = None, format: ListFormat
 ) -> int:
     """Show a session live until its broker ends or Ctrl-C is pressed. If no broker has it open,
-    show the stored events."""
+    show the stored events. Returns the exit code."""
     paths = find_paths()
     show = show_for(format)
     cursor = None if after is None else EventCursor.parse(after)

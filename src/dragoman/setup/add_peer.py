@@ -254,7 +254,8 @@ class Removal:
 
 def plan_removal(name: str, place: RunContext) -> Removal:
     """Return what has to be removed with a peer. Raises `UsageError` for a peer that is not
-    described by a file in the user's peers directory, and `UnknownPeer` for an unknown name."""
+    described by a file in the user's peers directory, and `UnknownPeer` for an unknown name that
+    is not enabled either."""
     folder = place.paths.peers_folder
     file = folder / f"{name}.toml"
     described = NAME.fullmatch(name) is not None and os.path.lexists(file)

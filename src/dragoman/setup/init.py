@@ -97,7 +97,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Return the commands that install the suggested agents that are missing."""
+    """Return the commands that install those of the suggested agents that are missing."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 

@@ -48,9 +48,9 @@ class Difference(NamedTuple):
 
 
 def differing(records: Sequence[BrokerRecord]) -> dict[str, Difference]:
-    """Explain why a peer has more than one broker.
+    """Return how brokers differ from the oldest one of their peer, by the names of the brokers.
 
-    For each broker except the oldest of its peer, by name: how it differs from that one.
+    This explains why a peer has more than one. Brokers that do not differ are left out.
     """
     from dragoman.broker.client.brokers import differences
 

@@ -188,7 +188,8 @@ def _result(job: FleetJob, format: str) -> int:
 
 
 async def apply(connection: FleetConnection, job: str, workspace: Path) -> int:
-    """Apply the patch of a finished job. Returns the exit code."""
+    """Apply the patch of a finished job to a workspace, completely or not at all. Returns the exit
+    code. Raises `UnknownJob`, and `UsageError` if the job has not ended."""
     from dragoman.delegation.worktree.received_patch import apply_received
     from dragoman.fleet.objects import get_object
     from dragoman.fleet.submitter import LISTED, read_job

@@ -152,7 +152,7 @@ class LiveArea:
         self._tick = loop.call_later(TICK_INTERVAL, self._ticked) if self._doing else None
 
     def draw(self) -> None:
-        """Draw now."""
+        """Write the finished lines and, after a change, redraw the open rows and the status."""
         with held.alone():
             lasting = joined("", self._pending)
             self._pending, self._pending_size = [], 0

@@ -135,7 +135,7 @@ class MarkdownStream:
 
     def _settle(self, width: int, *, all_but_last: bool = False) -> list[Neutral]:
         """Remove and return the rows of the open line that can no longer change; with
-        `all_but_last`, including those that still could."""
+        `all_but_last`, all of its rows except the last."""
         if not all_but_last and (
             self._fence or self._table or (self._prefix is None and _TABLE.match(self._line))
         ):

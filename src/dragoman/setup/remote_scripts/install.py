@@ -71,7 +71,7 @@ def data_home() -> str:
 
 def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
     """Read the wheels from `source`, write them into the new directory `folder`, and check the
-    digest of each. Raises `InstallError`."""
+    digest of each. Raises `InstallError` if one is incomplete or damaged."""
     os.mkdir(folder)
     for file in files:
         name = file["name"]
@@ -92,7 +92,8 @@ def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
 
 
 def read(source: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, or fewer at the end. Raises `InstallError` after `READ_TIMEOUT`."""
+    """Read `size` bytes, or fewer at the end of the input. Raises `InstallError` after
+    `READ_TIMEOUT`."""
 
     def silent(number: int, frame: Any) -> None:
         raise InstallError("damaged", f"no data arrived for {READ_TIMEOUT:g} s")
