@@ -28,7 +28,7 @@ from dragoman.cli.output.terminal import drop_typed, held, put_question
 from dragoman.errors import UsageError
 
 LAST_INTERRUPT: Final = 3
-"""Which Ctrl-C exits at once: the first cancels, the second closes the agent."""
+"""The number of the Ctrl-C that exits at once; the first two go to the `listen` callback."""
 
 
 WAKE_AGAIN: Final = 0.1

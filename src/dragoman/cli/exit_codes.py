@@ -57,7 +57,7 @@ MEANINGS: Final = {
     ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
     ExitCode.TERMINATED: "Ended by SIGTERM or SIGHUP.",
 }
-"""A one-sentence description of each code."""
+"""A short description of each code."""
 
 _OUTCOMES: Final = {
     "ok": ExitCode.OK,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from dragoman.fleet.team import FleetFolder
 
 MIN_DISK: Final = 0.1
-"""Minimum GiB of disk per team: the streams share it, and the smallest must hold its records."""
+"""Minimum GiB of disk per team: the team's streams share it, and the smallest stream has to have
+room for its records."""
 
 
 def up_command(

@@ -1,7 +1,7 @@
 """Shared options of `dragoman fleet`, and how a command runs as a submitter or until Ctrl-C.
 
-`fleet` and `fleet_server` have the commands; `delegate` and `explain` use it for `--fleet`. The
-fleet itself, which needs an extra, is imported only when a command runs.
+`fleet` and `fleet_server` have the commands; `delegate` and `explain` use this module for
+`--fleet`. The package `dragoman.fleet`, which needs an extra, is imported only when a command runs.
 """
 
 from __future__ import annotations

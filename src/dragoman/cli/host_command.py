@@ -86,7 +86,7 @@ class _Relayed:
         self._asked = asked
         self._offsets = [0, 0]
         self._unwritten: OSError | None = None
-        """Why the output cannot be written."""
+        """The first error in writing the output; None if there was none."""
         self._main = asyncio.current_task()
         self._tasks = TaskOwner("the command")
         self._notice = notice

@@ -113,7 +113,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     """The kind of work; empty if none was requested."""
     mcp_servers: Sequence[Any] = ()
     ignored_servers: Sequence[str] = ()
-    """The names of the MCP servers that the agent does not support."""
+    """The names of the MCP servers that the agent will ignore."""
     dialect: str | None = None
     any_version: bool = False
     terminals: bool = False

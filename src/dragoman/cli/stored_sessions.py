@@ -1,6 +1,6 @@
 """Show, export and prune stored sessions without contacting a peer.
 
-Used by `dragoman sessions`. Reading and writing the store is in `store`.
+Used by `dragoman sessions`. `store` reads and writes the database.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PYTHONS: Final = (
 """The Pythons to try, in this order."""
 
 NO_PYTHON: Final = "dragoman-no-python:"
-"""Prefix of the line that says that no suitable Python was found; the old ones follow."""
+"""Prefix of the line that says that no suitable Python was found; those that are too old follow."""
 
 OUTPUT_SIZE: Final = 4 * 1024 * 1024
 """Maximum size of the output in bytes. A report has a few thousand bytes, and a login shell may add

@@ -128,7 +128,7 @@ def state_of(record: BrokerRecord, status: Status | None) -> str:
 
 
 def memory(size: Any) -> str:
-    """Format bytes for people."""
+    """Format a number of bytes for people; empty if it is not a number."""
     number = _seconds(size)
     return "" if number is None else f"{number / 2**20:.0f} MiB"
 

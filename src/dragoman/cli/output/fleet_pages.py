@@ -1,6 +1,6 @@
 """Print the workers and jobs of a fleet, follow a job to its result, and apply its patch.
 
-As text or as JSON lines. `fleet.submitter` reads jobs and events from the server, and
+The output is text or JSON lines. `fleet.submitter` reads jobs and events from the server, and
 `delegation.worktree.received_patch` applies a patch completely or not at all.
 """
 

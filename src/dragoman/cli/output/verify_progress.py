@@ -1,4 +1,4 @@
-"""Render the progress of `dragoman peers verify`: one line per rung of the ladder.
+"""Render the progress of `dragoman peers verify`: each rung (one step) when it is done.
 
 The texts come from `verify.report`; this module adds colours and the JSON lines.
 """
