@@ -62,8 +62,8 @@ WORKTREES: Final = "worktrees"
 """Directory of the worktrees, below the state directory."""
 
 LATE_LOOK_TIMEOUT: Final = 0.5
-"""Seconds to look for changed files after the deadline. Together with the time needed to end the
-agent, a command exceeds its time limit by at most two seconds, even in a large workspace."""
+"""Seconds to look for changed files after the deadline. This and the time needed to end the agent
+let a command exceed its time limit by at most two seconds, even in a large workspace."""
 
 
 def runtime_role(peer: str) -> RuntimeRole:
@@ -80,14 +80,14 @@ class AttemptSetup:
     place: RunContext
     job: str
     lineage: Lineage
-    """The lineage to pass to the peer of this job."""
+    """The chain of delegations down to this job, to pass to its peer."""
     ceilings: permission_ceiling.Ceilings
     caller: Permit | None
     inquire: Inquire | None
     prices: Mapping[str, Price]
     cancel: CancelHandle
     deadline: Deadline | None
-    """When all attempts must have ended."""
+    """When all attempts must have ended; None without a time limit."""
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
@@ -111,7 +111,7 @@ class Attempt:
         self.seen = RunResult()
         self.workspace_fault = False
         """Whether a problem with the workspace kept the peer from being prompted, or the peer's
-        changes cannot be taken out of the worktree. Neither is the peer's fault."""
+        changes cannot be taken out of the worktree or applied. Neither is the peer's fault."""
         self.blameless = False
         """Whether the attempt failed for another reason that is not the peer's fault: the peer
         cannot do what was requested, such as use a model that it does not have, or files cannot be
@@ -134,7 +134,8 @@ class Attempt:
         """The cost, if it is known before the turn."""
 
     async def run(self) -> AttemptReport:
-        """Run the attempt and report on it. A peer's failure is in the report and never raised."""
+        """Run the attempt and return its report. A peer's failure is in the report and never
+        raised."""
         setting = self.setting
         if self.candidate.peer == LOCAL:
             return await self._ask_local()
@@ -537,7 +538,7 @@ class _Forward(RunListener):
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
     """Return the prompt for a role, preceded by the slash command that the peer needs for it.
 
-    A Python adapter adds its own prefixes.
+    A prompt for a Python adapter is not changed: the adapter adds its own prefixes.
     """
     if way.descriptor is None or way.has_adapter:
         return prompt
@@ -569,8 +570,8 @@ async def ask_local(
     clock: Callable[[], float],
     on_event: Callable[[Event], None],
 ) -> None:
-    """Send the prompt to the local model once. Its text is reported as events, and the result is
-    stored in `seen`."""
+    """Send the prompt to the local model once. The answer is reported to `on_event`, and the result
+    is stored in `seen`."""
     place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
     seen.prompted, seen.model = True, model.model

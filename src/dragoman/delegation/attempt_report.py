@@ -26,16 +26,18 @@ from dragoman.store.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens
 from dragoman.store.values import FREE, UNKNOWN, Charge, Provenance
 
 ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
-"""Context at the start: none, the peer's own session, or a replayed transcript."""
+"""What the peer knew of the conversation at the start: nothing, its own stored session, or a
+transcript that was sent to it again."""
 
 SHOWN_FILES: Final = 20
 """Maximum number of files listed in the text; the JSON has all of them."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Maximum number of stderr lines in the text: the end of a traceback matters most."""
+"""Maximum number of stderr lines in the text: the last ones, because the end of a traceback matters
+most."""
 
 SHOWN_STDERR_WIDTH: Final = 500
-"""Maximum length of such a line, in characters."""
+"""Maximum length of a stderr line in the text, in characters."""
 
 _SIGNS: Final = {FileOp.ADD: "+", FileOp.DELETE: "-"}
 
@@ -62,8 +64,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """The peer's own stop reason."""
     failure: Failure | None = None
     stderr_tail: str = ""
-    """The end of the peer's stderr, redacted, if it reported an internal error: the error itself is
-    only a number, and stderr shows what happened."""
+    """The end of the peer's stderr, redacted, if the error that ended the attempt contains it: such
+    an error often has only a number, and stderr shows what happened."""
     error_class: str | None = None
     may_have_run: bool = False
     """Whether the prompt may have reached a model before the attempt failed."""
@@ -172,7 +174,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return value
 
     def lines(self) -> list[str]:
-        """Format the report for people, without the answer itself."""
+        """Return the report as lines of text for people, without the answer itself."""
         return list(_lines(self))
 
 
@@ -187,7 +189,7 @@ def report_of(
 ) -> AttemptReport:
     """Return the report of a turn that has a result.
 
-    `more` has the fields that the turn does not know.
+    `more` has further fields of the report; they override those of the result.
     """
     error = result.error
     values: dict[str, Any] = {
@@ -219,8 +221,8 @@ def report_of_error(
     ended_at: float,
     **more: Any,
 ) -> AttemptReport:
-    """Return the report of an attempt that never had a turn: the peer did not start or did not
-    answer."""
+    """Return the report of an attempt that has no result of a turn, such as one whose peer did not
+    start. `more` has further fields of the report."""
     values = {"may_have_run": error.may_have_run, "changed": Changed(), **more}
     return AttemptReport(
         peer=peer,

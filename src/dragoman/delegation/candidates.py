@@ -65,7 +65,8 @@ def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
 
 
 def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
-    """Return why this candidate is first, and why not the peer that the request names."""
+    """Return why this candidate is first, and why the peer that the request names (`wished`) is
+    not, if that one is passed over."""
     missed = next((one for one in decision.passed_over if one.peer == wished), None)
     if missed is None:
         return first.why

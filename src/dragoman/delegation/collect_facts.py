@@ -179,7 +179,8 @@ def in_fixed_order(place: RunContext) -> list[str]:
 
 
 def local_model(place: RunContext) -> LocalModel:
-    """Return the configured local model. Raises `ConfigInvalid`."""
+    """Return the configured local model. Raises `ConfigInvalid` if none is configured, its settings
+    are invalid, or a peer has its name."""
     local: LocalModelSettings = place.config.settings.local_model
     if local.api is None:
         raise ConfigInvalid("local_model", "api is not set")
@@ -203,7 +204,8 @@ def login_of(descriptor: Descriptor | None) -> str:
 
 
 class _Spending:
-    """Usage of the last 24 hours; reads the ledger only if there is a limit."""
+    """Compares the usage of the last 24 hours with the daily limits; reads the ledger only if there
+    are any."""
 
     def __init__(self, place: RunContext, ledger: Ledger | None, now: float) -> None:
         self._settings = place.config.settings

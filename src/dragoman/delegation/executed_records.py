@@ -42,7 +42,8 @@ _BLAMELESS: Final = frozenset({UsageError.error_class, IsolationFailed.error_cla
 
 
 def reports_of(executed: ExecutedJob) -> tuple[AttemptReport, ...]:
-    """Return all attempts of a job, including those on lost machines; at least one."""
+    """Return the reports of all attempts of a job, including those on lost machines; at least
+    one."""
     found = [_lost_report(executed.role, one) for one in executed.lost]
     machine = executed.machine or None
     done = executed.delegation

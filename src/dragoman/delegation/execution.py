@@ -76,7 +76,8 @@ _PHRASES: Final = {
 FALLBACKS: Final[tuple[str, ...]] = get_args(Fallback)
 
 SHOWN_SIZE: Final = 160
-"""Maximum number of characters of a failure to repeat in the reason for the next attempt."""
+"""Maximum number of characters of a failure's message that are repeated, as in the reason for the
+next attempt."""
 
 
 async def delegate(
@@ -117,8 +118,9 @@ async def delegate(
         the settings say.
     isolate (default False): whether to work in a separate git worktree and return a patch.
     apply (default False): with isolate: whether to apply the patch if it still applies cleanly.
-    fallback (default None): what to try after a failure that changed nothing: "all", "peers" or
-        "none". None: as the settings say.
+    fallback (default None): what to try after a failure that changed nothing: "all" (other peers,
+        then the local model and scout), "peers" (only other peers) or "none". None: as the
+        settings say.
     cold (default False): whether to start the peer without a broker.
     timeout (default None): maximum seconds for all attempts together, including starting the
         peers. None: as the settings say, for each turn.

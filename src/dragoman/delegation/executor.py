@@ -20,7 +20,7 @@ from dragoman.events.words import Outcome
 
 
 class LostAttempt(Struct, frozen=True, kw_only=True):
-    """An attempt on a machine that was lost before it reported."""
+    """An attempt on a machine that was lost before it sent its report."""
 
     machine: str
     peer: str
@@ -33,7 +33,7 @@ class LostAttempt(Struct, frozen=True, kw_only=True):
 
 
 class ExecutedJob(Struct, frozen=True, kw_only=True):
-    """A job that ended on another machine."""
+    """What an executor returns for a job: its result, or why it has none."""
 
     job: str
     role: str
@@ -54,7 +54,8 @@ class ExecutedJob(Struct, frozen=True, kw_only=True):
     confirmed: bool = True
     """Whether the job is known to have ended. False if a cancellation was not confirmed."""
     patch: bytes = b""
-    """The changes, relative to the top directory of the repository."""
+    """The changes as a git patch for the top directory of the repository; empty if there are
+    none."""
 
 
 class ExecutorListener(Protocol):
@@ -94,7 +95,8 @@ class Executor(Protocol):
         listener: ExecutorListener,
         stop: asyncio.Event,
     ) -> ExecutedJob:
-        """Run a request as the job with this id, and return when it has ended.
+        """Run a request as the job with this id, and return its result when it has ended, or when a
+        cancellation is not confirmed in time.
 
         Setting `stop`, or cancelling the task, cancels the job on the other machine. Raises the
         executor's own errors if the job cannot be submitted or its result cannot be read.

@@ -48,7 +48,8 @@ PATCHES: Final = "patches"
 async def require_executable(
     role: str, place: RunContext, *, where: str, lineage: Lineage, now: float
 ) -> None:
-    """Check whether this machine may send work to another one, named by `where`.
+    """Check that this machine may send work to another one. `where` names the other one in the
+    error.
 
     Raises `UsageError` for nested work, `NoPeer` if a daily limit is reached, and `StoreError` if
     the usage cannot be read although there are daily limits.
@@ -265,8 +266,8 @@ class ExecutorRun:
         )
 
     async def _patched(self, report: AttemptReport, patch: bytes) -> AttemptReport:
-        """Apply or keep the patch, even if the caller is cancelled. Then a notice says where the
-        changes are."""
+        """Apply or keep the patch, even if the caller is cancelled. In that case a notice says
+        where the changes are."""
         done = report
 
         async def work() -> None:

@@ -37,8 +37,8 @@ PASSING: Final = 60.0
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Upper bound in seconds of the random pause before the first retry, and its maximum for later
-ones: short enough for a user who waits."""
+"""Upper bounds, in seconds, of the random pause before the first retry and before any later one:
+short enough for a user who waits. Each retry doubles the bound."""
 
 
 class Sign(enum.StrEnum):
@@ -127,7 +127,7 @@ def read(
 
 
 def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None) -> float:
-    """Return seconds to wait before attempt number `tried` + 1, counting from 1.
+    """Return the seconds to wait before attempt number `tried` + 1; the first attempt has number 1.
 
     It has random jitter, so that clients that were refused together do not retry together, and is
     never shorter than the peer's own retry-after.
@@ -144,7 +144,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Number of failures in a row that open it: one may be an accident, and two may have the same
     cause."""
     cool_down: float = 60.0
-    """Seconds until the first trial; doubled after every failed trial."""
+    """Seconds until the first trial; doubled after every failed trial, up to `longest`."""
     longest: float = 3600.0
     trial: float = 600.0
     """Seconds for which one trial blocks others. The process that started it may be dead."""
@@ -161,14 +161,14 @@ class Breaker(Struct, frozen=True, kw_only=True):
         return "open" if busy else "half_open"
 
     def opens_again_at(self, health: Health) -> float:
-        """Return when an open breaker becomes half open."""
+        """Return when an open breaker becomes half open; minus infinity for a closed one."""
         if health.opened_at is None:
             return -math.inf
         beyond = max(health.failures - self.threshold, 0)
         return health.opened_at + min(self.longest, self.cool_down * 2.0 ** min(beyond, 16))
 
     def begun(self, health: Health, now: float) -> Health:
-        """Return the health when a turn begins.
+        """Return the health, updated for the start of a turn.
 
         If the breaker is half open, this turn is the trial.
         """
@@ -177,9 +177,9 @@ class Breaker(Struct, frozen=True, kw_only=True):
         return health
 
     def ended(self, health: Health, reading: Reading, now: float, surroundings: str = "") -> Health:
-        """Return the health after a turn.
+        """Return the health, updated for the end of a turn.
 
-        `surroundings` identifies the credentials (see `parked`).
+        `surroundings` identifies the credentials that are set (see `parked.surroundings_here`).
         """
         parked: dict[str, Any] = {}
         if reading.park_until is not None:
@@ -219,7 +219,7 @@ BREAKER: Final = Breaker()
 
 
 def greeted(health: Health, seconds: float) -> Health:
-    """Return the health after a handshake that took `seconds` (moving average)."""
+    """Return the health, with a handshake that took `seconds` added to the moving average."""
     before = health.handshake_seconds
     # Weighted by a fifth: one slow start on a busy machine does not make a slow peer.
     smoothed = seconds if before is None else before + (seconds - before) / 5

@@ -1,9 +1,9 @@
 """Run the turn of an attempt on another machine: send the files, follow the job, fetch the changes.
 
 The prompt is a job on the host. It is bound by this side's policy as a ceiling, by this side's time
-limits, and by the host's own policy. Its events are followed by cursor. Limits on cost and tokens
-are checked on this side as the events arrive. `attempt` creates the worktree that is sent and
-applies the result; `runs.host_link` has the connection.
+limits, and by the host's own policy. Its events are read by position, so a lost connection loses
+none. Limits on cost and tokens are checked on this side as the events arrive. `attempt` creates the
+worktree that is sent and applies the result; `runs.host_link` has the connection.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ END_GRACE: Final = 20.0
 if the connection is lost, this side stops waiting after this time."""
 
 CANCEL_TIMEOUT: Final = 10.0
-"""Seconds to cancel the job on the host when this side gives up."""
+"""Seconds to wait until the job on the host is cancelled, when this side gives up."""
 
 PRESET_OPTIONS: Final = {
     "approve-all": "approve_all",
@@ -127,7 +127,8 @@ class HostTurn:
 
     async def run(self, worktree: Path) -> str:
         """Run the request in a copy of a worktree on the host, and apply the changes to the
-        worktree. Returns the directory of the copy.
+        worktree. Returns the directory of the copy on the host, or the worktree itself if it was
+        not sent.
 
         The result, or the error if there was no turn, is stored in `seen`. Raises a `DragomanError`
         if the changes of a finished turn cannot be fetched.

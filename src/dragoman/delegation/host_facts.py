@@ -46,7 +46,8 @@ def host_peers(place: RunContext) -> list[str]:
 def host_facts(
     name: str, request: DelegationRequest, place: RunContext, policy: Policy
 ) -> PeerFacts:
-    """Return what is known about a peer on a host. `policy` is the one its work would have."""
+    """Return what is known about a peer on a host. `policy` is the policy that would apply to its
+    work."""
     peer, host = split_peer(name)
     assert host is not None
     settings = place.config.settings

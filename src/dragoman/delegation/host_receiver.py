@@ -56,14 +56,15 @@ LEFT_AGE: Final = 86400.0
 """Seconds after which a bundle that was not received completely is removed."""
 
 PART: Final = ".receive-"
-"""Prefix of a bundle that is being received."""
+"""Prefix of the file name of a bundle that is being received."""
 
 SENT: Final = "sent"
 """The directory of sent worktrees in the state directory."""
 
 
 async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bool:
-    """Serve the request on `source`. Returns False if it failed; the response then says why."""
+    """Read a request from `source`, carry it out, and write the response to `target`. Returns False
+    if it failed; the response then says why."""
     patch = b""
     try:
         request = _read_request(source)

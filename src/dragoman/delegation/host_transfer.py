@@ -70,7 +70,7 @@ class TransferResponse(Struct, kw_only=True, omit_defaults=True):
 
 
 class SentWorkspace(Struct, frozen=True, kw_only=True):
-    """A workspace that was sent."""
+    """A workspace that was sent to another machine: its id and its directory there."""
 
     id: str
     workspace: str
@@ -110,7 +110,7 @@ async def fetch_result(
     host: Host, *, id: str = "", job: str = "", against: Against = "sent"
 ) -> HostResult:
     """Return the changes in a worktree that was sent, found by its id or by a job that worked in
-    it."""
+    it. They are relative to the files as they were sent, or to the sender's HEAD (`against`)."""
     request = TransferRequest(what="result", id=id, job=job, against=against)
     made, patch = await _exchange(
         host, request, timeout=TRANSFER_TIMEOUT, limit_size=MAX_PATCH_SIZE + HEAD_SIZE
@@ -119,7 +119,9 @@ async def fetch_result(
     if not TREE_ID.fullmatch(made.id):
         raise HostUnavailable(host.name, "invalid response: no valid worktree id")
     if made.bundle is None or hashlib.sha256(patch).hexdigest() != made.digest:
-        raise HostUnavailable(host.name, "the patch arrived damaged", passing=True)
+        raise HostUnavailable(
+            host.name, "the patch or its description arrived damaged", passing=True
+        )
     return HostResult(id=made.id, bundle=made.bundle, patch=patch)
 
 
@@ -153,14 +155,14 @@ async def _exchange(
         if "No such command" in done.errors or "no such command" in done.errors:
             error = HostUnavailable(
                 host.name,
-                "dragoman there is too old for --send and --fetch",
+                "dragoman there is too old to receive files and return changes",
                 remedy=f"install this version there with `dragoman hosts bootstrap {host.name}`",
             )
         raise error
     if head.error is not None:
         told = revive(head.error)
         if told is None:
-            raise HostUnavailable(host.name, "the host reported an unknown error")
+            raise HostUnavailable(host.name, "the host reported an error that cannot be decoded")
         if isinstance(told, SpawnError):
             # git is the only program that a transfer runs there.
             raise HostUnavailable(
@@ -199,7 +201,8 @@ def _chunks(file: Path) -> Iterator[bytes]:
 def check_same_repository(result: HostResult, project: str, *, has_head: bool) -> None:
     """Raise `UsageError` unless the changes belong to the repository that they would be applied to.
 
-    Another clone of the same project is accepted if it has the commit that was sent.
+    `project` identifies that repository, and `has_head` says whether it has the commit that was
+    sent: such a clone is accepted too.
     """
     if result.bundle.project != project and not has_head:
         raise UsageError(

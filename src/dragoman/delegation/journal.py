@@ -1,5 +1,5 @@
-"""Record a delegation in the ledger, in ``events.jsonl`` and in the store, and a user's verdict on
-it.
+"""Record a delegation in the ledger, in ``events.jsonl`` and in the store; also record a user's
+verdict on it.
 
 A failing disk never stops a delegation: the first failure is reported as a notice. `learning`
 computes what to record. The writes run in threads, because another process may hold a file for
@@ -129,9 +129,9 @@ class Journal:
             self._notice(f"{file.path}: {file.replaced}")
 
     async def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Call `read` in a thread with the ledger, after all queued writes: with a new one if it
-        turns out to be damaged, and with None if it cannot be read. Raises `StoreError` if `read`
-        needs the ledger."""
+        """Call `read` in a thread after all queued writes, and return its result. It gets the
+        ledger; a new one if the ledger turns out to be damaged, or None if the ledger cannot be
+        read. Raises `StoreError` if `read` needs a ledger that cannot be read."""
         await self.flush()
         return await in_thread(str(self._paths.state), lambda _: self._read(read))
 
@@ -217,7 +217,7 @@ class Journal:
             self._later(follow)
 
     def keep_report(self, attempt: str, report: AttemptReport) -> None:
-        """Store the facts about an attempt that a later review needs, with its session."""
+        """Store, with the session of an attempt, the facts that a later review needs."""
         from dragoman.delegation.review.kept_report import as_note, kept_report
 
         store = self._store
@@ -394,7 +394,7 @@ class Journal:
     def _unrecorded(self, error: Exception) -> None:
         if not self._told:
             self._told = True
-            self._notice(f"this delegation is not recorded: {error}")
+            self._notice(f"this delegation is not recorded completely: {error}")
 
     def _notice(self, text: str) -> None:
         self._loop.call_soon_threadsafe(self._on_notice, text)

@@ -1,7 +1,7 @@
 """Compute a peer's health, an arm's posterior and a ledger record from an attempt's report.
 
 Also maps an error before any turn to an outcome, and revises a posterior after a user's verdict.
-Pure; `journal` writes the results. `health` interprets failures, `bandit` rewards.
+Pure; `journal` writes the results. `health` interprets failures, `bandit` computes rewards.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})
 
 
 def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
-    """Return the outcome of an attempt that never had a turn."""
+    """Return the outcome and the failure for an error that was raised outside a turn."""
     outcome, failure = explain(error)
     if outcome is Outcome.UNKNOWN:
         match error:
@@ -70,7 +70,8 @@ def health_change(
     greeting: float | None = None,
     surroundings: str = "",
 ) -> HealthChange:
-    """Return a function that updates the health of a peer after an attempt."""
+    """Return a function that updates the health of a peer after an attempt. `greeting` is the
+    duration of the handshake in seconds, if there was one."""
 
     def change(health: Health) -> Health:
         if greeting is not None:
@@ -94,8 +95,8 @@ def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float 
 
 
 def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
-    """Return the arm, and a function that updates its posterior after an attempt, or None for no
-    change."""
+    """Return the arm, and a function that updates its posterior after an attempt; None if the
+    attempt says nothing about the arm."""
     worth = earned(report, arm)
     if worth is None:
         return None
@@ -130,9 +131,9 @@ def ending_of(report: AttemptReport) -> Ending:
 
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
-    """Return how a verdict changes the posterior of an attempt that was counted by its outcome, or
-    None if it changes nothing. A failed turn has earned nothing, and a good verdict does not change
-    that."""
+    """Return the arm of an attempt, and a function that corrects its posterior for a user's
+    verdict; None if the verdict changes nothing. A failed turn has earned nothing, and a good
+    verdict does not change that."""
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None
     size = next((known for known in SCALES if known == before.size), None)

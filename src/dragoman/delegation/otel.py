@@ -58,7 +58,7 @@ def _instruments() -> _Instruments | None:
 
 
 class AttemptSpan:
-    """Span of one attempt while it runs."""
+    """The span of one attempt; does nothing without OpenTelemetry."""
 
     def __init__(self, instruments: _Instruments | None, span: Any) -> None:
         self._instruments = instruments

@@ -27,14 +27,16 @@ log: Final = logging.getLogger("dragoman.delegation")
 
 
 def surroundings_here(name: str, place: RunContext) -> str:
-    """Return `surroundings_of` for a peer in a run context."""
+    """Return a hash that identifies which credential variables are set for a peer here
+    (`surroundings_of`)."""
     descriptor = place.catalogue.get(name) if name in place.catalogue else None
     own = place.config.settings.for_peer(name)
     return surroundings_of(descriptor, env=own.env, environ=place.environ)
 
 
 def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
-    """Return the peers that are parked or paused here, with the reason and the time."""
+    """Return the peers that are parked or paused here, by name, each with the reason and the time
+    until when. Empty, with a warning in the log, if the ledger cannot be read."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)

@@ -50,7 +50,8 @@ class PeerHealth(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PeerStanding(Struct, frozen=True, kw_only=True):
-    """Everything that routing knows about a peer besides its status."""
+    """What routing knows about a peer besides its status: its standing in each role, and its
+    health."""
 
     roles: tuple[RoleStanding, ...] = ()
     health: PeerHealth | None = None
@@ -58,8 +59,8 @@ class PeerStanding(Struct, frozen=True, kw_only=True):
 
 
 def standings(place: RunContext, *, now: float | None = None) -> dict[str, PeerStanding]:
-    """Return the standing of each peer, by name, as a delegation in this directory would find it. A
-    peer without a role and without recorded health is missing.
+    """Return the standing of each peer, by name, as a delegation in the directory of `place` would
+    find it. A peer without a role and without recorded health is missing.
 
     Raises `StoreError` if limits are set and the ledger cannot be read.
     """

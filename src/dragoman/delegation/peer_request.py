@@ -34,8 +34,8 @@ class AttendedTerms(NamedTuple):
 
 
 def attended_terms(peer: str, place: RunContext) -> AttendedTerms:
-    """Return the terms of a peer that a person uses in an editor or a browser, where the person can
-    be asked. Raises `UnknownPeer` or `NotInstalled`.
+    """Return how to start a peer that a person uses in an editor or a browser, and what it may do
+    if the person can be asked. Raises `UnknownPeer` or `NotInstalled`.
 
     A delegated agent may have started this process: its limits apply here as well.
     """
@@ -70,8 +70,8 @@ def peer_request(
 
     `lineage` is that of the peer. In nested work the peer gets its depth and the policy in its
     environment. `enforced` is how the policy is enforced, if that was decided before; `role` is the
-    kind of work, normally that of the adapter. Raises `PolicyNotEnforced` if the peer does not ask
-    for permission as the policy requires.
+    kind of work; None for that of the adapter, if there is one. Raises `PolicyNotEnforced` if the
+    peer does not ask for permission as the policy requires.
     """
     config, peer = place.config, launch.name
     settings = config.settings

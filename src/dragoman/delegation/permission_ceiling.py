@@ -1,8 +1,8 @@
 """Permission policy for delegated work, never wider than the policy of the delegating process.
 
 A policy is passed on to nested delegations in DRAGOMAN_CEILING, in the peer's environment. It is
-also read from the parent processes, because some peers build a new environment. `policy` evaluates
-the rules.
+also read from the environments of the parent processes, because some peers start their tools with a
+new environment. `policy` evaluates the rules.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def policy_for(
     attended: bool,
     ceilings: Ceilings,
 ) -> Policy:
-    """Return the policy for a peer. If no user can be asked, `ask` becomes `approve-reads`."""
+    """Return the policy for a peer: the preset `wished` or that of the settings, with the rules of
+    the settings, narrowed by every ceiling. If no user can be asked, `ask` becomes
+    `approve-reads`."""
     chosen = wished or settings.permissions_for(peer)
     if chosen == "ask" and not attended:
         chosen = "approve-reads"

@@ -40,7 +40,8 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Cached input; if not set, it costs as much as other input."""
     cache_write: Rate | None = None
     long_prompt: int | None = None
-    """The number of input tokens from which another price applies, which is not listed here."""
+    """The number of input tokens from which another price applies. That price is not listed, so the
+    cost of such a turn counts as an estimate."""
     currency: str = DOLLARS
     date: datetime.date | None = None
     """The day on which the price was looked up."""
@@ -103,7 +104,8 @@ def _stands_for(name: str, model: str) -> bool:
 def price(
     model: str | None, usage: Usage | None, prices: Mapping[str, Price] | None = None
 ) -> Charge:
-    """Return the cost of a turn."""
+    """Return the cost of a turn: the one that the peer reported, or one computed from its tokens,
+    or `UNKNOWN`. `prices` are the user's own."""
     if usage is None:
         return UNKNOWN
     if usage.cost is not None and math.isfinite(usage.cost.amount) and usage.cost.amount >= 0:

@@ -98,7 +98,7 @@ class Assigned:
 
 
 def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
-    """Read an agent file.
+    """Read an agent file, and return the peer and role that it delegates to and its instructions.
 
     Raises `DelegationInvalid` for a target that does not exist, and `UsageError` for a file that
     cannot be used or an agent that must not be delegated.

@@ -27,7 +27,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptReport, ...]
     """Every attempt, in order; the last one is the result."""
     stopped: str = ""
-    """Why no other peer was tried after a failure."""
+    """Why no other peer was tried after a failure; empty if nothing prevented it."""
     interrupted: bool = False
     adaptive: Adaptive = "shadow"
     depth: int = 0
@@ -82,7 +82,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
         return all(one.cost.provenance is not Provenance.UNKNOWN for one in self.attempts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the delegation as one object."""
+        """Return the delegation as a JSON object, with the derived values."""
         return {
             "job": self.job,
             "decision_id": self.decision_id,

@@ -35,7 +35,8 @@ def has_daily(limits: DelegationLimits) -> bool:
 
 
 def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> str | None:
-    """Return the daily limit that is exhausted, as text, or None."""
+    """Return the first daily limit that is used up, as text, or None. `whose` is the peer that the
+    limits are for; empty if they are for all peers."""
     of = f" for {whose}" if whose else ""
     for used, limit, unit in (
         (spent.cost, limits.day_cost, "dollars"),

@@ -75,7 +75,7 @@ async def test_a_host_without_git_is_named(tmp_path: Path, host: Host) -> None:
     ("body", "words"),
     [
         ("echo 'Permission denied (publickey)' >&2; exit 255", "password"),
-        ("echo 'dragoman: No such command transfer' >&2; exit 2", "too old for --send"),
+        ("echo 'dragoman: No such command transfer' >&2; exit 2", "too old to receive files"),
         ("echo dragoman-transfer: broken", "the command failed there"),
         (
             "printf 'dragoman-transfer: {\"x\": %050000d\\n' 0 | tr 0 '['",

@@ -197,7 +197,7 @@ async def test_a_disk_that_fails_is_reported_once_and_stops_nothing(tmp_path: Pa
         assert end(books, ATTEMPT).outcome == "crashed"
         books.job_follows("j-1", "j-1-1")
         books.job_ended("j-1", None, "cancelled", "")
-    assert len(notices) == 1 and notices[0].startswith("this delegation is not recorded")
+    assert len(notices) == 1 and notices[0].startswith("this delegation is not recorded completely")
 
 
 def test_a_verdict_is_kept_and_told(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_the_store_is_closed_although_the_ledger_cannot_be(
     close()
     store.close()
     assert closed == ["store"]
-    assert notices == ["this delegation is not recorded: ledger.db: disk I/O error"]
+    assert notices == ["this delegation is not recorded completely: ledger.db: disk I/O error"]
 
 
 @pytest.mark.parametrize("needed", [False, True])

@@ -31,7 +31,8 @@ _LEAST_EFFICIENCY: Final = 1e-6
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The neutral cost and duration of a turn. Each earns half of its share of the reward."""
+    """The neutral cost and duration of a turn: a turn with exactly this cost earns half of what a
+    turn without cost would earn for it, and likewise for the duration."""
 
     cost: float
     seconds: float

@@ -44,7 +44,8 @@ def sample(posterior: Posterior, rng: Chance, now: float) -> float:
 
 
 def believed(posteriors: Mapping[Arm, Posterior], arm: Arm, *, claims: bool) -> Posterior:
-    """Return the stored posterior of an arm, or its prior. An invalid posterior is ignored."""
+    """Return the stored posterior of an arm, or its prior if none is stored or the stored one is
+    invalid. `claims`: the peer claims the role."""
     known = posteriors.get(arm)
     return known if known is not None and known.sound else prior(arm, claims)
 

@@ -51,7 +51,7 @@ class LocalAnswer:
     """The model that the API reports; the requested one if it does not report any."""
     seconds: float
     first_event_seconds: float | None
-    """Seconds from the request to the first chunk."""
+    """Seconds from the request to the first chunk; None if there was none."""
 
 
 async def ask(

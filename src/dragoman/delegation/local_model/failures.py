@@ -59,7 +59,8 @@ _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context wi
 def from_status(
     status: int, body: Any, headers: Mapping[str, str], *, variable: str
 ) -> DragomanError:
-    """Return the error for an HTTP status. `variable` is the API key variable, for the hint."""
+    """Return the error for a response with an error status. `variable` is the API key variable, for
+    the hint."""
     error = _of_status(status, body, headers, variable)
     # A rejected request did not reach the model.
     error.may_have_run = status >= 500

@@ -41,7 +41,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base URL of the API; for `openai` including its version, such as
     http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The environment variable that holds the key."""
+    """The environment variable that holds the key; None for that of the API in `KEY_VARIABLES`."""
     max_tokens: int = MAX_TOKENS
     """Maximum number of tokens in an answer."""
     system: str = ""
@@ -55,7 +55,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.base_url is None:
             if self.api == "openai":
                 raise ConfigInvalid(
-                    ORIGIN, "set it: this kind of API has no default address", key="base_url"
+                    ORIGIN, "not set, and this kind of API has no default address", key="base_url"
                 )
         elif not self.base_url.lower().startswith(("http://", "https://")) or not self.host:
             raise ConfigInvalid(ORIGIN, "not a valid http or https URL", key="base_url")
@@ -81,7 +81,8 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the API key from the environment. Raises `AuthRequired` if it is required and
         missing, or contains a character that an HTTP header cannot have.
 
-        A local model usually needs none, so an OpenAI-compatible server decides for itself.
+        Returns an empty string if the API is `openai`, no variable is configured and the usual one
+        is empty: a local server usually needs no key.
         """
         variable = self.key_variable or KEY_VARIABLES[self.api]
         if value := environ.get(variable, "").strip():

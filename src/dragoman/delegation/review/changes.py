@@ -24,7 +24,7 @@ from dragoman.store.history import history
 from dragoman.store.store import Store
 
 MAX_TEXT: Final = 200_000
-"""Maximum length of one version of a file to return, in characters."""
+"""Maximum length of each text and each diff of a change, in characters."""
 
 MAX_TOTAL: Final = 4_000_000
 """Maximum total length of the changes in one review, in characters. Files beyond it are listed

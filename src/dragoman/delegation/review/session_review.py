@@ -182,9 +182,9 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
     """Apply the patch of a session's isolated work to the repository, completely or not at all.
 
     The same conditions apply as for `delegate --apply`. `digest` identifies the patch that the user
-    saw. Raises `PatchChanged` if the patch has changed since, or was already applied, and
-    `UsageError` if there is none or it must not be applied. `may_have_run` of an error says whether
-    the repository may have been changed.
+    saw. Raises `PatchChanged` if the patch has changed since or no longer exists, as after it was
+    applied, and `UsageError` if there is none or it must not be applied. `may_have_run` of an error
+    says whether the repository may have been changed.
     """
     record, _, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)

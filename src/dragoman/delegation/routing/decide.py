@@ -96,7 +96,8 @@ def _meets_wish(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
-    """Return the tier without the bandit: the requested one, or the peer's default."""
+    """Return the tier to use without the bandit: that of the requested model or `model:ID` for a
+    model without a tier, else the requested tier if the peer has it, else the default."""
     if inputs.model is not None:
         for tier, model in peer.tiers.items():
             if model == inputs.model:
@@ -109,7 +110,8 @@ def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
 
 
 def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) -> list[Candidate]:
-    """Return the peers by the best draw of their arms, highest first. Ties keep the fixed order."""
+    """Return the candidates: those with the requested model or tier first, then by the best draw of
+    their arms, highest first. Ties keep the fixed order."""
     found = []
     for peer in peers:
         draw = best_of(

@@ -68,8 +68,9 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Exclude a peer that is not what was requested (another peer, role, model or option); None if
-    it is. A last resort need not claim the role, but does not replace a named peer."""
+    """Exclude a peer that lacks what was requested (its name, the role, the model or an option);
+    None if it lacks nothing. A last resort need not claim the role, but does not replace a named
+    peer."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,

@@ -123,7 +123,8 @@ async def pack(
     included: Sequence[str] = (),
     max_size: int = MAX_BUNDLE_SIZE,
 ) -> Bundle:
-    """Write the repository of a directory as a bundle to a new file with an absolute path.
+    """Write the repository of a directory as a bundle to the new file `bundle`, an absolute path,
+    and return its description.
 
     `known` are commits that the other side has: their history is omitted. `included` are ignored
     files to send, from `ignored_files`.
@@ -188,7 +189,7 @@ class _Packer:
         if size > max_size:
             os.unlink(bundle)
             raise UsageError(
-                f"{top} is {size >> 20} MiB with its history, but at most {max_size >> 20} MiB can "
+                f"the bundle of {top} is {size >> 20} MiB, but at most {max_size >> 20} MiB can "
                 "be sent; clone it on the other machine, and use the clone as the workspace"
             )
         return Bundle(
@@ -344,7 +345,7 @@ def _read_patterns(named: str, repository: Repository) -> str:
 
 
 def _project(top: Path) -> str:
-    """Return a name for the repository that is unique for this user and machine."""
+    """Return a name that identifies the repository by machine, user and directory."""
     said = f"{os.uname().nodename}\0{os.getuid()}\0{top}".encode(errors="surrogateescape")
     name = UNSAFE_NAME.sub("-", top.name).strip(".-")[:40] or "root"
     return f"{name}-{hashlib.sha256(said).hexdigest()[:16]}"

@@ -42,7 +42,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     """The end of its output."""
     seconds: float = 0.0
     problem: str = ""
-    """Why there is no exit code: it could not be started, or took too long."""
+    """Why it could not be run, or that it took too long; empty otherwise."""
 
 
 async def run_check(

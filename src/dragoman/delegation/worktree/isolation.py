@@ -94,7 +94,7 @@ class Isolation:
     def workspace(self) -> Path:
         """The directory in the worktree that corresponds to the workspace."""
         if self._workspace is None:
-            raise UsageError("the worktree does not exist yet: use `async with`")
+            raise UsageError("the worktree exists only within `async with`")
         return self._workspace
 
     # -- entering and leaving
@@ -237,7 +237,7 @@ class Isolation:
         return self._trees()[0].top
 
     async def save(self) -> Path | None:
-        """Save the patch to a file; None if nothing changed."""
+        """Save the patch to a file, and return its path; None if nothing changed."""
         data = await self.patch()
         return keep_patch(self._patches, self.id, data) if data else None
 
@@ -257,7 +257,7 @@ class Isolation:
 
     def _trees(self) -> tuple[Tree, ...]:
         if self._record is None or self._workspace is None:
-            raise UsageError("the worktree does not exist yet: use `async with`")
+            raise UsageError("the worktree exists only within `async with`")
         return self._record.trees
 
 

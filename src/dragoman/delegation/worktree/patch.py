@@ -37,7 +37,7 @@ DIFF: Final = (
 )  # fmt: skip
 
 EMPTY: Final = ("hash-object", "-t", "tree", os.devnull)
-"""The command that prints the hash of an empty tree."""
+"""The git command that prints the hash of an empty tree."""
 
 _OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
 
@@ -78,8 +78,8 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
-    """Apply the changes of a worktree to the workspace. The patch is kept on disk until it is
-    applied."""
+    """Apply the changes of a worktree to the workspace. The patch is kept as `name` in the
+    directory `patches` until it is applied."""
     data = await patch_of(trees)
     if not data:
         return Applied(ok=True)
@@ -91,7 +91,8 @@ async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
 async def apply_patch(
     data: bytes, top: Path, *, files: tuple[FileChange, ...], patches: Path, name: str
 ) -> Applied:
-    """Apply a patch at the top of a repository. `files` are those that it changes."""
+    """Apply a patch at the top of a repository. `files` are those that it changes; the patch is
+    kept as `name` in the directory `patches` until it is applied."""
     # git checks every file before it writes the first one, and must not be interrupted then. A
     # patch that was applied must not be kept, even if the caller was cancelled.
     return await finish(_apply_patch(data, top, files, patches, name))
@@ -239,7 +240,7 @@ class Captured:
     everything: str
     """The tree hash of the current state of all files."""
     staged: str
-    """The tree hash of the index; empty if it has conflicts."""
+    """The tree hash of the index; empty if it has conflicts, or was not requested."""
     nested: tuple[str, ...]
     """Paths of nested repositories."""
 
@@ -303,7 +304,7 @@ def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, .
 
 
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:
-    """Write a patch atomically to a private file."""
+    """Write a patch atomically to a private file, and return its path. Raises `FileFailed`."""
     try:
         make_private(folder)
         path = folder / f"{name}.patch"

@@ -25,7 +25,7 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3}|.)")
 
 
 class PatchFile(Struct, frozen=True, kw_only=True):
-    """The changes of a patch to one file."""
+    """The changes that a patch makes to one file."""
 
     path: str
     op: FileOp

@@ -54,7 +54,7 @@ async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, m
     top = repository.top
     ref = await check_branch(workspace, branch)
     if head and not COMMIT.fullmatch(head):
-        raise UsageError(f"not a commit: {head[:80]!r}")
+        raise UsageError(f"the id of the sent commit is invalid: {head[:80]!r}")
     if head and not await has_commit(top, head):
         raise UsageError(f"the sent commit {head} is no longer in {top}")
     await _checked(data)
@@ -100,7 +100,7 @@ async def _find(workspace: Path) -> Repository:
     folder = git.real_folder(workspace)
     repository, why = await git.find_repository(folder)
     if repository is None:
-        raise UsageError(f"{folder} is not in a git repository, so nothing was applied: {why}")
+        raise UsageError(f"{folder} is not in a git repository, which the changes need: {why}")
     return repository
 
 

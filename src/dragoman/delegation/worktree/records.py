@@ -50,7 +50,8 @@ class Tree(Struct, frozen=True, kw_only=True):
     path: str
     """Its directory in the worktree."""
     git_folder: str = ""
-    """Its git directory; empty for one created in the worktree, which is not trusted."""
+    """Its git directory, recorded when its files were copied; empty until then, and for a
+    repository that was created in the worktree later."""
     prefix: str = ""
     """Its path below the outermost repository, with a trailing slash; empty for the outermost."""
     base: str = ""
@@ -69,7 +70,8 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
 
 
 def make_folder(folder: Path, record: WorktreeRecord) -> Path:
-    """Create the directory of a worktree together with its record, atomically."""
+    """Create the directory of a worktree together with its record, atomically, and return its
+    path."""
     make_private(folder)
     fresh = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
     try:

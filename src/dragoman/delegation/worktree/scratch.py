@@ -71,7 +71,7 @@ async def _without_failure(what: str, path: str, remove: Callable[[threading.Eve
     try:
         await in_thread(path, remove, changes_disk=True, timeout=REMOVE_TIMEOUT)
     except FileFailed as error:
-        log.warning("%s are left: %s", what, error)
+        log.warning("%s could not be removed: %s", what, error)
 
 
 class _ScratchFolder:

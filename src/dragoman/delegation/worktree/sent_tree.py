@@ -167,7 +167,8 @@ async def result_patch(sent: SentTree, *, against: Literal["sent", "head"] = "se
 
 
 async def remove_sent(folder: Path, sent: SentTree) -> None:
-    """Remove a worktree and its references. The store and `head` are kept for the next bundle."""
+    """Remove a worktree and its references. The store and the reference to the sender's HEAD are
+    kept for the next bundle."""
     store = Path(sent.tree.common_folder)
     for name in ("sent", "staged", "included"):
         told = ("update-ref", "-d", f"{REFS}{name}/{sent.id}")

@@ -27,7 +27,8 @@ REPORTED: Final = "left.txt"
 """File in a worktree's directory that says why it was not removed."""
 
 UNFINISHED_AGE: Final = 3600.0
-"""Seconds after which a directory without a record is removed: a record is written at once."""
+"""Seconds after which a directory without a record is removed. A process that is alive writes the
+record at once."""
 
 log = logging.getLogger(__name__)
 

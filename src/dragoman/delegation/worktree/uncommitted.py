@@ -14,7 +14,7 @@ from dragoman.errors import IsolationFailed, UsageError
 from dragoman.runs import git
 
 MAX_SIZE: Final = 4 * 1024 * 1024
-"""Maximum size of the patch, in bytes; the files after that are omitted."""
+"""Maximum size of the patch, in bytes; files beyond it are omitted."""
 
 PREFIXES: Final = ("--src-prefix=a/", "--dst-prefix=b/")
 

@@ -180,7 +180,7 @@ async def test_removal_that_hangs_is_logged_and_does_not_stop_the_work(
             assert folder.is_dir()
     finally:
         go_on.set()
-    assert "abandoned temporary files are left" in caplog.text
+    assert "abandoned temporary files could not be removed" in caplog.text
 
 
 @aio
