@@ -17,7 +17,7 @@ from dragoman.errors import UsageError
 from dragoman.transports.addresses import MAX_PORT, bracketed, parse_address
 
 EXAMPLE: Final = "127.0.0.1:4222"
-"""An address, for messages."""
+"""An example of an address, for error messages."""
 
 SIZES: Final = (3, 5)
 """Allowed numbers of servers. An even number tolerates no more failures than one server fewer."""

@@ -245,7 +245,7 @@ class FleetConnection:
             except BaseException:
                 await self._close()
                 raise
-        raise FleetUnreachable("the fleet has no address")
+        raise FleetUnreachable("the fleet credentials contain no server address")
 
     async def _connect(self, options: dict[str, Any]) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -344,10 +344,10 @@ class FleetConnection:
         )
 
     def _require_right(self, action: str) -> None:
-        """Raise `FleetRefused` if the server has said that the right to do this is missing."""
+        """Raise `FleetRefused` if the server has said that the right to do `action` is missing."""
         for text in self._denials:
             if action.casefold() in text:
-                raise FleetRefused(f"the fleet's server refused this: {_words(text)}")
+                raise FleetRefused(f"these fleet credentials lack a right: {_words(text)}")
 
     # -- messages
 
@@ -510,7 +510,9 @@ class FleetConnection:
         try:
             return await cancellable(work)
         except _INVALID as error:
-            raise FleetError(f"cannot send this to the fleet{doing}: {_words(error)}") from error
+            raise FleetError(
+                f"cannot send a message to the fleet{doing}: {_words(error)}"
+            ) from error
         except (NatsError, OSError, TimeoutError) as error:
             in_doubt = changes and not isinstance(error, _NOT_SENT)
             if self.closed and self.refused:
@@ -541,7 +543,7 @@ def _stored(reply: Msg) -> StoredMessage | None:
         return None
     if status:
         raise FleetUnreachable(f"cannot read from the fleet's server: {status}")
-    raise FleetError("the fleet's server sent a message without a subject and sequence number")
+    raise FleetError("the fleet's server sent a message without a subject or a sequence number")
 
 
 def _store_failed(error: dict[str, Any], subject: str) -> FleetError:

@@ -363,7 +363,7 @@ class CoordinatorSession:
         return self._schedule.submitted(job_id, member, spec, at=time.time())
 
     async def _cancel_at_once(self, member: str, job_id: str, now: float) -> None:
-        """Cancel a new job whose cancellation is in the inbox too, before it is assigned."""
+        """Cancel a new job before it is assigned, if its cancellation is already in the inbox."""
         cancellation = subjects.cancellation(member, job_id)
         if await self._connection.last(subjects.INBOX, cancellation) is not None:
             changed = self._schedule.cancel(job_id, member, at=time.time())
@@ -534,7 +534,7 @@ class CoordinatorSession:
         return "" if self._room.is_set() else why_full(self._options.limits)
 
     async def _waiting(self, data: bytes) -> CoordinatorReply:
-        """Return whether a job of any submitter is still in the inbox."""
+        """Return whether the submission of a job, by any submitter, is still in the inbox."""
         try:
             job = subjects.require_job_id(decode(data, JobQuestion).job)
             submission = subjects.submission("*", job)

@@ -62,7 +62,7 @@ class MemberCredential(Struct, frozen=True, kw_only=True):
 
 
 class JoinCode(Struct, frozen=True, kw_only=True):
-    """A decoded join code."""
+    """The content of a join code: a credential that can only request a member's token."""
 
     id: str
     """Identifies the code in the subject of the join request."""
@@ -161,8 +161,8 @@ def read_credential(path: Path) -> MemberCredential:
 def credentials_of(
     paths: Paths, kind: MemberKind
 ) -> tuple[list[MemberCredential], list[DragomanError]]:
-    """Read this user's credentials of a kind. Also returns an error for each file, of any kind,
-    that cannot be used."""
+    """Read this user's credentials of a kind. Also returns an error for each credential file that
+    cannot be used, whatever its kind."""
     found: list[MemberCredential] = []
     problems: list[DragomanError] = []
     for path in sorted((paths.data / FOLDER).glob("*.*.json")):

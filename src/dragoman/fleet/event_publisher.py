@@ -87,7 +87,8 @@ class EventPublisher:
 
     @property
     def heard(self) -> bool:
-        """Whether the delegation produced an event."""
+        """Whether the delegation produced an event or another value to publish, even one that was
+        dropped."""
         return self._next > 1 or self._dropped > 0
 
     @property
@@ -109,7 +110,8 @@ class EventPublisher:
         self.tell(told, stream=event.session)
 
     def tell(self, told: dict[str, Any], *, stream: object = None) -> None:
-        """Queue a value to be published like an event."""
+        """Queue a value to be published like an event. `stream` is the session that it belongs to:
+        redaction looks for secrets that continue in later values of the same stream."""
         line = _TOLD.encode(told)
         over = self._taken + len(line) > self._limits.events_size
         if over or self._size + len(line) > MAX_WAITING_SIZE:
@@ -212,7 +214,7 @@ class EventPublisher:
 
     async def _store(self, value: EventBatch | AttemptActed, *, subject: str = "") -> None:
         if not self._may_publish():
-            raise FleetError("the lease expired")
+            raise FleetError("the lease of the job has ended")
         await self._connection.store(subject or self._subject, encode(value), timeout=STORE_TIMEOUT)
 
     def finish(self) -> None:

@@ -108,7 +108,8 @@ class _Listener(DelegationListener):
 
 def worker_context(folder: Path, limits: WorkerLimits) -> RunContext:
     """Load the settings for jobs in a directory. A project's own settings apply only if the
-    worker's user trusts them there."""
+    worker's user trusts them there. Of the enabled peers, only those that `limits` allows stay
+    enabled."""
     place = load_context(folder)
     if not limits.peers:
         return place
@@ -171,7 +172,7 @@ def refusal(spec: JobSpec, place: RunContext, limits: WorkerLimits) -> str:
     for problem in place.config.problems:
         return f"its settings are invalid: {problem}"
     if spec.check is not None and not limits.checks:
-        return "check commands are not allowed (--allow-checks)"
+        return "this worker runs no check commands: it was started without --allow-checks"
     if spec.peer is not None and not place.is_enabled(spec.peer):
         return f"peer {spec.peer} is not enabled"
     return ""
@@ -187,7 +188,8 @@ def job_folder(state: Path, job: str, attempt: int) -> Path:
 
 
 async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
-    """Check out the repository of a job, without hooks, filters or submodules."""
+    """Check out the repository of a job from the bundle `data` into a directory below `folder`,
+    without hooks, filters or submodules."""
     try:
         bundle = convert_typed(spec.packed, Bundle)
     except UNDECODABLE as error:
@@ -249,7 +251,8 @@ async def run_job(
 
 
 def failed_attempt(publisher: EventPublisher, why: str, seconds: float) -> AttemptEnded:
-    """Return the report of a delegation that raised an error."""
+    """Return the report of a delegation that raised an error: a refusal of the job if nothing was
+    prompted, otherwise a failure."""
     if not publisher.heard:
         # No peer was prompted here, so another worker may run the job.
         return AttemptEnded(refused=why)

@@ -25,7 +25,7 @@ class LeaderRecord(Struct, frozen=True, kw_only=True):
     """The stored record of the leader, and for how long it leads without a renewal."""
 
     id: str
-    """Empty: the leader has resigned."""
+    """Random id of the coordinator that leads; empty if it has resigned."""
     ttl: float
 
 

@@ -55,12 +55,12 @@ def read_seed(seed: str) -> KeyPair:
     """Decode the key in a seed. Raises `UsageError` if the seed is invalid."""
     data = _bytes(seed)
     if len(data) != _KEY_SIZE + 2 or data[0] & 0xF8 != _SEED:
-        raise UsageError("not a NATS seed")
+        raise UsageError("the private key is not a valid NATS seed")
     prefix = (data[0] & 7) << 5 | data[1] >> 3
     for kind, known in _PREFIX.items():
         if known == prefix:
             return KeyPair(kind, data[2:])
-    raise UsageError("a NATS seed for an unsupported kind of key")
+    raise UsageError("the private key is a NATS seed for an unsupported kind of key")
 
 
 def is_public_key(text: str, kind: KeyKind) -> bool:
@@ -81,9 +81,9 @@ def _bytes(text: str) -> bytes:
     try:
         data = base64.b32decode(text + "=" * (-len(text) % 8))
     except ValueError as error:
-        raise UsageError("not a NATS key: invalid base32") from error
+        raise UsageError("not a NATS key or seed: invalid base32") from error
     if len(data) < 3 or _crc16(data[:-2]).to_bytes(2, "little") != data[-2:]:
-        raise UsageError("not a NATS key: wrong checksum")
+        raise UsageError("not a NATS key or seed: too short, or wrong checksum")
     return data[:-2]
 
 

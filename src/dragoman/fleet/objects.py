@@ -84,7 +84,7 @@ async def get_object(connection: FleetConnection, ref: ObjectRef) -> bytes:
         # The reference comes from another member, and its parts are used in a subject.
         raise FleetError("invalid object reference")
     if ref.size > MAX_OBJECT_SIZE or not 0 < ref.chunks <= MAX_OBJECT_SIZE // CHUNK_SIZE + 1:
-        raise FleetError("the object is larger than a fleet allows")
+        raise FleetError("the stored object has an invalid size, or is larger than a fleet allows")
 
     cipher = AESGCM(bytes.fromhex(ref.key))
 
@@ -96,17 +96,19 @@ async def get_object(connection: FleetConnection, ref: ObjectRef) -> bytes:
             found = await connection.last(subjects.OBJECTS, subject)
             if found is not None:
                 return cipher.decrypt(_nonce(index), found.data, None)
-        raise FleetError("the object is no longer on the server: it has expired")
+        raise FleetError(
+            "a stored file or result is no longer on the fleet's server: it has expired"
+        )
 
     parts: list[bytes] = []
     try:
         for start in range(0, ref.chunks, AT_ONCE):
             parts += await together(*(get(index) for index in _some(start, ref.chunks)))
     except InvalidTag as error:
-        raise FleetError("an object is damaged, or its key is wrong") from error
+        raise FleetError("a stored file or result is damaged, or its key is wrong") from error
     data = b"".join(parts)
     if len(data) != ref.size:
-        raise FleetError("the object is damaged: wrong size")
+        raise FleetError("a stored file or result is damaged: wrong size")
     return data
 
 

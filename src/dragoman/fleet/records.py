@@ -26,8 +26,8 @@ ATTEMPT_BEGUN: Final = "AttemptBegun"
 and the start of an attempt. They have the fields of the JSON lines of `dragoman delegate`."""
 
 LOST: Final = "lost"
-"""Outcome of a job without a result that is not run again: its worker was lost, or it has used up
-its attempts."""
+"""Outcome of a job that has no result and is not run again, because its worker was lost or its
+attempts are used up."""
 
 SHOWN_PROMPT_SIZE: Final = 120
 """Maximum number of characters of a prompt in a list."""
@@ -83,7 +83,8 @@ class FleetAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     peer: str = ""
     """The peer that a lost attempt prompted last, if known."""
     acted: str = ""
-    """What it did outside its worktree, if its events had no room for that."""
+    """What it did outside its worktree, if the worker reported that to the inbox because the stream
+    of events was full."""
 
 
 class FleetResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,7 +130,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunningJob(Struct, frozen=True):
-    """A job that a worker holds."""
+    """A job that was assigned to a worker, with the number of the attempt."""
 
     job: str
     attempt: int
@@ -349,4 +350,4 @@ def decode(data: bytes, kind: type[S]) -> S:
     try:
         return decode_typed(data, kind)
     except UNDECODABLE as error:
-        raise FleetError(f"invalid {kind.__name__.lstrip('_')}: {error}") from error
+        raise FleetError(f"invalid fleet data ({kind.__name__.lstrip('_')}): {error}") from error

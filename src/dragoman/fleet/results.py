@@ -38,7 +38,8 @@ PENDING: Final = "fleet-jobs"
 """Directory of the notes about jobs without a recorded result, in the state directory."""
 
 COLLECT_TIMEOUT: Final = 5.0
-"""Seconds after which a command leaves the remaining jobs of earlier commands to the next one."""
+"""Seconds after which a command leaves the remaining jobs of earlier commands to the next
+command."""
 
 PENDING_AGE: Final = 31 * 24 * 3600.0
 """Seconds after which a note is removed. The server deletes a job after 3 days, or after the number
@@ -53,7 +54,8 @@ _NOTE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]{1,64}")
 async def executed_job(
     connection: FleetConnection, record: FleetJob, *, with_patch: bool = True
 ) -> ExecutedJob:
-    """Read the result of a finished job. Raises `FleetError` if it is not on the server."""
+    """Read the result of a finished job, and its patch unless `with_patch` is False. Raises
+    `FleetError` if one of them is not on the server or cannot be read."""
     result = record.result
     assert result is not None
     delegation = None if result.delegation is None else await _read(connection, result.delegation)
@@ -151,8 +153,8 @@ async def submit_noted(
     on_stored: Callable[[str], None],
 ) -> None:
     """Submit a request as one or more jobs whose results are recorded later. `on_stored` is called
-    with the id of each job when it is stored. Raises what `require_executable`, `pack_workspace`,
-    `upload` and `submit` do."""
+    with the id of each job when it is stored. Raises the errors of `require_executable`,
+    `pack_workspace`, `upload` and `submit`."""
     fields = spec_of(request, needs=needs, retry_lost=retry_lost)
     await require_executable(
         request.role, place, where=f"fleet {team}", lineage=inherited(), now=time.time()

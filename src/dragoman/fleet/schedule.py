@@ -202,7 +202,7 @@ class Schedule:
     # -- messages from workers
 
     def beat(self, name: str, beat: Beat, now: float) -> BeatReply:
-        """Process a heartbeat and renew the leases that the worker still has."""
+        """Process a heartbeat, renew the leases that the worker still has, and return the reply."""
         known = self.workers.get(name)
         if known is None or known.beat.boot != beat.boot:
             known = self.workers[name] = Worker(name, beat, now)
@@ -274,8 +274,8 @@ class Schedule:
 
     def lost(self, job_id: str, facts: AttemptFacts, *, at: float) -> FleetJob | None:
         """End the attempt of a lost worker and return the changed job, or None if nothing changes.
-        The job is queued again if attempts are left, but without `retry_lost` only if another
-        attempt cannot repeat an effect outside the worktree."""
+        The job is queued again if it has attempts left and was not cancelled; without `retry_lost`,
+        only if the lost attempt cannot have acted outside its worktree."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None:
@@ -400,13 +400,14 @@ class Schedule:
 
 
 def jobs_reply(schedule: Schedule, now: float) -> CoordinatorReply:
-    """Return as many of the newest jobs as fit."""
+    """Return the reply with the newest jobs, as many as fit."""
     lines = schedule.job_lines(now)
     return CoordinatorReply(jobs=lines[: _fitting(lines)])
 
 
 def workers_reply(schedule: Schedule, data: bytes, now: float) -> CoordinatorReply:
-    """Return as many workers as fit, after the one that the request names."""
+    """Return the reply with the workers after the one that the request names, as many as fit.
+    `data` is the request, which may be empty."""
     try:
         after = decode(data, ListQuestion).after if data else ""
     except FleetError as error:
@@ -450,7 +451,7 @@ def _problem(spec: JobSpec) -> str:
         return f"it needs {len(spec.needs)} labels and peers; the maximum is {MAX_NEEDS}"
     words = (spec.role, *spec.needs, spec.peer or "", spec.tier or "", spec.model or "")
     if max(map(len, words)) > MAX_WORD_SIZE:
-        return f"a role, peer, model or label is longer than {MAX_WORD_SIZE} characters"
+        return f"a role, peer, tier, model or label is longer than {MAX_WORD_SIZE} characters"
     return ""
 
 

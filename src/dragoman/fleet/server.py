@@ -90,7 +90,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Parse an address and port. Raises `UsageError`."""
+    """Parse the option --listen, an address and port. Raises `UsageError`."""
     return parse_address(text, option="--listen", example=EXAMPLE)
 
 
@@ -182,7 +182,8 @@ def configuration(
     ports: Path,
     cluster: Cluster | None = None,
 ) -> str:
-    """Return the text of the server's configuration file."""
+    """Return the text of the server's configuration file. `ports` is the directory in which the
+    server writes the port that it chose."""
     quoted = json.dumps
     number = "" if cluster is None else f"-{cluster.number}"
     preload = {read_seed(keys.system_seed).public: keys.system_token(now)}

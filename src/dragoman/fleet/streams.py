@@ -65,7 +65,8 @@ messages of the maximum size. A dropped inbox message is not acknowledged, so it
 def stream_configs(
     disk_size: int, *, replicas: int = 1, keep_days: float = FleetLimits().keep_days
 ) -> tuple[StreamConfig, ...]:
-    """Return the streams of a team that may use `disk_size` bytes."""
+    """Return the configurations of a team's streams, which together may use `disk_size` bytes, or
+    `DEFAULT_SIZE` if it is not positive."""
     keep = keep_days * _DAY
     size = DEFAULT_SIZE if disk_size <= 0 else disk_size
     common: dict[str, Any] = {

@@ -41,7 +41,7 @@ BEATS: Final = "beat.*"
 QUESTIONS: Final = "ask.*.*"
 JOINS: Final = "join.*"
 DRAIN: Final = "drain"
-"""Request to give a worker no more jobs. No member can send it."""
+"""Subject of a request to stop or resume assigning jobs to a worker. No member can send it."""
 WORKERS: Final = "workers"
 """Subject of an empty message that says that the list of workers has changed."""
 
@@ -58,7 +58,10 @@ def is_name(text: str) -> bool:
 def require_name(name: str) -> str:
     """Return the name of a member. Raises `UsageError` unless it can be a token of a subject."""
     if not is_name(name):
-        raise UsageError(f"invalid name {name!r}: use 1 to 40 letters, digits, - and _")
+        raise UsageError(
+            f"invalid name {name!r}: use 1 to 40 letters, digits, - and _, "
+            "beginning with a letter or digit"
+        )
     return name
 
 

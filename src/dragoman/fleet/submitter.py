@@ -214,8 +214,8 @@ async def read_job(connection: FleetConnection, job: str) -> FleetJob | None:
 
 async def cancel(connection: FleetConnection, job: str, *, known: bool = True) -> bool:
     """Cancel a job of this submitter. Returns False if it has already ended. Raises `UsageError`
-    for a job of another submitter, and `UnknownJob` for an unknown one, unless `known` is False:
-    the job was just submitted, and a coordinator may not have read it yet."""
+    for a job of another submitter, and `UnknownJob` for an unknown one. Without `known`, an unknown
+    job is cancelled too: it was just submitted, and a coordinator may not have read it yet."""
     record = await read_job(connection, job)
     if record is None and known:
         raise UnknownJob(f"the fleet has no job {job}", remedy=LISTED)
@@ -232,7 +232,8 @@ async def cancel(connection: FleetConnection, job: str, *, known: bool = True) -
 
 
 async def ask(connection: FleetConnection, word: str) -> CoordinatorReply:
-    """Send a request to the coordinator. Raises `FleetUnreachable` if none answers."""
+    """Send the request `word`, such as `jobs`, to the coordinator, and return its reply with the
+    complete list, even if that needs several replies. Raises `FleetUnreachable` if none answers."""
     subject = subjects.question(connection.name, word)
     reply = await _asked(connection, subject)
     while reply.more and reply.workers:
@@ -278,8 +279,8 @@ class JobReader:
         on_notice: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`submitted`: the job was accepted by the server, so it exists even if no coordinator has
-        taken it yet. `on_notice` is called when the server is lost and back, and if events are
-        missing."""
+        taken it yet. `on_notice` is called when the server stops answering and when it answers
+        again, and if events are missing or cannot be read."""
         self._connection = connection
         self._id = job
         self._submitted = submitted
@@ -474,7 +475,8 @@ async def join(code: str) -> MemberCredential:
             message = await _join_request(connection, decoded, key.public)
     except FleetRefused as error:
         raise UsageError(
-            "the fleet's server does not accept this join code: it has expired",
+            "the fleet's server does not accept this join code: it has expired, "
+            "or the server has another certificate now",
             remedy="create a new one with `dragoman fleet invite` on the server",
         ) from error
     reply = decode(message.data, JoinReply)

@@ -127,12 +127,12 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
         return operator_token(operator, name="dragoman", system=system, now=now)
 
     def system_token(self, now: int) -> str:
-        """Token of the system account."""
+        """Return the token of the system account."""
         system = read_seed(self.system_seed)
         return account_token(read_seed(self.operator_seed), system.public, name="SYS", now=now)
 
     def team_token(self, team: Team, now: int) -> str:
-        """Token of the account of a team's members, including its revocations."""
+        """Return the token of the account of a team's members, including its revocations."""
         return account_token(
             read_seed(self.operator_seed),
             read_seed(team.seed).public,
@@ -144,7 +144,7 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
         )
 
     def store_token(self, team: Team, now: int) -> str:
-        """Token of the account with a team's streams."""
+        """Return the token of the account with a team's streams."""
         return account_token(
             read_seed(self.operator_seed),
             read_seed(team.store_seed).public,
@@ -160,7 +160,8 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """Values with which a `FleetConnection` of a coordinator or of the system user connects."""
+    """What a coordinator or the system user needs to connect: addresses, key, token and certificate
+    authority."""
 
     name: str
     urls: tuple[str, ...]
@@ -170,14 +171,15 @@ class Access(Struct, frozen=True, kw_only=True):
 
 
 def system_access(keys: FleetKeys, now: int) -> Access:
-    """Access to the system account, to send the server new account tokens."""
+    """Return the access to the system account, to send the server new account tokens."""
     user = read_seed(keys.system_user_seed)
     token = user_token(read_seed(keys.system_seed), user.public, name="system", now=now)
     return _access(keys, "system", user, token)
 
 
 def coordinator_access(keys: FleetKeys, team: Team, now: int) -> Access:
-    """Access with all rights in the account with the team's streams."""
+    """Return the access of a coordinator, which has all rights in the account with the team's
+    streams."""
     user = read_seed(team.coordinator_seed)
     token = user_token(read_seed(team.store_seed), user.public, name=COORDINATOR, now=now)
     return _access(keys, COORDINATOR, user, token)
@@ -333,7 +335,9 @@ class FleetFolder:
         )
 
     def revoke(self, name: str, *, team: str | None, now: int) -> tuple[FleetKeys, Team]:
-        """Revoke a member, even one that has not joined yet. Does not inform the server."""
+        """Revoke a member, even one that has not joined yet, and return the changed keys and team.
+        Does not inform the server: `tell_server` does. Raises `UsageError` for an unknown
+        member."""
         with locked(self.file):
             keys = self.read()
             found = keys.team(team)

@@ -135,7 +135,8 @@ def user_token(
 
 
 def read_token(token: str) -> dict[str, Any]:
-    """Decode the claims of a token without verifying it: the server does that."""
+    """Return the claims of a token, which is not verified: the server does that. Raises
+    `UsageError` if the text is not a token."""
     try:
         body = token.split(".")[1]
         claims = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

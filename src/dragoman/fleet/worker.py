@@ -95,7 +95,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
 
 class LeasedJob:
-    """A job that this worker holds."""
+    """A job that was assigned to this worker, and its lease."""
 
     def __init__(self, assignment: JobAssignment) -> None:
         self.assignment = assignment
@@ -131,7 +131,7 @@ class FleetWorker:
         self._boot = token_hex(8)
         self._epoch = 0
         self._answered_at = 0.0
-        """When the coordinator of that epoch answered last."""
+        """When the coordinator of the current epoch last answered."""
         self._lease = FIRST_LEASE
         self._limits = FleetLimits()
         self._jobs: dict[str, LeasedJob] = {}
@@ -141,7 +141,8 @@ class FleetWorker:
         self._drained = False
         self._peers: dict[str, PeerDetails] = {}
         self._unread = ""
-        """Why the state of the peers could not be read, as reported; empty if it was."""
+        """The last reported reason why the state of the peers could not be read; empty if it
+        could."""
         self._tell_details = True
         self._state = find_paths().state
         self._place: RunContext
@@ -559,7 +560,7 @@ class FleetWorker:
         lease expires."""
         one = leased.running
         if not leased.holds():
-            raise FleetError("the lease expired")
+            raise FleetError("the lease of the job has ended")
         waits = False
         while True:
             try:

@@ -278,8 +278,8 @@ async def test_messages_wait_while_the_record_stream_is_full_and_are_not_lost() 
     ("data", "why"),
     [
         (encode(structs.replace(SPEC, prompt="x" * MAX_SUBMISSION_SIZE)), "too large"),
-        (b"{}", "invalid JobSpec"),
-        (b"[" * 100_000, "invalid JobSpec"),
+        (b"{}", "invalid fleet data (JobSpec)"),
+        (b"[" * 100_000, "invalid fleet data (JobSpec)"),
     ],
 )
 async def test_a_job_that_cannot_be_read_is_recorded_as_refused(data: bytes, why: str) -> None:

@@ -37,7 +37,7 @@ def test_records_survive_encoding_and_decoding() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"nonsense", b'{"boot": 1}'])
 def test_decoding_invalid_data_raises_an_error_that_names_the_type(data: bytes) -> None:
-    with pytest.raises(FleetError, match="invalid Beat"):
+    with pytest.raises(FleetError, match=r"invalid fleet data \(Beat\)"):
         decode(data, Beat)
 
 

@@ -206,8 +206,8 @@ class _AnsweringServer:
         (b'{"server": {}, "data": {"code": 200}}', ""),
         (b'{"server": {}, "error": {"code": 500, "description": "no"}}', "revocation: no$"),
         (b'{"server": {}, "error": "no"}', "revocation: no$"),
-        (b"[]", "invalid ClaimsReply"),
-        (b"nonsense", "invalid ClaimsReply"),
+        (b"[]", r"invalid fleet data \(ClaimsReply\)"),
+        (b"nonsense", r"invalid fleet data \(ClaimsReply\)"),
     ],
 )
 async def test_a_revocation_counts_only_if_the_server_says_so(

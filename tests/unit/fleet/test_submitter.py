@@ -102,7 +102,7 @@ async def test_a_late_reader_gets_each_event_of_the_last_attempt_once() -> None:
     assert found == [(2, 1, "a"), (2, 2, "b"), (2, 3, "c"), (2, 4, "d")]
     # All events were read, but there may have been others.
     (notice,) = notices
-    assert notice.startswith("events of w2 cannot be read: invalid EventBatch")
+    assert notice.startswith("events of w2 cannot be read: invalid fleet data (EventBatch)")
 
 
 @aio

@@ -120,7 +120,7 @@ async def test_unreadable_and_missing_events_of_a_followed_job_are_reported(
     await memory.store(subjects.events("w2", "f1", 2), b"nonsense")
     assert await watch(memory.as_connection(), "f1", "text") == 0
     told = capsys.readouterr().err
-    assert "dragoman: events of w2 cannot be read: invalid EventBatch" in told
+    assert "dragoman: events of w2 cannot be read: invalid fleet data (EventBatch)" in told
     assert "dragoman: 4 events of f1 are missing\n" in told
 
 
