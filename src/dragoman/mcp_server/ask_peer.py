@@ -61,7 +61,8 @@ class PeerLead(CancelHandle):
         self._peer: Peer | None = None
 
     def reached(self, peer: Peer | None) -> None:
-        """Set the peer that runs in a broker; None if there is no broker."""
+        """Set the peer that the prompt goes to, if it runs in a broker; None if there is no
+        broker."""
         self._peer = peer
 
     async def drop(self) -> bool:
@@ -75,7 +76,7 @@ class PeerLead(CancelHandle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAnswer:
-    """The result of a prompt."""
+    """The result of a prompt to one peer."""
 
     job: str
     session: str

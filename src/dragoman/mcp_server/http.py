@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 MAX_SESSIONS: Final = 64
-"""Maximum number of concurrent MCP sessions. A session that is unused for half an hour ends
-automatically."""
+"""Maximum number of concurrent MCP sessions. The SDK ends a session that is unused for half an
+hour."""
 
 
 async def serve_http(
@@ -35,7 +35,8 @@ async def serve_http(
     terms: ConnectionTerms | None = None,
     **limits: Any,
 ) -> None:
-    """Serve on a loopback port until `stop` is set. Port 0 selects a free port.
+    """Serve on a loopback port until `stop` is set, and call `on_listening` with the URL. Port 0
+    selects a free port.
 
     `limits` are those of `HttpGuard`. Raises `AddressInUse` if the port is taken.
     """

@@ -29,7 +29,7 @@ HIGH_WATER: Final = 16
 
 
 class Lines:
-    """Starts a stream and queues the lines that it receives."""
+    """Starts a stream, and queues the lines that arrive on it."""
 
     def __init__(self, stream: Stream, on_line: Callable[[bytes], None] | None = None) -> None:
         self.stream = stream

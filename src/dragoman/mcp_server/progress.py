@@ -27,7 +27,7 @@ SHOWN_SIZE: Final = 200
 
 
 class Progress(DelegationListener):
-    """Holds the current progress line of one piece of work."""
+    """Turns what happens in one piece of work into its current progress line."""
 
     def __init__(self, peer: str = "") -> None:
         self.peer = peer

@@ -54,7 +54,8 @@ class RunningWork:
         return time.monotonic() - self.began_at
 
     def stop(self) -> bool:
-        """Ask the work to end soon, with the results so far. Returns False if it has ended."""
+        """Ask the work to end soon, with the results so far. Returns False if it had already
+        ended."""
         if self.task.done():
             return False
         if not self._lead.pull():
@@ -69,7 +70,7 @@ class RunningWork:
 
 
 class WorkList:
-    """All work of one server."""
+    """All work of one MCP server."""
 
     def __init__(self) -> None:
         self._tasks = TaskOwner("the MCP server")
@@ -78,7 +79,8 @@ class WorkList:
     def start(
         self, work: Work, *, folder: Path, peer: str = "", lasting: bool = False
     ) -> RunningWork:
-        """Start a task. Raises `UsageError` if too many are running."""
+        """Start a piece of work in its own task. `lasting` work continues when no call waits for
+        it. Raises `UsageError` if too many are running."""
         if sum(not one.task.done() for one in self._all) >= MAX_RUNNING:
             raise UsageError(
                 f"{MAX_RUNNING} tasks are already running here: wait for one of them to end"

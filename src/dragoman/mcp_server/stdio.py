@@ -146,7 +146,10 @@ async def _refuse(line: bytes, stream: Stream) -> None:
         # `json` accepts more than other parsers do, such as half a surrogate pair.
         match json.loads(line):
             case {"id": int() | str() as id, "method": str() as method} if not isinstance(id, bool):
-                error = {"code": types.INVALID_REQUEST, "message": f"{method} is malformed"}
+                error = {
+                    "code": types.INVALID_REQUEST,
+                    "message": f"the request {method} is malformed",
+                }
                 answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
                 with suppress(ConnectionLost):
                     stream.write(answer.encode() + b"\n")
@@ -199,7 +202,8 @@ def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
 class PendingAnswers:
     """The open requests of one connection, in both directions.
 
-    A client that has closed its input still gets every response; our own requests to it fail.
+    A client that has closed our input still gets every response, but our own requests to it fail,
+    because it can no longer answer.
     """
 
     def __init__(self) -> None:
@@ -236,11 +240,12 @@ class PendingAnswers:
         self.changed.set()
 
     def unanswerable(self) -> Iterator[SessionMessage]:
-        """Yield error responses to our own open requests, for a client that has closed its
-        input."""
+        """Yield error responses to our own open requests, which a client that has closed our input
+        can no longer answer."""
         while self._by_them:
             error = types.ErrorData(
-                code=types.CONNECTION_CLOSED, message="the client has closed its side"
+                code=types.CONNECTION_CLOSED,
+                message="the client has closed its side of the connection",
             )
             yield SessionMessage(
                 types.JSONRPCError(jsonrpc="2.0", id=self._by_them.pop(), error=error)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) -> None:
     """Serve the host on our standard input and output until it closes them or `stop` is set.
 
-    `make` is called in another thread, and is where the SDK is loaded.
+    `make` returns the handlers. It is called in another thread, because it loads the SDK.
     """
     await serve_early(make, await open_stdio(), stop=stop)
 
@@ -89,7 +89,7 @@ async def _end(tasks: TaskOwner, stream: Stream) -> None:
 
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Protocol versions with a handshake. All others are left to the SDK."""
+"""Protocol versions whose handshake is answered here. All others are left to the SDK."""
 
 
 INITIALIZED: Final = "notifications/initialized"
@@ -124,7 +124,7 @@ _anything: Final = msgspec.json.Decoder(dict[str, Any] | None)
 
 
 class EarlyResponder:
-    """Answers the first requests of one client."""
+    """Answers the first requests of one client, without the SDK."""
 
     def __init__(self) -> None:
         self.answered: Counter[int | str] = Counter()

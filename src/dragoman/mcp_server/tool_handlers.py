@@ -52,14 +52,15 @@ ROOTS_TIMEOUT: Final = 10.0
 """Seconds for a client to list its roots. A client that works answers at once."""
 
 ROOTS: Final = "roots"
-"""The name of the roots request if it is sent as part of a response."""
+"""The name of the request for the client's roots, in protocol versions that send it as part of a
+response."""
 
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class _Unanswered(Exception):
-    """Raised when the response must first ask the client for its roots."""
+    """Raised when the client must first be asked for its roots, in the response to its call."""
 
 
 class ToolHandlers:
@@ -117,7 +118,10 @@ class ToolHandlers:
         except Exception as error:
             # Boundary from handler to wire: the details go to the log, not to the model.
             _log.exception("%s failed", tool.name)
-            raise MCPError(types.INTERNAL_ERROR, f"{tool.name} failed inside dragoman") from error
+            raise MCPError(
+                types.INTERNAL_ERROR,
+                f"{tool.name} failed inside dragoman: see the log of the MCP server",
+            ) from error
 
     async def _carry_out(self, arguments: Any, call: _Call) -> ToolAnswer:
         match arguments:
@@ -193,7 +197,7 @@ class ToolHandlers:
 
     async def _start(self, wanted: tools.StartJob, call: _Call) -> ToolAnswer:
         if bool(wanted.role) is bool(wanted.peer):
-            raise UsageError("start_job needs either a role or a peer")
+            raise UsageError("start_job needs either a role or a peer, and not both")
         if wanted.peer:
             asked = tools.AskPeer(
                 peer=wanted.peer,

@@ -152,7 +152,7 @@ def of_job(job: JobRecord) -> ToolAnswer:
 
 def of_cancelled(job: str, outcome: str | None) -> ToolAnswer:
     """Return the result of a request to cancel a job. `outcome`: the job's outcome if it had
-    already ended; None if its agent has been told to stop."""
+    already ended; None if its agent has been asked to stop."""
     done = outcome is None
     text = f"Job {job} has already ended."
     if done:

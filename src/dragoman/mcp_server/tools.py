@@ -182,7 +182,7 @@ OUTCOME: Final[dict[str, Any]] = {
     },
     "required": ["ok", "outcome"],
 }
-"""The fields that every result of work has."""
+"""JSON Schema of the fields that every result of work has."""
 
 TOOLS: Final = (
     McpTool(

@@ -144,7 +144,10 @@ async def test_a_fault_of_ours_is_reported_without_what_it_says(
     async with asyncio.timeout(10):
         await serve_lines(Faulty(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     error = piped.answers()[2]["error"]
-    assert error == {"code": -32603, "message": "list_peers failed inside dragoman"}
+    assert error == {
+        "code": -32603,
+        "message": "list_peers failed inside dragoman: see the log of the MCP server",
+    }
     assert caplog.messages == ["list_peers failed"]
 
 
