@@ -154,7 +154,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON, with the derived values."""
+        """Return the report as a JSON object, with the derived values."""
         # The data that a peer adds to an error might not be JSON, and might be secret.
         failure = self.failure and msgspec.structs.replace(self.failure, data=None)
         bare = msgspec.structs.replace(self, failure=failure)

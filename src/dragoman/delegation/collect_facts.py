@@ -137,7 +137,7 @@ def gather(
 
 
 def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRecord] | None:
-    """Return each peer's record for a role, or None if it cannot be read."""
+    """Return each peer's record for a role, or None if there is no ledger to read."""
     if ledger is None:
         return None
     return {

@@ -137,7 +137,9 @@ async def delegate(
     if permit is not None:
         require_permit(permit)
     if permit is not None and executor is not None:
-        raise UsageError("permit= cannot be used with executor=: the other machine decides")
+        raise UsageError(
+            "permit= cannot be used with executor=: the other machine grants permissions"
+        )
     if on_event is not None and not callable(on_event):
         raise UsageError(f"on_event= takes a function, not {on_event!r}")
     if fallback not in (None, *FALLBACKS):

@@ -33,7 +33,7 @@ LONGEST_PARK: Final = 31 * 86_400.0
 not park a peer for good."""
 
 PASSING: Final = 60.0
-"""Longest limit, in seconds, that is worth waiting for; a longer one parks the peer."""
+"""Longest time, in seconds, to wait until a limit is lifted; a longer one parks the peer."""
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
@@ -147,7 +147,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Seconds until the first trial; doubled after every failed trial, up to `longest`."""
     longest: float = 3600.0
     trial: float = 600.0
-    """Seconds for which one trial blocks others. The process that started it may be dead."""
+    """Seconds for which a trial blocks other turns. After that, the process that started it may be
+    dead."""
 
     def state(self, health: Health, now: float) -> BreakerState:
         """Return the state of the breaker. Closed: use the peer. Open: do not use it. Half open:

@@ -73,7 +73,7 @@ PRESET_OPTIONS: Final = {
 
 
 class HostTurn:
-    """One turn on a host."""
+    """One turn of a peer on another machine."""
 
     def __init__(
         self,

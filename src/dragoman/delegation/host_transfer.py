@@ -44,7 +44,8 @@ Against = Literal["sent", "head"]
 
 
 class TransferRequest(Struct, kw_only=True, omit_defaults=True):
-    """A request to the other machine."""
+    """A request to `dragoman hosts transfer` on the other machine. `what` decides which fields it
+    has."""
 
     what: Literal["known", "receive", "result", "remove"]
     project: str = ""
@@ -56,7 +57,7 @@ class TransferRequest(Struct, kw_only=True, omit_defaults=True):
 
 
 class TransferResponse(Struct, kw_only=True, omit_defaults=True):
-    """The other machine's response."""
+    """The response of `dragoman hosts transfer`. The request decides which fields it has."""
 
     error: dict[str, Any] | None = None
     heads: list[str] = []

@@ -57,7 +57,7 @@ def _read(text: str) -> Policy:
 
 
 def environment(policy: Policy, *, peer: str, role: str = "") -> dict[str, str]:
-    """Return the variable for a peer that works under this policy.
+    """Return the environment variable that passes a policy on to the peer that works under it.
 
     Rules for this peer or role are made general: the nested delegation uses another peer in another
     role, and a rule that names these would no longer match.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _STILL_WORKING: Final = "it did not stop when cancelled, and may still be working"
 
 STATUS_TIMEOUT: Final = 3.0
-"""Timeout in seconds for a broker's status, which needs no peer."""
+"""Timeout in seconds for a request for the status of a broker, which answers it without its
+peer."""
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:

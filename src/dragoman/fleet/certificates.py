@@ -27,7 +27,7 @@ _BEFORE: Final = datetime.timedelta(days=1)
 
 class TlsMaterial(Struct, frozen=True, kw_only=True):
     """The authority's certificate, the server's certificate and its key, as PEM. The authority's
-    key is discarded, so it cannot sign anything else."""
+    key is discarded, so the authority cannot sign anything else."""
 
     authority: str
     certificate: str

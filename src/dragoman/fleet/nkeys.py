@@ -22,7 +22,7 @@ _KEY_SIZE: Final = 32
 
 
 class KeyPair:
-    """A private key of one kind."""
+    """A private key of one kind, with its public key."""
 
     def __init__(self, kind: KeyKind, raw: bytes) -> None:
         self.kind = kind
@@ -52,7 +52,7 @@ def new_key(kind: KeyKind) -> KeyPair:
 
 
 def read_seed(seed: str) -> KeyPair:
-    """Decode the key in a seed. Raises `UsageError` if the seed is invalid."""
+    """Return the key pair of a seed. Raises `UsageError` if the seed is invalid."""
     data = _bytes(seed)
     if len(data) != _KEY_SIZE + 2 or data[0] & 0xF8 != _SEED:
         raise UsageError("the private key is not a valid NATS seed")

@@ -76,7 +76,7 @@ class FleetAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     assigned_at: float
     ended_at: float | None = None
     end: AttemptEnd = ""
-    """Empty while it runs."""
+    """How it ended; empty while it runs."""
     why: str = ""
     may_have_run: bool = True
     """Whether a peer may have been prompted."""

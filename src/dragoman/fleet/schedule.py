@@ -63,7 +63,7 @@ MAX_NEEDS: Final = 32
 """Maximum number of labels and peers that a job may need."""
 
 MAX_WORD_SIZE: Final = 200
-"""Maximum number of characters in a role, peer, model or label."""
+"""Maximum number of characters in a role, peer, tier, model or label."""
 
 MAX_WAITING_SIZE: Final = 500
 """Maximum number of characters, in a list, of the reason why a job waits."""
@@ -133,7 +133,7 @@ class Schedule:
             self.applied(job, now)
 
     def applied(self, job: FleetJob, now: float) -> None:
-        """Apply a record that was written."""
+        """Apply a job record that was written: update the job, the queue and the leases."""
         self.jobs[job.id] = job
         if self._queue.pop(job.id, job) is None:
             self._waiting_of[job.submitter] -= 1

@@ -105,7 +105,8 @@ def wants_tls(options: ServerOptions) -> bool:
 
 
 async def find_server(program: str | None = None) -> str:
-    """Find `nats-server` 2.10.4 or newer. Raises `ProgramNotFound` or `UsageError`."""
+    """Return the path of `nats-server`, 2.10.4 or newer. Raises `ProgramNotFound` if there is none,
+    and `UsageError` if it is too old or another program."""
     beside = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     found = program or which(PROGRAM) or (beside if os.access(beside, os.X_OK) else None)
     if found is None:
@@ -331,7 +332,7 @@ class FleetServer:
             self._lock.release()
 
     async def wait_exited(self) -> None:
-        """Return when the server has exited on its own."""
+        """Wait until the server exits."""
         assert self._stream is not None
         await self._stream.wait_exited()
 

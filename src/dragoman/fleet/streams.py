@@ -46,7 +46,7 @@ FILTERS: Final = {
 }
 
 FETCH: Final = 100
-"""Messages to request at once."""
+"""Number of messages to request at once."""
 
 READ_TIMEOUT: Final = 5.0
 """Seconds to wait for the next messages while a whole stream is read."""

@@ -106,7 +106,8 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
     teams: tuple[Team, ...] = ()
 
     def team(self, name: str | None) -> Team:
-        """Find a team by name; None means the only team. Raises `UsageError`."""
+        """Return the team with this name; None means the only team. Raises `UsageError` if there is
+        no such team."""
         found = [one for one in self.teams if name in (None, one.name)]
         if len(found) == 1:
             return found[0]
@@ -245,7 +246,8 @@ class FleetFolder:
             return keys
 
     def change(self, keys: FleetKeys) -> None:
-        """Replace everything except existing teams, which other processes may have changed."""
+        """Replace the stored keys, except those of teams that exist: other processes may have
+        changed them."""
         with locked(self.file):
             kept = {one.name: one for one in self.read().teams}
             teams = tuple(kept.get(one.name, one) for one in keys.teams)
@@ -308,7 +310,7 @@ class FleetFolder:
         """Issue the token for a join code and invalidate the code for other keys. Raises
         `UsageError`."""
         if not is_public_key(public, "user"):
-            raise UsageError("the request has no valid public key")
+            raise UsageError("the join request has no valid public key")
         with locked(self.file):
             keys = self.read()
             found = keys.team(team)

@@ -141,9 +141,9 @@ def read_token(token: str) -> dict[str, Any]:
         body = token.split(".")[1]
         claims = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except (IndexError, binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise UsageError("not a NATS token") from error
+        raise UsageError("the token is not a NATS token (a JWT)") from error
     if not isinstance(claims, dict):
-        raise UsageError("not a NATS token")
+        raise UsageError("the token is not a NATS token (a JWT)")
     return claims
 
 

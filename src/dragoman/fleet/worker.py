@@ -519,7 +519,7 @@ class FleetWorker:
             if not working.done():
                 failure = sending.exception()
                 self._on_notice(f"job {job}: ending the agent, because its events cannot be stored")
-                raise FleetError(f"could not store its events: {failure}")
+                raise FleetError(f"could not store the agent's events: {failure}")
             # However the work ended, store first what the agent did.
             await asyncio.wait({sending})
             output = await working

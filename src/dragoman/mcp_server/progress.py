@@ -99,5 +99,5 @@ class Progress(DelegationListener):
         return self.line
 
     async def pause(self) -> None:
-        """Wait, so that lines may replace each other."""
+        """Wait `MIN_INTERVAL`, so that newer lines can replace older ones."""
         await asyncio.sleep(MIN_INTERVAL)

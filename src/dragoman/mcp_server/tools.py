@@ -134,7 +134,7 @@ class Explain(_Arguments):
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool."""
+    """A tool: how it is listed, and the type of its arguments."""
 
     name: str
     title: str

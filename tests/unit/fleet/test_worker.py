@@ -175,7 +175,7 @@ async def test_the_agent_is_ended_when_its_actions_cannot_be_recorded(
     assert ended.is_set()
     result = report(memory)
     assert (result.ok, result.outcome) == (False, "failed")
-    assert result.why == "could not store its events: gone"
+    assert result.why == "could not store the agent's events: gone"
 
 
 @aio

@@ -21,7 +21,7 @@ from dragoman.events.parts import Usage
 async def stream(
     model: LocalModel, prompt: str, *, key: str, connect_timeout: float
 ) -> AsyncGenerator[ModelChunk, None]:
-    """Stream the answer in chunks. Raises dragoman errors only."""
+    """Yield the answer in chunks. Whatever fails is raised as a `DragomanError`."""
     where = model.base_url or "Anthropic's API"
     connected = False
     # The library's only timeout is for the connection; the caller enforces the others.

@@ -111,7 +111,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def from_network(error: Exception, *, connected: bool, where: str) -> DragomanError:
-    """Return the error for a failed connect, or for a connection that broke during the answer."""
+    """Return the error for a connection that broke during the answer (`connected`), or that could
+    not be made. `where` names the server."""
     detail = str(error) or type(error).__name__
     if connected:
         broken = ConnectionBroken(f"the response from {where} was cut off: {detail[:SHOWN_SIZE]}")

@@ -37,7 +37,7 @@ MAX_ERROR_SIZE: Final = 64 * 1024
 async def stream(
     model: LocalModel, prompt: str, *, key: str, connect_timeout: float
 ) -> AsyncGenerator[ModelChunk, None]:
-    """Stream the answer in chunks. Raises dragoman errors only."""
+    """Yield the answer in chunks. Whatever fails is raised as a `DragomanError`."""
     where = model.base_url or ""
     connected = False
     timeout = httpx2.Timeout(None, connect=connect_timeout)

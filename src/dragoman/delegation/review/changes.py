@@ -86,7 +86,7 @@ def reported(store: Store, key: str, *, root: Path, job: str | None = None) -> l
 
 
 def of_patch(files: Iterable[PatchFile]) -> list[ReviewFile]:
-    """Return the files of a patch."""
+    """Return the files of a patch with their changes, for a review."""
     found = (
         ReviewFile(
             path=each.path,

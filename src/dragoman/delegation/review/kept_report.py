@@ -1,7 +1,7 @@
 """The results of an attempt, stored with its session for a later review.
 
-They are the check, the patch with its digest, and why the patch must not be applied. The patch
-itself is a separate file; the report is a note in the session store.
+They are the result of the check, the path of the patch and its digest, and the reason if the patch
+must not be applied. The patch itself is a separate file; the report is a note in the session store.
 """
 
 from __future__ import annotations

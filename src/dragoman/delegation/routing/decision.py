@@ -25,7 +25,7 @@ class Reason(enum.StrEnum):
     ROLE_NOT_CLAIMED = "role_not_claimed"
     NOT_INSTALLED = "not_installed"
     NOT_ENABLED = "not_enabled"
-    """It is not on the allow-list."""
+    """The settings do not enable it."""
     HOST_UNUSABLE = "host_unusable"
     """Its host was never checked, or the work cannot be sent there."""
     ADAPTER_INVALID = "adapter_invalid"
@@ -87,7 +87,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     passed_over: tuple[PassedOver, ...]
     order: Literal["fixed", "bandit"]
     adaptive: Adaptive | None = None
-    """The setting; None in decisions made by an older version."""
+    """The setting `adaptive`; None in decisions made by an older version."""
     shadow: tuple[str, ...] = ()
     """The order the bandit would have drawn, if it ran in shadow mode."""
     why: str

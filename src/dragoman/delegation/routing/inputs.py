@@ -34,7 +34,7 @@ class CardFacts(Struct, frozen=True, kw_only=True):
 
 
 class TrackRecord(Struct, frozen=True, kw_only=True):
-    """A peer's record in one role."""
+    """How the delegations to a peer in one role ended."""
 
     finished: int = 0
     done: int = 0
@@ -63,7 +63,7 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     hint: str = ""
     """The command that removes the obstacle: install, enable or log in."""
     enabled: bool = False
-    """Whether it is on the allow-list."""
+    """Whether the settings enable it."""
     adapter_problem: str = ""
     """Why its Python adapter cannot be used; empty if it can or there is none."""
     card: CardFacts | None = None

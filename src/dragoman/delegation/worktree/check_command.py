@@ -51,12 +51,13 @@ async def run_check(
     *,
     timeout: float = CHECK_TIMEOUT,
 ) -> CheckResult:
-    """Run a shell line in the workspace and wait for its exit, or kill it at the timeout.
+    """Run a shell command line in the workspace and wait for its exit, or kill it at the timeout.
 
-    A check that cannot be run has failed, with the reason; only an empty command raises.
+    A check that cannot be run counts as failed, and the result says why. Raises `UsageError` only
+    for an empty command.
     """
     if not command.strip():
-        raise UsageError("the check is an empty command")
+        raise UsageError("the check command is empty")
     started = time.monotonic()
     # The real path, because a workspace may be a symbolic link to a directory.
     try:

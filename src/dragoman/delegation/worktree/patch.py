@@ -194,7 +194,9 @@ async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tr
             if inner not in known and git.has_repository(path / name):
                 known.add(inner)
                 if len(known) > MAX_TREES:
-                    raise IsolationFailed(f"inspecting {inner}", "there are too many repositories")
+                    raise IsolationFailed(
+                        f"inspecting {inner}", "there are too many nested repositories"
+                    )
                 fresh = Tree(top="", common_folder="", path=inner, prefix=f"{tree.prefix}{name}/")
                 ahead.append(fresh)
     return found

@@ -34,7 +34,7 @@ UNFINISHED: Final = ".new-"
 """Name prefix of a directory that has no record, and thus no worktree, yet."""
 
 REMOVE_TIMEOUT: Final = 60.0
-"""Seconds to wait for the removal of a worktree. The rest is swept later."""
+"""Seconds to wait for the removal of a worktree. A later sweep removes what is left."""
 
 MAX_SIZE: Final = 1024 * 1024
 """Maximum size of a record, in bytes: a record has a few hundred per repository, so a larger file

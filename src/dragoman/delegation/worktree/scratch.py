@@ -38,7 +38,8 @@ UNLOCKED_AGE: Final = 86400.0
 the lock, or was a version of dragoman that created none; nothing that uses one takes a day."""
 
 REMOVE_TIMEOUT: Final = 10.0
-"""Maximum seconds to wait until directories are removed. After it, the thread continues."""
+"""Maximum seconds to wait until directories are removed. The thread that removes them continues
+after that."""
 
 _NAMES: Final = re.compile(r"dragoman-(?:branch|copy|diff|fleet|look|pack|patch|send)-\w+")
 
@@ -46,7 +47,8 @@ _NAMES: Final = re.compile(r"dragoman-(?:branch|copy|diff|fleet|look|pack|patch|
 @contextlib.asynccontextmanager
 async def scratch_folder(purpose: Purpose) -> AsyncIterator[Path]:
     """Context manager: create a temporary directory, private to this user, and remove it at the
-    end. Raises `FileFailed` if it cannot be created. One that cannot be removed in time is logged.
+    end. Raises `FileFailed` if it cannot be created. If it cannot be removed in time, that is
+    logged.
     """
     temporary = tempfile.gettempdir()
     await _without_failure("abandoned temporary files", temporary, sweep_scratch)

@@ -239,7 +239,8 @@ def _env(store: Path) -> dict[str, str]:
 
 
 def _check(file: Path, bundle: Bundle) -> None:
-    """Raise if a bundle does not match its description."""
+    """Raise `UsageError` if the description of a bundle is invalid, and `IsolationFailed` if the
+    file does not match it."""
     subfolder = PurePosixPath(bundle.subfolder)
     commits = (bundle.sent, bundle.sent_head, *bundle.base)
     optional = (bundle.head, bundle.staged, bundle.included)

@@ -300,7 +300,7 @@ async def _nested(
 
 
 async def _facts(repository: Repository) -> dict[str, str]:
-    """Return hashes of the other parts of a repository, for comparison."""
+    """Return hashes of the parts of a repository other than its files, for comparison."""
     refs, index = await together(
         git.ask(("for-each-ref", "--format=%(objectname) %(refname)"), cwd=repository.top),
         git.ask(("ls-files", "--stage", "-z"), cwd=repository.top),
