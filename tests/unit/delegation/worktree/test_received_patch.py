@@ -147,5 +147,5 @@ async def test_a_branch_needs_the_commit_that_was_sent(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     with pytest.raises(UsageError, match="no longer in"):
         await make_branch(b"", folder, branch="b", head="1" * 40, message="result")
-    with pytest.raises(UsageError, match="not a commit"):
+    with pytest.raises(UsageError, match="the id of the sent commit is invalid"):
         await make_branch(b"", folder, branch="b", head="HEAD", message="result")
