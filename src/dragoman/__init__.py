@@ -5,9 +5,9 @@
 
     done = await dragoman.delegate("review", "the last commit")
 
-connect, connect_sync            talk with an agent; each answer is a Result
+connect, connect_sync            talk to an agent; each answer is a Result
 delegate                         let dragoman choose the agent; the answer is a Delegation
-Budgets                          how long to wait for what
+Budgets                          time limits for what a client waits for
 Answer, Question, approve_reads  decide what an agent may do
 events                           what happens in a turn, such as events.MessageDelta
 errors, DragomanError            what can go wrong

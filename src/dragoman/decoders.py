@@ -22,7 +22,7 @@ Json: TypeAlias = bytes | bytearray | memoryview | str | Raw
 
 _lock: Final = threading.Lock()
 _decoders: Final[dict[Any, Callable[[Any], Any]]] = {}
-"""A decoder for each type that was analysed completely, and with it all types that it contains."""
+"""The decoders of the types whose analysis, with that of all types they contain, is complete."""
 
 Hook: TypeAlias = Callable[[type, Any], Any]
 
@@ -32,8 +32,9 @@ def typed_decoder(hint: type[T], *, dec_hook: Hook | None = None) -> Callable[[J
 @overload
 def typed_decoder(hint: Any, *, dec_hook: Hook | None = None) -> Callable[[Json], Any]: ...
 def typed_decoder(hint: Any, *, dec_hook: Hook | None = None) -> Callable[[Json], Any]:
-    """Return a function that decodes JSON to the type `hint`. It raises one of the errors in
-    `wire.messages.UNDECODABLE`."""
+    """Return a function that decodes JSON to the type `hint`, and raises one of the errors in
+    `wire.messages.UNDECODABLE` if it cannot. msgspec calls `dec_hook` for types that it does not
+    support."""
     with _lock:
         return msgspec.json.Decoder(hint, dec_hook=dec_hook).decode
 
@@ -50,7 +51,8 @@ def decode_typed(data: Json, hint: type[T]) -> T: ...
 @overload
 def decode_typed(data: Json, hint: Any) -> Any: ...
 def decode_typed(data: Json, hint: Any) -> Any:
-    """Decode JSON to the type `hint`. Raises one of the errors in `wire.messages.UNDECODABLE`."""
+    """Decode JSON to the type `hint`. Raises one of the errors in `wire.messages.UNDECODABLE` if
+    it cannot."""
     return _known(hint)(data)
 
 
@@ -66,6 +68,6 @@ def convert_typed(
     value: Any, hint: Any, *, strict: bool = True, from_attributes: bool = False
 ) -> Any:
     """Convert decoded JSON or TOML (dict, list, str …) to the type `hint`. Raises
-    `msgspec.ValidationError`."""
+    `msgspec.ValidationError` if the value is not of that type."""
     _known(hint)
     return msgspec.convert(value, hint, strict=strict, from_attributes=from_attributes)

@@ -1,4 +1,4 @@
-"""Convert exceptions to error responses on the wire and back; nothing else does.
+"""Convert exceptions to error responses and back; no other module does.
 
 Decides what the peer may learn about a failure of ours: a `RemoteError` is sent unchanged, a
 message that is too long is reported as such, and everything else becomes an internal error with an
@@ -31,7 +31,7 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
         case MessageTooLong():
             return (
                 codes.INTERNAL_ERROR,
-                "a message is too long for one line",
+                "a message exceeds the maximum line size",
                 {
                     "size": error.size,
                     "limit": error.limit,
@@ -44,18 +44,18 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
 
 
 def invalid_params(error: Exception) -> RemoteError:
-    """Return the error for a request whose params do not match the method's type.
+    """Return the error for a request whose params are invalid.
 
-    The decoder's message names fields and types, never values, so it is safe to send.
+    Only the text of a `ValidationError` or `UsageError` is sent: it is about the peer's own params.
     """
     detail = str(error) if isinstance(error, msgspec.ValidationError | UsageError) else "malformed"
     return RemoteError(codes.INVALID_PARAMS, "Invalid params", {"detail": detail})
 
 
 def plain_params(params: Raw) -> Any:
-    """Decode params of a method without a type; None if there are none.
+    """Decode params that have no declared type. Returns None if the message has no params.
 
-    Raises `RemoteError` if they cannot be decoded.
+    Raises `RemoteError` if they are not JSON.
     """
     try:
         return msgspec.json.decode(params) if memoryview(params).nbytes else None
@@ -68,7 +68,8 @@ def method_not_found(method: str) -> RemoteError:
 
 
 def from_wire(code: int, message: str, data: Any) -> RemoteError:
-    """Return the exception for an error response."""
+    """Return the exception for an error response: `CallCancelled` for the code `REQUEST_CANCELLED`,
+    `RemoteError` for any other."""
     if code == codes.REQUEST_CANCELLED:
         return CallCancelled(code, message, data)
     return RemoteError(code, message, data)

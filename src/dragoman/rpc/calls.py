@@ -59,7 +59,7 @@ class Call(Struct, eq=False):
     tell: Settle | None = None
     """The completion callback; None once it was called, or if a task awaits the call."""
     future: asyncio.Future[Raw] | None = None
-    """Receives the result; None once it has it. Used if many calls wait at the same time."""
+    """Receives the result or the error; None once it has it. Used if other calls are pending."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """When to give up, by the clock of `Deadlines`."""
@@ -92,8 +92,8 @@ class Call(Struct, eq=False):
                 log.exception("the completion callback of %s failed", self.method)
 
     def give_up(self, error: DragomanError) -> None:
-        """Give up the call: forget its id, notify the peer, drop a late response, and settle it
-        with `error`."""
+        """Give up the call, unless it is settled: notify the peer, and settle the call with
+        `error`. A late response is dropped."""
         if not self.settled:
             self.forget(self)
             self.settle(None, error)
@@ -230,7 +230,8 @@ class Deadlines:
             self.look_at(call.give_up_at)
 
     def look_at(self, due_at: float) -> None:
-        """Scan for expired calls at this time, or as soon as possible after it."""
+        """Schedule the next scan for expired calls, in place of one that is already scheduled.
+        `due_at` is a time of `clock`."""
         if self._timer is not None:
             self._timer.cancel()
         self.due_at = due_at
@@ -258,8 +259,8 @@ class Deadlines:
 
 
 class Behind:
-    """Settles a future with the result of a call, once a lane has handled everything that came
-    before that result. A timeout settles it at once."""
+    """Settles a future with the result or error of a call, once a lane has handled everything that
+    came before the response. A timeout settles it at once."""
 
     __slots__ = ("_after", "future")
 
@@ -285,7 +286,8 @@ class Behind:
 
 
 class Requester:
-    """Sends requests and waits for their responses. The attributes are those of `Connection`."""
+    """The part of a `Connection` that sends requests and waits for their responses. `Connection`
+    sets the attributes."""
 
     name: str
     flow: Flow
@@ -317,10 +319,11 @@ class Requester:
         settle: Settle,
         timeout: float | None = None,
     ) -> Call:
-        """Send a request.
+        """Send a request without waiting, and return the pending call.
 
-        `settle` is called once with its outcome, in wire order. This is the primitive below `call`:
-        it never waits, not even for a full buffer: before a long request, call `wait_for_room`.
+        `settle` is called once with the result or the error, in wire order; after `timeout` seconds
+        the error is `CallTimeout`. Because this does not even wait for room in the buffer, await
+        `wait_for_room` before a long request. Raises `ConnectionLost` if the connection has ended.
         """
         if self._failure is not None:
             raise self._failure.fresh()
@@ -334,8 +337,8 @@ class Requester:
         return call
 
     def expect_late(self, call: Call, timeout: float) -> None:
-        """Tell the peer that an open call is cancelled, but still wait for its response, for
-        `timeout` seconds: it may name something that must be undone."""
+        """Notify the peer that an open call is cancelled, but keep the call open for `timeout`
+        seconds: its response may still name something that must be undone."""
         if self._failure is None and not call.settled:
             self._notify_cancelled(call)
             self._deadlines.add(call, timeout)
@@ -353,8 +356,9 @@ class Requester:
         With `after`, the result is also held back until that lane has handled everything that came
         before it (but not if called from a handler of that lane, which would wait for itself).
 
-        Raises `RemoteError` if the peer refuses, `CallTimeout`, or the `ConnectionLost` that ended
-        the connection meanwhile. If the caller is cancelled, the call is abandoned.
+        Raises `RemoteError` if the peer responds with an error, `CallTimeout` after `timeout`
+        seconds, or the `ConnectionLost` that ended the connection. If the caller is cancelled, the
+        call is abandoned.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, None, timeout, None, after)
@@ -373,7 +377,7 @@ class Requester:
         """Like `call`, but return the result decoded by `decode`.
 
         Raises `InvalidAnswer` if `decode` raises one of the errors in `wire.messages.UNDECODABLE`.
-        If the peer refuses, raises the result of `explain`, if given.
+        If the peer responds with an error, raises what `explain` makes of it, if given.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, decode, timeout, explain, None)
@@ -494,10 +498,12 @@ class Requester:
                 self.post(*self.settings.cancel_notice(call.id))
             except Exception:
                 # The caller must not wait for a notice that cannot be sent.
-                log.exception("%s: %s could not be cancelled", self.name, call.method)
+                log.exception(
+                    "%s: the cancellation of %s could not be sent", self.name, call.method
+                )
 
 
-_NOT_READ: Final = "the other side does not read what it is sent"
+_NOT_READ: Final = "the other side is not reading its input"
 
 
 def not_sent(method: str, timeout: float, why: str) -> CallTimeout:

@@ -1,9 +1,10 @@
 """JSON-RPC connection over a stream: reads, dispatches and sends messages.
 
 Handles the order of inbound messages, notifications, and the end of a connection; outbound requests
-are in `calls`, and responses to inbound requests in `responder`. This is the only message pump of
-the project. Method names are not known here: a `Handlers` object gets every inbound message.
-Messages are delivered in wire order, and a response after everything that came before it.
+are in `calls`, and responses to inbound requests in `responder`. No other module reads and
+dispatches messages. Method names are not known here: a `Handlers` object gets every inbound request
+and notification. Messages are delivered in wire order, and a response after everything that came
+before it.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ class ConnectionSettings(Struct, frozen=True):
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
     limits: Limits = field(default_factory=Limits)
     cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
-    """The notification that cancels a call that we abandoned, if the dialect has one."""
+    """Returns the method and params of the notification that cancels our call with this id. None
+    if the dialect has no such notification."""
     reserved: Reserved | None = None
-    """The marker in the dialect's values that must be removed before they are sent."""
+    """The field name of the dialect's values that must never be sent, if it has one."""
 
 
 class Connection(Requester, Responder):
@@ -106,12 +108,13 @@ class Connection(Requester, Responder):
             reserved=self.settings.reserved,
         )
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
-        """Called for every response after its call is settled. `Call.line` is the response line."""
+        """Called for every response to a call after the call is settled, with its error or None.
+        `Call.line` is the response line."""
         self.on_end: Callable[[ConnectionLost], None] | None = None
         """Called once with the reason when the connection ends, after every call has settled and
         before the lanes end. This is where to end work that no call represents."""
         self.batches: BatchHandlers | None = None
-        """Handles notifications that arrive in one chunk together, where possible, instead of the
+        """If set, handles similar notifications at the start of a chunk together, in place of the
         handlers. This halves the cost of a message that is only forwarded."""
         # Cached, because getting it costs a system call each time.
         self._loop = asyncio.get_running_loop()
@@ -180,9 +183,10 @@ class Connection(Requester, Responder):
         return self._failure
 
     async def aclose(self) -> None:
-        """Close: flush what was sent, fail pending calls, cancel and await handlers.
+        """Write the buffered lines and close the stream; then fail the pending calls, and cancel
+        and await the handlers.
 
-        A handler may close its own connection; then it is not awaited.
+        A handler that closes its own connection is not awaited.
         """
         self._outbox.flush()
         await finish(self._close(asyncio.current_task()))
@@ -202,7 +206,7 @@ class Connection(Requester, Responder):
                     self.trace = None
 
     def hand_to(self, handlers: Handlers) -> None:
-        """Replace the handlers for all further messages."""
+        """Pass all further messages to these handlers instead of the current ones."""
         handlers.attach(self)
         self._handlers = handlers
 
@@ -222,8 +226,8 @@ class Connection(Requester, Responder):
         self.post(method, params)
 
     def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        """Like `notify`, but returns None if there is nothing to wait for, which is the usual
-        case."""
+        """Send a notification at once and return None, the usual case; or, if the peer reads too
+        slowly, return a coroutine that must be awaited to send it."""
         if self._failure is not None:
             raise self._failure.fresh()
         outbox = self._outbox
@@ -236,7 +240,7 @@ class Connection(Requester, Responder):
         return None
 
     def post(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification without ever waiting."""
+        """Send a notification without waiting, even if the peer reads too slowly."""
         if self._failure is not None:
             raise self._failure.fresh()
         line = self._peer.notification(method, params)
@@ -245,7 +249,8 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def pass_on(self, line: bytes) -> None:
-        """Forward a notification line from elsewhere, unchanged, without waiting."""
+        """Forward an encoded notification unchanged, without waiting. Raises `MessageTooLong` if it
+        exceeds this connection's `max_line_size`."""
         if self._failure is not None:
             raise self._failure.fresh()
         limit = self.settings.max_line_size
@@ -269,8 +274,8 @@ class Connection(Requester, Responder):
         self._outbox.put_all(lines)
 
     async def drain(self) -> None:
-        """Wait until at most `HIGH_WATER_SIZE` bytes of what was sent are waiting to be accepted by
-        the operating system."""
+        """Write the buffered lines, and wait until the operating system has accepted all but
+        `HIGH_WATER_SIZE` bytes."""
         try:
             await self._outbox.drain()
         except ConnectionLost:
@@ -315,8 +320,8 @@ class Connection(Requester, Responder):
         self.fail(failure)
 
     def _dispatch(self, events: list[Event[Call]], *, alone: bool = False) -> Awaited | None:
-        """Dispatch the events. If there is only one response (`alone`), its caller need not
-        wait for another loop iteration: the call is returned, to be woken."""
+        """Dispatch the events. If the only one is the response to an `Awaited` call and may be
+        delivered now (`alone`), the call is returned, for the caller to wake."""
         answered: Awaited | None = None
         later = False
         if self.trace is not None:
@@ -368,8 +373,8 @@ class Connection(Requester, Responder):
         return answered
 
     def _let_go_on_later(self) -> None:
-        """Let callers of later responses resume only after those that were already woken, until the
-        end of this loop iteration."""
+        """Until the end of this loop iteration, wake no caller directly: it would resume before
+        those that were already woken."""
         if not self._later:
             self._later = True
             self._loop.call_soon(self._turn_over)
@@ -432,7 +437,8 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def fail(self, failure: ConnectionLost) -> None:
-        """End the connection: settle every pending call. Only the first reason counts."""
+        """End the connection because of `failure`, and settle every pending call with a copy of it.
+        Only the first call has an effect."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -448,7 +454,7 @@ class Connection(Requester, Responder):
             try:
                 self.on_end(failure)
             except FOREIGN:
-                log.exception("%s: the callback for the end failed", self.name)
+                log.exception("%s: the callback for the end of the connection failed", self.name)
         self._start.dismiss()
         # There is no peer to respond to any more. Items queued before the end are still handled.
         for task in self._inbound.values():

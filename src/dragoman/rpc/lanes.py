@@ -105,7 +105,8 @@ class Flow:
         comparison."""
 
     def evaluate(self) -> None:
-        """Pause or resume reading by the rules above. Call it after every change."""
+        """Pause or resume reading by the rules in the module's docstring. Call it after every
+        change."""
         if self._failure is not None:
             return
         limits = self._limits
@@ -292,7 +293,7 @@ class Lane(Generic[T]):
             if self._ended is not None:
                 raise self._ended.fresh()
             if self._waiter is not None:
-                raise UsageError("a lane has one consumer at a time")
+                raise UsageError("another consumer is already waiting on this lane")
             waiter = self._waiter = self._loop.create_future()
             try:
                 await waiter
@@ -365,7 +366,8 @@ class HandlerLane(Generic[T]):
             _Then(then)()
 
     def close(self) -> None:
-        """Drop the queued items and accept no more; waiters behind them are released."""
+        """Drop the queued items and accept no more. Callbacks passed to `after` are still
+        called."""
         waiting = [item for item in self._lane.items if isinstance(item, _Then)]
         self._lane.close()
         for then in waiting:
@@ -404,7 +406,7 @@ class HandlerLane(Generic[T]):
 
 
 class _Then:
-    """A marker in a lane for a waiter: everything before it was handled."""
+    """A callback in a lane, to be called when everything before it was handled."""
 
     __slots__ = ("_then",)
 

@@ -1,8 +1,8 @@
 """A pair of connections in one process that encode each notification only once.
 
-Order, back-pressure, limits and the end are those of any connection. The sender encodes a
-notification, and the reader decodes only its body; requests and responses, of which there are few,
-are lines.
+Order, back-pressure, limits and the end are those of any connection. A notification is encoded by
+its sender, and the other end decodes only its params; requests and responses, of which there are
+few, are passed as lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.wire.peer import End, LinkState
 
 
 def linked(client: ConnectionSettings, agent: ConnectionSettings) -> tuple[LinkEnd, LinkEnd]:
-    """Return the two ends, the client's first. Neither is started."""
+    """Return the two ends of a new link, the client's first. Neither is started."""
     near, far = line_pair()
     return LinkEnd(near, End.CLIENT, client), LinkEnd(far, End.AGENT, agent)
 

@@ -51,8 +51,9 @@ class Handlers(Protocol):
         """Called once, before anything else, with the connection that is being served."""
 
     def request(self, request: Request) -> Any:
-        """Handle a request: return the result, or a coroutine that returns it. Raise to refuse.
-        After returning `LATER`, respond with `Connection.answer` or `Connection.refuse`."""
+        """Handle a request: return the result, or a coroutine that returns it. An exception becomes
+        an error response. After returning `LATER`, respond with `Connection.answer` or
+        `Connection.refuse`."""
 
     def notification(self, notification: Notification) -> None:
         """Handle a notification."""
@@ -104,7 +105,8 @@ once."""
 
 
 class Responder:
-    """Handles the peer's requests. The attributes are those of `Connection`."""
+    """The part of a `Connection` that handles the peer's requests. `Connection` sets the
+    attributes."""
 
     name: str
     tasks: TaskOwner
@@ -141,8 +143,8 @@ class Responder:
         self._answer(request, result)
 
     def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
-        """Refuse a request whose handler returned `LATER`. Has no effect after the end of the
-        connection."""
+        """Send an error response to a request whose handler returned `LATER`. Has no effect after
+        the end of the connection."""
         self._inbound_size -= self._deferred.pop(request.id, 0)
         self._refuse(request, code, message, data)
 
@@ -154,7 +156,8 @@ class Responder:
             await asyncio.wait(waiting)
 
     def cancel_inbound(self, id: Id) -> None:
-        """Cancel the handler of an inbound request; its response is "cancelled"."""
+        """Cancel the handler of an inbound request, whose response is then `REQUEST_CANCELLED`. Has
+        no effect if no such handler is running."""
         task = self._inbound.get(id)
         if task is not None:
             cancel_soon(task)

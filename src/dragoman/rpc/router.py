@@ -43,8 +43,8 @@ class _Route(Struct):
 class Router:
     """Serves one connection from tables that are filled before it starts.
 
-    A plain `def` handler runs inside the pump and must not block; an `async def` request handler
-    gets a task, a notification handler runs in its lane.
+    A plain `def` handler runs while messages are being read and must not block. An `async def`
+    handler runs in a task of its own for each request, and in its lane for notifications.
     """
 
     def __init__(
@@ -65,16 +65,14 @@ class Router:
 
     def attach(self, connection: Connection) -> None:
         if self._connection is not None:
-            raise UsageError("a router serves one connection; create another for the next")
+            raise UsageError("a router serves only one connection; create one for each connection")
         self._connection = connection
 
     def on_request(
         self, method: str, handler: Callable[[T], Any], params: type[T] | None = None
     ) -> None:
-        """Answer `method` with the result of `handler`, given the decoded params.
-
-        Without `params` the handler gets the raw ones.
-        """
+        """Answer requests for `method` with the result of `handler`, which gets the params decoded
+        to the type `params`, or raw if that is None."""
         self._requests[method] = _Route(_decoder(params), handler, True)
 
     def on_notification(
@@ -95,7 +93,8 @@ class Router:
         self._notifications[method] = _Route(_decoder(params), handler, inline, lane_of)
 
     def lane(self, key: Hashable = None) -> HandlerLane[tuple[_Route, Any]]:
-        """Return the lane of a key, to hold back the response to a call until the lane is empty."""
+        """Return the lane of a key, and create it if needed. Passed as `after` to
+        `Connection.call`, it holds back the result until the lane has handled what came before."""
         lane = self._lanes.get(key)
         if lane is None and (_SHARED in self._lanes or len(self._lanes) >= MAX_LANES):
             # From the first such key on, permanently: a key that moved to its own lane when another
@@ -113,8 +112,8 @@ class Router:
         return lane
 
     def forget_lane(self, key: Hashable) -> None:
-        """Drop a lane that is no longer needed, for example because its session is closed, and its
-        items."""
+        """Drop the lane of a key and its queued items, for example because its session is
+        closed."""
         lane = self._lanes.pop(key, None)
         if lane is not None:
             lane.close()

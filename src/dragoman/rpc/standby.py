@@ -2,11 +2,11 @@
 
 Handles the first step of a coroutine. A task starts one iteration of the event loop after it was
 created, and that iteration costs as much as answering a small request; most requests are answered
-without waiting. The work itself is defined in `connection`.
+without waiting. `responder` defines the work itself.
 
 Python 3.12 can start a task like that. In 3.11 one task of each connection stands by: the first
-step runs in its name and in its context, and if the work has to wait, that task takes it over and
-another one stands by. There is no visible difference: everything that a step may leave behind in
+step runs as if in that task, and if the work has to wait, that task takes it over and another one
+stands by. There is no visible difference: everything that a step may leave behind in
 the task (a reference, a callback, a changed context, a cancellation) is checked, and a task with
 any of it is not used a second time.
 """
@@ -48,7 +48,7 @@ class OrdinaryStart:
         return self._tasks.start(work, name, ends_itself=True)
 
     def dismiss(self) -> None:
-        """Close: no more work will be started."""
+        """Called when no more work will be started."""
 
 
 class EagerStart(OrdinaryStart):

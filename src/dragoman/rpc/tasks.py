@@ -48,7 +48,7 @@ THREAD_NAME: Final = "blocking-work"
 
 
 class TaskOwner:
-    """A set of running tasks that ends with its owner."""
+    """The running tasks of an owner, which cancels and awaits them with `aclose`."""
 
     __slots__ = ("_loop", "_name", "_tasks")
 
@@ -173,7 +173,8 @@ async def cancellable(work: Awaitable[T]) -> T:
 
 
 def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """Set a future's result or exception, unless its waiter has cancelled it."""
+    """Set a future's result, or its exception if `error` is given, unless the future is done, for
+    example because its waiter has cancelled it."""
     if future.done():
         return
     if error is None:
@@ -245,7 +246,7 @@ class Stopped(Exception):
 
 
 def check(stop: threading.Event) -> None:
-    """Raise `Stopped` if the caller is gone.
+    """Raise `Stopped` if `stop` is set, which means that the caller is gone.
 
     Long work must call this regularly, and before it does anything that cannot be undone.
     """

@@ -1,10 +1,10 @@
 """Trace file of both directions of a connection, for debugging.
 
 Off by default; the environment variable ``DRAGOMAN_TRACE`` or an argument turns it on. When off it
-costs one comparison per chunk. The file has one line of JSON per message: ``t`` (seconds since the
-trace began), ``conn``, ``dir`` (``send`` or ``recv``) and ``msg``, or ``text`` if a line was not
-JSON. Secrets are removed by `dragoman.redaction`, which holds a message back while its text may
-still become a secret.
+costs one comparison for each message sent and each chunk received. The file has one line of JSON
+per message: ``t`` (seconds since the trace began), ``conn``, ``dir`` (``send`` or ``recv``) and
+``msg``, or ``text`` if a line was not JSON. Secrets are removed by `dragoman.redaction`, which
+holds a message back while the end of its text may still become a secret.
 """
 
 from __future__ import annotations
@@ -66,11 +66,14 @@ def lines_of(events: Iterable[Event[Any]]) -> Iterator[bytes]:
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Raise `UsageError` if no trace can be written to this file."""
+    """Check that a trace can be written to this file; it is created if it is missing. Raises
+    `UsageError` if it cannot be opened."""
     try:
         os.close(_open(path))
     except OSError as error:
-        raise UsageError(f"cannot write the trace {path}: {error.strerror or error}") from error
+        raise UsageError(
+            f"cannot write the trace file {path}: {error.strerror or error}"
+        ) from error
 
 
 def _open(path: str | os.PathLike[str]) -> int:

@@ -1,9 +1,9 @@
 """Split a byte stream into lines.
 
-Every connection uses it to split its input into messages, and it enforces the maximum size of a
-message. What a line means is up to `messages`. Time is linear in the number of bytes: none is
-copied more than twice, except for a chunk that begins with a byte order mark. At most about twice
-the unfinished line is held in memory, however small or large its pieces are.
+Every connection splits its input into messages with a `Framer`, which also enforces the maximum
+size of a message. What a line means is up to `messages`. Time is linear in the number of bytes:
+none is copied more than twice, except for a chunk that begins with a byte order mark. At most about
+twice the unfinished line is held in memory, however small or large its pieces are.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NEWLINE: Final = 0x0A
 _RETURN: Final = 0x0D
 """Ints, because searching bytes for an int is ten times as fast as for bytes."""
 _LONG_SIZE: Final = 512
-"""Minimum size of a chunk that is searched before it is split. For a byte, splitting takes thirty
-times as long as searching."""
+"""A longer chunk is searched before it is split. Per byte, splitting takes thirty times as long as
+searching."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
 
 
 def require_line_size(size: object) -> None:
-    """Raise `UsageError` unless the option `max_line_size` is None or a size that can work."""
+    """Raise `UsageError` unless a `max_line_size` is None or an int of at least `MIN_LINE_SIZE`."""
     if size is None:
         return
     if not isinstance(size, int) or isinstance(size, bool):

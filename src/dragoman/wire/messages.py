@@ -29,7 +29,7 @@ NO_PARAMS: Final = Raw(b"")
 """The params of a message that has none, compared by identity and omitted when sent."""
 
 BLANK: Final = "blank"
-"""The reason for an empty line. Empty lines are ignored rather than reported."""
+"""The `reason` of a `Malformed` line that is empty. Such lines are ignored rather than reported."""
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -120,7 +120,7 @@ _NULL: Final = Raw(b"null")
 
 
 def decode(line: bytes) -> Message:
-    """Decode one line. Never raises."""
+    """Decode one line. Never raises: an invalid line is returned as `Malformed`."""
     try:
         envelope = decode_envelope(line)
     except UNDECODABLE:
@@ -145,7 +145,7 @@ def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | 
     if envelope.error is not UNSET and envelope.error != _NULL:
         return ErrorResponse(id, _error_object(envelope.error), line)
     if envelope.result is UNSET:
-        return Malformed(line, codes.INVALID_REQUEST, "neither a method nor a response", id)
+        return Malformed(line, codes.INVALID_REQUEST, "no method, result or error", id)
     if id is None:
         return Malformed(line, None, "a response needs an id")
     return ResultResponse(id, envelope.result, line)
@@ -230,7 +230,8 @@ _decode_loose_error = msgspec.json.Decoder(_LooseError).decode
 
 
 def _error_object(raw: Raw) -> ErrorObject:
-    """Read an error object of any shape. Members without a field are kept in `data`."""
+    """Read an error object of any shape. A value that cannot be its code or message is kept in
+    `data`."""
     try:
         loose = _decode_loose_error(raw)
     except UNDECODABLE:
@@ -303,13 +304,14 @@ _RETURN: Final = 0x0D
 
 
 class Reserved(NamedTuple):
-    """The name of a field that is never sent: a dialect's values keep in it what has to be moved
-    before it is sent. Searching for the name after encoding is nearly free; checking every value
-    before would cost more than encoding it."""
+    """The name of a field that must never be sent: a dialect's values use it only in memory. It is
+    searched for in the encoded message, which is nearly free; checking every value before encoding
+    would cost more than encoding it."""
 
     text: bytes
     clear: Callable[[Any], Any]
-    """Moves the contents of the field in a body, which is then encoded again."""
+    """Returns a body with the contents of the field moved to where they belong on the wire. The
+    result is encoded again."""
 
 
 class Writer:
@@ -373,8 +375,8 @@ class Writer:
 
 
 PARAMS: Final = b'"params":'
-"""Precedes the params in a line of a `Writer`. Only the method comes before it, and quotes in a
-method are escaped, so the first occurrence is the right one."""
+"""Precedes the params in a notification line of a `Writer`. Only constants and the method come
+before it, and quotes in a method are escaped, so the first occurrence is the right one."""
 
 BACKSLASH: Final = 0x5C
 """The first byte of every escape, searched for before `mend`."""

@@ -1,9 +1,9 @@
 """One end of a JSON-RPC connection as a state machine.
 
-Owns correlation in both directions: which responses are pending, which requests still need a
-response, and how to classify a response that matches nothing. Has no I/O and no clock:
-`dragoman.rpc` moves the bytes and decides how long to wait. The ids of the two directions are
-independent: the other side's 0 is unrelated to ours.
+Matches requests and responses in both directions: which of our requests have no response yet, which
+of the other side's still need one, and what a response is that matches no request. Has no I/O and
+no clock: `dragoman.rpc` moves the bytes and decides how long to wait. The ids of the two directions
+are independent: the other side's 0 is unrelated to ours.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Failed(Struct, Generic[Slot], frozen=True):
 
 
 class Invalid(Struct, Generic[Slot], frozen=True):
-    """The request with `slot` got an invalid response. It is settled."""
+    """The request with `slot` got an invalid response, which settles it."""
 
     slot: Slot
     id: Id
@@ -74,9 +74,9 @@ class Invalid(Struct, Generic[Slot], frozen=True):
 
 
 class Stray(Struct, frozen=True):
-    """A response that matches no pending request. `why`: ``late`` (we had given up),
-    ``duplicate`` (or too old to be remembered), ``unknown`` (never sent), ``no_id`` (an error
-    without an id)."""
+    """A response that matches no pending request. `why`: ``late`` (we had given the request up),
+    ``duplicate`` (it was answered before, or given up too long ago to be remembered), ``unknown``
+    (it was never sent), ``no_id`` (an error without an id)."""
 
     why: str
     id: Id | None
@@ -85,7 +85,8 @@ class Stray(Struct, frozen=True):
 
 
 class Noise(Struct, frozen=True):
-    """A line that is not a message. `reply` is the line to send back, if any."""
+    """A line that is not a valid message, or a message that was not handled. `reply` is the line to
+    send back, if any."""
 
     line: bytes
     reason: str
@@ -170,7 +171,11 @@ class PeerState(Generic[Slot]):
     # -- sending
 
     def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
-        """Create a request. Returns its id and its line."""
+        """Create a request. Returns its id and its line.
+
+        Raises `MessageTooLong`, and in a half-duplex dialect `RequestInProgress` or `PeerBusy` if
+        an earlier request, pending or given up, has no response yet.
+        """
         if self._half_duplex and self.pending:
             raise RequestInProgress(
                 f"{method} cannot be sent: this dialect allows one request at a time, "
@@ -215,7 +220,7 @@ class PeerState(Generic[Slot]):
 
     @property
     def owes_answers(self) -> bool:
-        """Whether a request that was given up is still unanswered."""
+        """Whether a request of ours that was given up is still unanswered."""
         return bool(self._abandoned)
 
     def abandon(self, id: Id) -> None:
@@ -353,7 +358,8 @@ class LinkState(PeerState[Slot]):
     __slots__ = ()
 
     def told(self, method: str, params: Any = UNSET) -> Notification:
-        """Create a notification, as the other end will decode it. Raises `MessageTooLong`."""
+        """Create a notification in the form in which the other end receives it. Raises
+        `MessageTooLong` if its line exceeds the limit."""
         line = self._writer.notification(method, params)
         if messages.BACKSLASH in line:
             line = messages.mend(line)

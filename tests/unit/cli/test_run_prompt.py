@@ -86,7 +86,7 @@ def test_what_cannot_be_meant_starts_nothing(
 
 def test_a_trace_that_cannot_be_written_is_named(shell: Shell, asked: Asked) -> None:
     said = shell("run", "scout", "hello", "--trace", "missing/t")
-    assert "cannot write the trace missing/t: No such file or directory" in said.err
+    assert "cannot write the trace file missing/t: No such file or directory" in said.err
     assert "Errno" not in said.err
 
 

@@ -54,7 +54,7 @@ async def test_a_call_to_a_peer_that_does_not_read_times_out_unsent() -> None:
         connection.post("fill", "x" * HIGH_WATER_SIZE)
         await turns()
         written = len(stream.writes)
-        with pytest.raises(CallTimeout, match="was not sent .*: the other side does not") as caught:
+        with pytest.raises(CallTimeout, match="was not sent .*: the other side is not") as caught:
             await soon(connection.call("ask", timeout=SOON))
         assert not caught.value.may_have_run
         call = connection.tasks.start(connection.call("ask", timeout=60.0), "ask")

@@ -208,7 +208,7 @@ def test_an_object_with_neither_a_method_nor_an_answer_is_invalid_and_keeps_its_
 ) -> None:
     message = malformed(line)
     assert message.code == codes.INVALID_REQUEST
-    assert message.reason == "neither a method nor a response"
+    assert message.reason == "no method, result or error"
     assert message.id == id
 
 

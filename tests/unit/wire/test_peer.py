@@ -116,7 +116,7 @@ def test_an_error_beside_a_result_is_an_error(result: bytes) -> None:
 def test_an_answer_that_is_none_settles_its_request_as_invalid(line: bytes) -> None:
     peer = agent()
     peer.request("a", "slot")
-    assert only(peer, line) == Invalid("slot", 0, "neither a method nor a response", line)
+    assert only(peer, line) == Invalid("slot", 0, "no method, result or error", line)
     assert peer.unanswered == []
 
 
