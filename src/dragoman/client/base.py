@@ -74,15 +74,16 @@ async def call_in_order(
     explain: Callable[[DragomanError], DragomanError] | None = None,
     undo: Callable[[Raw], None] | None = None,
 ) -> T:
-    """Call a method and return what `then` makes of its result.
+    """Call a method and return what `then` makes of its result; `explain` converts the error to
+    raise.
 
     `then` is called while the response is being read. Code after an `await` would run only after
     messages that followed the response: it could overwrite newer state with older state, and an
     update would not find its session.
 
     `undo`, which needs a `timeout`, is called with the result of a response that comes too late,
-    because the caller was cancelled or the timeout has expired. Such a response is awaited for the
-    same time again.
+    because the caller was cancelled or the timeout has expired. Such a response is still accepted
+    for another `timeout` seconds.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -149,7 +150,7 @@ MAX_PAGES: Final = 10_000
 class Cursor:
     """The position in a list that an agent sends in pages.
 
-    Fetch the page at `value` and pass the cursor in it to `advance`, until `over`.
+    Until `over`, fetch the page at `value`, and pass the next page's cursor to `advance`.
     """
 
     def __init__(self, what: str) -> None:
@@ -259,7 +260,7 @@ class BaseClient(abc.ABC, Generic[S]):
         """Start reading and do the handshake. ``async with`` does this."""
 
     async def aclose(self) -> None:
-        """End everything: sessions, their terminals, the connection and the process behind it."""
+        """Forget the sessions; end their terminals, the connection and the process behind it."""
         terminals = [session.let_go() for session in list(self.conversations.values())]
         try:
             await all_ended(*(each.aclose() for each in terminals if each is not None))
@@ -330,12 +331,12 @@ class EventFeed:
         self.emit(model.Unknown(*self.no_session.base(method, line), reason))
 
     def emit_answer(self, call: Call, error: DragomanError | None) -> None:
-        """Report a response that no other event covers."""
+        """Emit an `Answered` event for a response that no other event covers."""
         failure = None if error is None else explain(error)[1]
         self.emit(model.Answered(*self.no_session.base(call.method, call.line), failure))
 
     def emit_over(self, failure: ConnectionLost) -> None:
-        """Report the end of the connection."""
+        """Emit the `ConnectionOver` event, with the reason for the end of the connection."""
         exited = failure if isinstance(failure, ProcessExited) else None
         self.emit(
             model.ConnectionOver(
@@ -353,7 +354,8 @@ E = TypeVar("E", bound="EventConversation")
 
 
 class EventClient(BaseClient[E], EventFeed):
-    """A client whose messages all become events. It is the handler of its connection."""
+    """A client that turns every received message into events. It is the handler of its
+    connection."""
 
     def __init__(self, options: DialectOptions, dialect: str, connection: Connection) -> None:
         BaseClient.__init__(self, options)
@@ -453,7 +455,8 @@ class EventConversation(Conversation):
         return None
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """Record that a permission was granted or refused."""
+        """Record in the running turn, if any, that a permission was granted, refused or
+        cancelled."""
         if self.turn is not None:
             self.turn.answered(question, answer)
 
@@ -498,7 +501,7 @@ class ClientPeer(Peer):
 
     client: BaseClient[Any]
     feed: EventFeed
-    """Makes the events of the connection."""
+    """Numbers the events of the connection and passes them to the observer."""
 
     def __init__(self, client: BaseClient[Any], feed: EventFeed, workspace: Path) -> None:
         self.client = client

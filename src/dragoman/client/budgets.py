@@ -29,7 +29,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
     request: float = 60.0
     """Any other single request, such as setting a mode."""
     first_event: float | None = 180.0
-    """From the prompt to the first event. Agents retry their model silently."""
+    """From the prompt to the first event. Agents send nothing while they retry a model call."""
     silence: float | None = 120.0
     """Between two events in a turn. The clock stops while the agent waits for our answer."""
     tool_silence: float | None = 1800.0
@@ -76,10 +76,12 @@ and a sign of life costs one addition instead of a clock read."""
 
 
 class Watchdog:
-    """Enforces the budgets of one turn, and calls `expired` once with the budget's name and size.
+    """Enforces the budgets of one turn. When one runs out, calls `expired` once with its name and
+    size.
 
-    While `held` returns true the agent is silent only because of us, for example because we do not
-    read from it. `held` is called at every check, and may add signs of life.
+    While `held` returns true, the agent is silent only because of us, for example because we do not
+    read from it, and its silence does not count. `held` is called at every check, and may add signs
+    of life.
     """
 
     __slots__ = (

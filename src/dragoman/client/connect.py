@@ -199,7 +199,7 @@ def dialect_key(source: StreamSource) -> str:
 
 
 def _plain(error: DragomanError) -> DragomanError:
-    """Return the original error behind an explained one."""
+    """Return the error that a `HandshakeFailed` explains, or `error` itself."""
     cause = error.__cause__
     explained = isinstance(error, HandshakeFailed) and isinstance(cause, DragomanError)
     return cause if explained and isinstance(cause, DragomanError) else error
@@ -266,7 +266,7 @@ Opener: TypeAlias = Callable[[Stream], Awaitable[Peer]]
 
 
 class PlannedHandshake(Struct, frozen=True, kw_only=True):
-    """A handshake to do in one dialect."""
+    """What an opener needs for the handshake in one dialect."""
 
     dialect: str
     workspace: Path

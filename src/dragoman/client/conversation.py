@@ -3,8 +3,8 @@
 A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
 as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
 client. A turn does not raise for agent errors, even if the agent ended before the turn began:
-the result says how it ended. It raises before anything is sent: for mistakes of the caller, and if
-the agent is too slow to take the prompt.
+the result says how it ended. It raises only before the prompt is sent: for mistakes of the caller,
+and if the agent is too slow to take the prompt.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 
 
 def require_metadata(metadata: object) -> dict[str, Any]:
-    """Return the metadata of a session. Raises `UsageError` if it cannot be sent."""
+    """Return a session's metadata as a dict. Raises `UsageError` if it cannot be sent."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
@@ -153,18 +153,18 @@ class Peer(abc.ABC):
         `cwd`."""
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete a session on the agent's side."""
+        """Delete a session at the agent. Raises `Unsupported` unless a dialect overrides this."""
         self.require(False, "delete sessions")
 
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Log in with one of the agent's own methods. A secret is sent only if it is passed here
-        and the method takes one; none is looked up anywhere."""
+        """Log in with one of the agent's own methods, if the dialect has logins. A secret is sent
+        only if it is passed here and the method takes one; none is looked up anywhere."""
         self.require(False, "log in through dragoman")
 
     async def logout(self) -> None:
-        """Log out of the agent."""
+        """Log out of the agent. Raises `Unsupported` unless a dialect overrides this."""
         self.require(False, "log out")
 
     def answer_with(self, permit: Permit) -> None:
@@ -173,9 +173,9 @@ class Peer(abc.ABC):
         self.client.options = replace(self.client.options, permit=permit)
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
-        """Use another callback for questions to the user from now on. An agent that learned in
-        the handshake that there is no such callback will not ask, and most dialects have no
-        questions."""
+        """Use another callback for questions to the user from now on. This has no effect in the
+        many dialects without such questions, and an agent that learned in the handshake that there
+        is no callback does not ask."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -220,7 +220,7 @@ class Peer(abc.ABC):
         """
         chosen = [(h, i) for h, i in (("load", load), ("resume", resume), ("fork", fork)) if i]
         if len(chosen) > 1:
-            raise Unsupported("a session is loaded, resumed or forked: choose one")
+            raise Unsupported("load=, resume= and fork= cannot be combined: pass one of them")
         how, session_id = chosen[0] if chosen else ("new", None)
         can = self.capabilities
         if how != "new":
@@ -236,7 +236,7 @@ class Peer(abc.ABC):
             raise UsageError(f"mcp_servers= takes a list of servers, not {kind}")
         told = require_metadata(metadata)
         if told and how != "new":
-            raise UsageError("metadata= is for a new session")
+            raise UsageError("metadata= can be passed only for a new session")
         opening = Opening(
             cwd=absolute(cwd) if cwd is not None else self.workspace,
             how=how,
@@ -260,8 +260,8 @@ class Peer(abc.ABC):
                 log.info("could not close session %s at the agent: %s", conversation.id, error)
 
     def require(self, able: bool | None, what: str) -> None:
-        """Raise `Unsupported` if `able` is False. None means unknown: the agent is then asked
-        anyway."""
+        """Raise `Unsupported` (the agent cannot `what`) if `able` is False. None means unknown: the
+        agent is then asked anyway."""
         if able is False:
             raise Unsupported(f"{self.info.name or 'the agent'} ({self.dialect}) cannot {what}")
 
@@ -304,7 +304,7 @@ class Conversation(abc.ABC):
             return await turn.wait()
 
     async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add input to the running turn. Few agents support this."""
+        """Add input to the running turn. Few agents support it; others raise `Unsupported`."""
         raise Unsupported("this agent accepts no more input while a turn is running")
 
     @abc.abstractmethod
@@ -366,7 +366,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @property
     def untaken(self) -> Sequence[model.Event | TurnEndMark[Result]]:
-        """The items that have already arrived, oldest first. Read-only."""
+        """The items that have arrived and were not yet iterated over, oldest first. Read-only."""
         return self._lane.items
 
     # -- for a dialect
@@ -506,8 +506,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self.conclude(self._ended(outcome, stop_of(error), failure), error)
 
     def made(self, event: model.Event) -> None:
-        """Called before an event that does not come from a message is put, for observers of all
-        events."""
+        """Called before an event that does not come from a message is queued, so that a dialect can
+        pass it to the connection's observer."""
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         outcome, failure = explain(error)
@@ -535,7 +535,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
 
 def wrong_prompt(prompt: object, block: str) -> UsageError:
-    """Return the error for an invalid prompt."""
+    """Return the error for an invalid prompt. `block` names a type of block that is valid."""
     kind = type(prompt).__name__
     hint = ""
     if isinstance(prompt, bytes | bytearray):
@@ -547,7 +547,7 @@ def wrong_prompt(prompt: object, block: str) -> UsageError:
 
 
 def require_unicode(prompt: str) -> None:
-    """Raise `UsageError` for text that cannot be sent."""
+    """Raise `UsageError` for text that cannot be sent because it has an unpaired surrogate."""
     try:
         prompt.encode()
     except UnicodeEncodeError as error:
@@ -555,7 +555,7 @@ def require_unicode(prompt: str) -> None:
 
 
 def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
-    """Return a prompt as blocks."""
+    """Return a prompt as blocks. Raises `UsageError` if it is invalid."""
     if isinstance(prompt, str):
         if not prompt.isascii():
             require_unicode(prompt)

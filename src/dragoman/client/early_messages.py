@@ -1,4 +1,4 @@
-"""Buffer messages for sessions whose id is not known yet: some agents send before they respond.
+"""Buffer messages of sessions that are being opened: some agents send them before they respond.
 
 Used by every client and by the gateway while a session is being opened, for messages of any type.
 """
@@ -34,7 +34,7 @@ class EarlyMessages(Generic[M]):
         self._kept: list[tuple[str, M, int]] = []
         self._size = 0
         self._full = False
-        """Whether something was dropped since the last opening began."""
+        """Whether a message was dropped, which is logged once until the next opening ends."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -83,7 +83,7 @@ class EarlyMessages(Generic[M]):
         return True
 
     def take(self, session_id: str) -> list[M]:
-        """Return the messages of a session that is now open, in order of arrival."""
+        """Remove the messages of a session that is now open and return them, oldest first."""
         if not self._kept:
             return []
         taken = [each for each in self._kept if each[0] == session_id]

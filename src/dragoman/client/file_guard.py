@@ -174,8 +174,8 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 
 
 def decide_with(guard: Permit | None, permit: Permit) -> bool:
-    """If `guarded` derived the guard from a permit, let both ask another permit, and return True;
-    otherwise return False."""
+    """If `guarded` derived the guard from a permit, make both use `permit` from now on, and return
+    True; otherwise return False."""
     asker = getattr(guard, "__self__", None)
     if not isinstance(asker, Asker):
         return False
@@ -188,9 +188,9 @@ async def decided(
 ) -> Decision:
     """Call a permit or a guard and return its decision.
 
-    If it raises, the exception is raised here, and `fail` gets it as a `UsageError`, unless it is a
-    `DragomanError`. If it returns something other than a decision, `fail` gets the error and the
-    request is rejected; without `fail` the error is raised.
+    If it raises, the exception is raised here; unless that is a `DragomanError`, `fail` is also
+    called, with a `UsageError` about it. If it returns something other than a decision, `fail` gets
+    a `UsageError` and the decision is a rejection; without `fail` that error is raised.
     """
     try:
         answer = permit(question)

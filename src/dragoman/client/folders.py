@@ -1,7 +1,6 @@
-"""Resolve a caller's paths, and create dragoman's own directories.
+"""Make a caller's paths absolute, and create dragoman's own directories as private ones.
 
-Resolves relative paths and `~`, and sets the modes of dragoman's own directories. The agent checks
-whether a workspace exists; `services.workspace` controls access inside one.
+Whether a workspace exists is not checked here; `services.workspace` controls access inside one.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ OWN_NAME: Final = "dragoman"
 
 
 def absolute(path: str | Path) -> Path:
-    """Return the absolute path of a directory, with `~` expanded. A relative path starts at the
-    current directory."""
+    """Return the absolute path of a directory, with `~` expanded. A relative path is relative to
+    the current directory."""
     return Path(os.path.expanduser(path)).absolute()
 
 
 def require_folder(path: object, option: str = "workspace") -> None:
-    """Raise `UsageError` if the value cannot be the path of a directory."""
+    """Raise `UsageError` unless the value of this option is a path: a string, or an object such as
+    a `Path`. The file system is not checked."""
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise UsageError(f"{option}= takes the path of a directory, not {path!r}")
 
@@ -74,7 +74,7 @@ def _make(folder: Path) -> None:
 
 
 def make_state(folder: Path) -> None:
-    """Create the data directory.
+    """Create the directory for dragoman's data, accessible only to its owner.
 
     An existing one that other users can access, as earlier versions created it, is made private if
     it belongs to this user and has our name; a directory with another name may be shared on

@@ -58,7 +58,8 @@ SHOWN_LAUNCH: Final = 160
 
 
 class HandshakeWatch:
-    """Remembers output of a program during the handshake that is not a message."""
+    """Remembers the first lines of a program's output during the handshake that are not
+    messages."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -69,7 +70,7 @@ class HandshakeWatch:
 
 
 def shown(command: Sequence[str]) -> str:
-    """Return a command line as shown in messages."""
+    """Return a command line as shown in errors: quoted, and shortened to `SHOWN_LAUNCH`."""
     words = shlex.join(command)
     return f"`{words if len(words) <= SHOWN_LAUNCH else f'{words[:SHOWN_LAUNCH]}…'}`"
 
@@ -77,8 +78,9 @@ def shown(command: Sequence[str]) -> str:
 def explain(
     error: DragomanError, what: str, stream: Stream | None, noise: list[str], *, named: str = ""
 ) -> DragomanError:
-    """Return the error to raise instead of `error`, or `error` itself if it is clear. `named` is
-    the dialect that the caller named, if any."""
+    """Return the error to raise instead of `error`, or `error` itself if it is clear. `what` names
+    the agent, `noise` has the lines it printed that are not messages, and `named` is the dialect
+    that the caller named, if any."""
     match error:
         case AuthRequired():
             return error
@@ -148,8 +150,9 @@ def explain(
 def greeted_in_vain(
     error: DragomanError, refused: Sequence[str], unanswered: Sequence[str]
 ) -> DragomanError:
-    """Return the error of the first handshake, and name in it the other dialects whose handshakes
-    the program refused as well or did not answer. Only a `HandshakeFailed` is changed."""
+    """Return the error of the first handshake, with the names of the other dialects whose
+    handshakes the program refused or did not answer. An error that is not a `HandshakeFailed` is
+    returned unchanged."""
     if not isinstance(error, HandshakeFailed):
         return error
     message = str(error)
@@ -177,8 +180,8 @@ _VERSIONS: Final = (
 
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
-    """Return the error for an agent that responded with another version of ACP. `version` is not a
-    number if the response is invalid; it then says why."""
+    """Return the error for an agent that responded with another version of ACP. If the response is
+    invalid, `version` is not a number but the reason; `dialect` is the one it shows, if any."""
     ours = acp.PROTOCOL_VERSION
     if not version.isdecimal():
         return ProtocolMismatch(
@@ -211,7 +214,8 @@ def refused_version(error: RemoteError) -> ProtocolMismatch:
 def only_repeats() -> HandshakeFailed:
     """Return the error for a program that sent our request back to us."""
     return HandshakeFailed(
-        "the program only repeats its input, the request of the handshake: it is not an agent"
+        "the program sent the handshake request back instead of answering it: it only repeats its "
+        "input and is not an agent"
     )
 
 
@@ -223,7 +227,7 @@ def _end(error: ProcessExited) -> str:
 
 def _silence(noise: list[str]) -> str:
     if noise:
-        return f"It expects a person at a terminal, not a program: {_ENTRY}."
+        return f"It probably expects a person at a terminal, not a program: {_ENTRY}."
     return (
         "Either it is waiting for something, such as a login, or it was not started as an agent: "
         f"{_ENTRY}. If it is only slow, give it more time: `timeouts.initialize` in the settings, "

@@ -52,7 +52,7 @@ Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
 
 
 def require_inquire(inquire: object) -> None:
-    """Raise `UsageError` if the value is neither None nor a callback that answers inquiries."""
+    """Raise `UsageError` if the value is neither None nor callable."""
     if inquire is not None and not callable(inquire):
         raise UsageError(
             f"inquire= takes a function that gets an Inquiry and returns a Reply, not {inquire!r}"

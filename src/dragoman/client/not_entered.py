@@ -20,7 +20,7 @@ class _NotEntered:
     _use: str
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._use}; it has no {name!r} itself")
+        raise AttributeError(f"{self._use}; until then it has no {name!r}")
 
     def __repr__(self) -> str:
         return f"<{self._use}>"
@@ -58,7 +58,8 @@ class EnteringSync(_NotEntered, AbstractContextManager[T], Generic[T]):
     __slots__ = ("_block",)
 
     def __init__(self, block: AbstractContextManager[T], use: str) -> None:
-        """`block` was made by `contextlib.contextmanager`."""
+        """`block` must have been made by `contextlib.contextmanager`; `use` is the text of the
+        errors."""
         self._block = block
         self._use = use
 

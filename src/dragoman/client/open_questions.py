@@ -1,7 +1,8 @@
 """Questions of an agent that wait for an answer from a person or a policy.
 
-They are answered at once if the turn is cancelled or the agent withdraws them. `RequestNames` gives
-them ids that do not repeat. This module does not use the content of questions and answers.
+If the turn is cancelled or the agent withdraws them, they are answered as cancelled at once.
+`RequestNames` gives them ids that do not repeat. This module does not use the content of questions
+and answers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dragoman.rpc.tasks import await_callback
 T = TypeVar("T")
 
 MAX_NAMES: Final = 4096
-"""Maximum number of request ids to remember on a connection. An agent that reuses an id has few."""
+"""Maximum number of request ids to remember on a connection. An agent that reuses ids has few of
+them."""
 
 
 class RequestNames:
@@ -92,11 +94,12 @@ class OpenQuestions:
         *,
         name: Hashable = None,
     ) -> T:
-        """Wait for an answer.
+        """Wait for the answer from `asking`, or return `cancelled` at once if the question is
+        withdrawn or called off, or if `turn` is being cancelled.
 
-        A question that is called off is answered at once with `cancelled`. A named question must be
-        announced first, and may have been withdrawn since. Raises `RuntimeError` if `asking` lets
-        the cancellation of something else escape.
+        While the question is open, the agent's silence does not count in `turn`. A named question
+        must have been announced before. Raises `RuntimeError` if `asking` raises `CancelledError`
+        although nothing cancelled this task.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
             # The turn is being cancelled, or the question was withdrawn before this started.

@@ -87,22 +87,23 @@ class ConnectOptions(StreamOptions, frozen=True, kw_only=True):
     cache: Cache | None = None
     """Caches what was detected about a program."""
     details: Mapping[str, Any] | None = None
-    """Options of one dialect only, by their names in its own options."""
+    """Options that only one dialect has, by their names in the options of its client."""
 
 
 class DialectOptions(StreamOptions, frozen=True, kw_only=True):
-    """Options of the client of every dialect; each dialect adds its own."""
+    """Options that the clients of all dialects have; each dialect's client adds its own."""
 
     title: str | None = None
     """The display name of the client, if the dialect has a field for it."""
     version: str = __version__
     """The version of the client."""
     on_noise: Callable[[Noise | Stray], None] | None = None
-    """Called with lines that are not messages."""
+    """Called with each line that is not a message, and each response that matches no request."""
 
 
 def named_dialect(word: str) -> str:
-    """Return the dialect a user names, or ``auto``. Raises `UsageError` for an unknown name."""
+    """Return the name of the dialect that a user's word means, or ``auto``. A dialect of an
+    installed package is loaded. Raises `UsageError` if the word is not known."""
     if word == AUTO:
         return word
     # Not at the top: few callers name a dialect, and this imports the code that starts programs.
@@ -128,7 +129,7 @@ def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes:
     """Return the options of a dialect's client: those of the connection, overridden by `changes`
     and then by `details`.
 
-    Raises `Unsupported` if the dialect has no such detail.
+    `kind` is the class of these options. Raises `Unsupported` if it does not have all `details`.
     """
     details = options.details or {}
     if unknown := sorted(set(details).difference(kind.__struct_fields__)):

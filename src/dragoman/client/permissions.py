@@ -47,9 +47,9 @@ class Chosen(Struct, frozen=True):
     """One particular option of a question, for a question with several options of one kind."""
 
     option_id: str
-    """The `option_id` of the option."""
+    """The id of the option, as in the question's `options`."""
     answer: Answer
-    """The answer that the option gives: it must have the option's kind."""
+    """What choosing the option means. Its value must be the option's kind."""
 
     @property
     def allows(self) -> bool:
@@ -58,7 +58,8 @@ class Chosen(Struct, frozen=True):
 
 
 Decision: TypeAlias = Answer | Chosen
-"""An answer, from which an option can be chosen, or the option itself."""
+"""A decision about a question: an answer, for which an option is then chosen by its kind, or one
+particular option."""
 
 
 class Option(Protocol):
@@ -115,7 +116,7 @@ def require_permit(permit: object, option: str = "permit") -> None:
 
 
 def wrong_answer(permit: object, answer: object) -> UsageError:
-    """Return the error for a permit that returns something other than an answer."""
+    """Return the error for a permit that returned `answer`, which is not a decision."""
     return UsageError(
         f"the permit {_name_of(permit)} returned {answer!r:.80}: it must return an Answer, "
         "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; the request was refused"
@@ -123,7 +124,7 @@ def wrong_answer(permit: object, answer: object) -> UsageError:
 
 
 def failed_permit(permit: object, error: Exception) -> UsageError:
-    """Return the error for a permit that raises."""
+    """Return the error for a permit that raised `error`."""
     failure = UsageError(
         f"the permit {_name_of(permit)} raised {type(error).__name__}: {error}; nothing was allowed"
     )
@@ -151,8 +152,8 @@ READING: Final = frozenset({"read", "search", "think"})
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
-    """Return the id of the option that fits `answer` best, or None if none fits. The request is
-    then answered as cancelled. Raises `UsageError` for anything but a decision."""
+    """Return the id of the option that fits `answer` best. None if none fits, which means that the
+    request is to be answered as cancelled. Raises `UsageError` for anything but a decision."""
     # `type` first: this runs for every question.
     if type(answer) is not Answer and isinstance(answer, Chosen):
         # It must be one of these options, with the kind it claims.
@@ -173,9 +174,9 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
 
 
 def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, Decision]:
-    """Return the option to answer with, and the resulting answer.
+    """Return the id of the option to answer with, None if none fits, and the resulting answer.
 
-    If no option means an approval, nothing is allowed, and the answer counts as a refusal.
+    If `answer` allows the request but no option fits it, the answer becomes a refusal.
     """
     option_id = choose(options, answer)
     if option_id is None and answer.allows:

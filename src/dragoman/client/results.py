@@ -45,7 +45,8 @@ class Result(msgspec.Struct, frozen=True):
     text: str
     """The agent's answer."""
     stop: str = ""
-    """The agent's own stop reason."""
+    """The agent's own stop reason. If it gave none, why the turn ended, such as the class of the
+    error."""
     failure: Failure | None = None
     """The error that ended the turn, if any: its message, kind and code."""
     usage: Usage | None = None
@@ -159,7 +160,8 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
 
 
 class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
-    """How a peer ended a turn, sent through a gateway that can only respond with an error."""
+    """How a peer ended a turn, as sent in the data of the error with which a gateway answers the
+    prompt."""
 
     outcome: Outcome
     stop: str = ""
@@ -169,7 +171,8 @@ class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def with_end(data: Any, result: Result) -> Any:
-    """Return the data of an error response to a prompt, including how the peer ended the turn."""
+    """Return the data of an error response to a prompt with a `PeerEnd` made from `result` added.
+    Data that is not an object is returned unchanged."""
     if not (data is None or isinstance(data, dict)):
         return data
     end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
@@ -177,7 +180,8 @@ def with_end(data: Any, result: Result) -> Any:
 
 
 def peer_end(error: DragomanError) -> PeerEnd | None:
-    """Return how the peer ended the turn, from the error of a gateway or broker in front of it."""
+    """Return how the peer ended the turn, from the error of a gateway or broker in front of it.
+    None if the error does not say, or claims a successful end."""
     data = error.data if isinstance(error, RemoteError) else None
     ours = data.get(_OURS) if isinstance(data, dict) else None
     told = ours.get(_ENDED) if isinstance(ours, dict) else None
@@ -210,7 +214,8 @@ def stderr_size(stream: object) -> int:
 
 
 def stderr_since(stream: object, since: int) -> str:
-    """Return the end of the stderr output that follows the first `since` bytes."""
+    """Return the end of the stderr output that follows the first `since` bytes, empty if the stream
+    does not lead to a program."""
     tail = getattr(stream, "stderr_tail", None)
     return str(tail(since)) if callable(tail) else ""
 
@@ -241,7 +246,8 @@ def stderr_of(error: DragomanError | None) -> str:
 
 
 def with_stderr(data: Any, tail: str) -> Any:
-    """Return the data of an agent's error on the wire, with the end of its stderr."""
+    """Return the data of an agent's error with the end of the agent's stderr (`tail`) added. Data
+    that is not an object is returned unchanged."""
     if not tail or not (data is None or isinstance(data, dict)):
         return data
     return _with_ours(data, _TAIL, tail)
@@ -288,7 +294,8 @@ def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, A
 
 
 def usage_record(usage: Usage | None) -> dict[str, Any] | None:
-    """Return the known values of a turn's usage, as stored with a job."""
+    """Return the known values of a turn's usage, as stored with a job; None if there is no
+    usage."""
     if usage is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(usage, enc_hook=str)
@@ -296,8 +303,8 @@ def usage_record(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
-    """Return the usage at the end of a turn, completed from earlier reports: the context usage, and
-    in most agents the cost."""
+    """Return the usage reported at the end of a turn, with a context usage or cost that it lacks
+    taken from `told`, which was reported before. If only one was reported, return that one."""
     if usage is None or told is None:
         return usage or told
     return msgspec.structs.replace(
@@ -309,10 +316,8 @@ def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
 
 
 def stop_of(error: DragomanError) -> str:
-    """Return the stop reason of a turn that ended with an error.
-
-    Prefers the agent's own, which an error has if a stop reason means a failed turn.
-    """
+    """Return the stop reason of a turn that ended with an error: the agent's own, if the data of
+    the error has one, or else the class of the error."""
     if isinstance(error, RemoteError) and isinstance(error.data, dict):
         said = error.data.get("stopReason")
         if isinstance(said, str) and said:

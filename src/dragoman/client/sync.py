@@ -72,7 +72,7 @@ def connect_sync(
 
 
 INTERRUPT_INTERVAL: Final = 1.0
-"""How often a wait looks for a Ctrl-C that did not end it."""
+"""Interval in seconds at which a wait wakes, so that a Ctrl-C that did not end it is raised."""
 
 _USE_SESSION: Final = "session(…) is not open yet: write `with peer.session(…) as session:`"
 _USE_PROMPT: Final = "prompt(…) has not begun: write `with session.prompt(…) as turn:`"
@@ -168,7 +168,7 @@ class BlockingConversation:
         yield from self._loop.entered(turn, lambda turn: BlockingTurn(turn, self._loop))
 
     def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt and wait until the turn ends."""
+        """Send a prompt, wait until the turn ends, and return how it ended."""
         return self._loop.run(lambda: self._conversation.ask(prompt))
 
     def steer(self, prompt: str | Block | Sequence[Block]) -> None:
@@ -219,7 +219,8 @@ class BlockingTurn:
                 break
 
     def wait(self) -> Result:
-        """Wait for the end, dropping the events that were not iterated over."""
+        """Wait for the end and return the result, dropping the events that were not iterated
+        over."""
         self._unread.clear()
         return self._loop.run(self._turn.wait)
 
@@ -443,8 +444,8 @@ async def _coroutine(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _in_thread(asking: Callable[[Q], Any]) -> Callable[[Q], Any]:
-    """Wrap a callback to run in a thread, where it may block without stopping the loop. If it
-    raises, the wrapper raises, as it would without a thread."""
+    """Wrap a callback to run in a thread, where it may block without stopping the loop. What it
+    raises, the wrapper raises. Coroutine functions and presets are returned unchanged."""
     # The presets never block, and other code recognises them by identity.
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking

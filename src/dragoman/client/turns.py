@@ -132,7 +132,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @abc.abstractmethod
     def _send(self) -> Call:
-        """Send the prompt; whatever ends the turn must call `_finish`."""
+        """Send the prompt and return its call. Whatever ends the turn must call `_finish`."""
 
     @abc.abstractmethod
     def _send_cancel(self) -> None:
@@ -140,7 +140,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @abc.abstractmethod
     def _cancelled(self) -> Result:
-        """Return the result of a turn whose cancel got no response."""
+        """Return the result of a turn that the agent did not end in time after a cancel."""
 
     def _is_held(self) -> bool:
         """Return whether the agent is silent only because of us."""
@@ -244,7 +244,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         raise StopAsyncIteration
 
     async def wait(self) -> Result:
-        """Wait for the end, dropping the items that were not iterated over."""
+        """Wait for the end and return the result, dropping the items that were not iterated
+        over."""
         async for _ in self:
             pass
         return self.result

@@ -76,7 +76,7 @@ def test_the_output_and_the_stderr_of_a_program_are_shown() -> None:
     assert explained.noise == ("Welcome!", ">")
     assert explained.stderr_tail == "no key is set\n"
     assert "not a message: Welcome! / >; the end of its stderr: no key is set." in str(explained)
-    assert "expects a person at a terminal" in str(explained)
+    assert "probably expects a person at a terminal" in str(explained)
 
 
 def test_a_stderr_that_ends_with_a_full_stop_gets_no_second_one() -> None:

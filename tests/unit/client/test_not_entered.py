@@ -54,7 +54,7 @@ async def test_an_exception_goes_through_it() -> None:
 @aio
 async def test_anything_else_says_what_to_write() -> None:
     careless: Any = Entering(later([]), USE)
-    with pytest.raises(AttributeError, match=f"{USE}; it has no 'ask' itself"):
+    with pytest.raises(AttributeError, match=f"{USE}; until then it has no 'ask'"):
         careless.ask()
     with pytest.raises(TypeError, match=USE):
         await careless
@@ -62,7 +62,7 @@ async def test_anything_else_says_what_to_write() -> None:
         with careless:
             pytest.fail("entered")
     careless = EnteringSync(now([]), USE)
-    with pytest.raises(AttributeError, match=f"{USE}; it has no 'ask' itself"):
+    with pytest.raises(AttributeError, match=f"{USE}; until then it has no 'ask'"):
         careless.ask()
     with pytest.raises(TypeError, match=USE):
         list(careless)
