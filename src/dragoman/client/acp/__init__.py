@@ -44,7 +44,9 @@ def __getattr__(name: str) -> Any:
         from dragoman.client.results import Result
 
         warnings.warn(
-            "TurnResult is dragoman.client.results.Result", DeprecationWarning, stacklevel=2
+            "TurnResult was renamed to dragoman.client.results.Result",
+            DeprecationWarning,
+            stacklevel=2,
         )
         return Result
     if name not in LATER:

@@ -140,8 +140,8 @@ class Calls:
 def question_of(
     asked: acp.RequestPermissionRequest, updates: Iterable[acp.SessionUpdate] = ()
 ) -> Question:
-    """Return the `Question` for a permission request, completed from these updates like
-    `Calls.question`."""
+    """Return the `Question` for a permission request, with missing details of the tool call filled
+    in from these updates."""
     calls = Calls()
     for update in updates:
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):

@@ -312,7 +312,7 @@ class AcpClient(BaseClient[Session]):
     async def call_extension(
         self, method: str, params: Any, *, timeout: float | None | UnsetType = UNSET
     ) -> Any:
-        """Call an extension method of the agent (`_…`).
+        """Call an extension method of the agent (`_…`) and return the decoded result.
 
         `timeout` defaults to the budget for a request; None means no limit.
         """
@@ -374,7 +374,8 @@ class AcpClient(BaseClient[Session]):
     def ask(
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET
     ) -> Coroutine[Any, Any, R]:
-        """Call a method of the protocol and decode its result."""
+        """Call a method of the protocol and return its decoded result. `timeout` defaults to the
+        budget for a request; None means no limit."""
         name = method.name
         decode = self._decoders.get(name)
         if decode is None:
@@ -407,7 +408,7 @@ class AcpClient(BaseClient[Session]):
             try:
                 undo(self.decode(method, raw))
             except InvalidAnswer as error:
-                log.debug("the late response opened nothing that can be closed: %s", error)
+                log.debug("the late response is invalid and cannot be undone: %s", error)
 
         return await call_in_order(
             self.connection,
@@ -473,13 +474,14 @@ class AcpClient(BaseClient[Session]):
         root: Path,
         others: Sequence[Path],
     ) -> Session:
-        """Call a method that opens a session and returns its id."""
+        """Call a method whose response has the id of the session that it opened, and return that
+        session."""
         made: list[Session] = []
 
         def opened(response: Any) -> None:
             if response.session_id in self.conversations:
                 raise InvalidAnswer(
-                    f"the agent returned the session id {response.session_id!r} twice"
+                    f"the agent returned {response.session_id!r}, the id of an open session"
                 )
             session = Session(self, response.session_id, root, others, self.events)
             session.began_here = method is acp.SESSION_NEW

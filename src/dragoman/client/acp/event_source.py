@@ -87,8 +87,8 @@ class EventSource(EventFeed):
         )
 
     def _speaks(self, agent: acp.InitializeResponse) -> None:
-        """If a gateway names the dialect of the agent behind it, use that dialect as the source of
-        events."""
+        """If the handshake response is from a gateway and names the dialect of the agent behind it,
+        name that dialect as the source of later events."""
         info = agent.agent_info
         dialect = None if info is None else ours_in(info.meta).get(DIALECT)
         if isinstance(dialect, str) and dialect not in ("", translate.DIALECT):
@@ -115,10 +115,8 @@ class EventSource(EventFeed):
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
     ) -> Callable[[str], None]:
-        """Called when the agent asks the user.
-
-        Call the returned function with the action that answers it.
-        """
+        """Called when the agent asks its user something. Returns a function to be called with the
+        action of the reply, such as ``accept``."""
         place = self.place(request.session_id)
         # The notification that a URL is completed has only the agent's own id for it.
         if isinstance(request, acp.ElicitationUrl):

@@ -62,8 +62,8 @@ Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
 """Serves a file or terminal request, or returns None to have it served here."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Any]
-"""Answers a request, given its params and its line, or returns a coroutine that does. Anything done
-before it returns happens in wire order."""
+"""Returns the result of a request, given its params and its line, or a coroutine that returns it.
+Anything done before it returns happens in wire order."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)
@@ -77,7 +77,8 @@ class Extension(Protocol):
     """Answers an agent's extension methods."""
 
     async def request(self, method: str, params: Any) -> Any:
-        """Answer a request, or raise `RemoteError` with METHOD_NOT_FOUND."""
+        """Return the result of a request. Raise `RemoteError` with METHOD_NOT_FOUND if the method is
+        unknown."""
 
     def notification(self, method: str, params: Any) -> None:
         """Handle a notification."""
@@ -99,8 +100,8 @@ class InboundHandlers:
             self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
-        """Handles notifications from a gateway between us and the agent. Returns whether it handled
-        one."""
+        """Gets the method and params of notifications that are not ACP's, handles those that a
+        gateway or broker sends, and returns whether it did."""
         self.watch: EventSource | None = None
         """Turns incoming messages into events, except the updates and permission requests of open
         sessions."""
@@ -108,9 +109,10 @@ class InboundHandlers:
             lambda early: self._complain(Noise(early[1], _UNKNOWN))
         )
         self.greeting: Raw | None = None
-        """The params of an `initialize` that the agent sent, which no agent does."""
+        """The params of an `initialize` request from the other side, or None. An agent sends none;
+        a program that only repeats its input does."""
         self.stray: Stray | None = None
-        """The last response since the last prompt that has the id of no request."""
+        """The last response since the last prompt whose id no request had, or None."""
         self._urls: set[str] = set()
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}
@@ -202,7 +204,7 @@ class InboundHandlers:
         if isinstance(noise, Stray) and noise.why == "unknown":
             self.stray = noise
         if self.watch is not None:
-            reason = noise.reason if isinstance(noise, Noise) else f"an answer: {noise.why}"
+            reason = noise.reason if isinstance(noise, Noise) else f"a stray response: {noise.why}"
             self.watch.heard("", noise.line, reason)
         self._complain(noise)
 
@@ -459,8 +461,8 @@ class InboundHandlers:
         return acp.ReleaseTerminalResponse()
 
     async def _served(self, work: Awaitable[Any], session_id: str) -> Any:
-        """Return the result of a service, mapping its errors to protocol errors. While the service
-        runs, the agent waits for us, and the watchdog ignores its silence."""
+        """Return the result of a service, and raise its errors as protocol errors. While it runs,
+        the agent waits for us, so its silence does not count."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.serving += 1
@@ -484,7 +486,7 @@ def _action(answer: acp.CreateElicitationResponse) -> str:
 
 
 def _nobody(action: str) -> None:
-    """Does nothing: used if there is no event source."""
+    """Do nothing. Used if there is no event source."""
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:

@@ -37,8 +37,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class KeyedStream(Stream):
-    """A stream that wraps `carrier`, the stream to the agent, and translates its messages if
-    needed."""
+    """A stream that wraps `inner`, the stream to the agent, and translates the messages of both
+    directions until the agent turns out to speak ACP."""
 
     def __init__(self, inner: Stream, max_line_size: int | None = None) -> None:
         self._inner = inner

@@ -40,7 +40,8 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     """The mode to set in every session that is opened without one, if the agent has that mode. Some
     agents start in a mode that never asks."""
     session_meta: Mapping[str, Any] = field(default_factory=dict)
-    """Sent as `_meta` when a session is opened: some agents read settings from it."""
+    """Sent as `_meta` when a session is opened, because some agents read settings from it. Metadata
+    of the session is added to it, and wins."""
     login_hint: str = ""
     """What to do about a missing login; replaces the hint that is made from the agent's login
     methods."""

@@ -140,7 +140,7 @@ class Session(AcpSettings, Conversation):
         return Turn(self, given, wire, meta)
 
     async def ask(self, prompt: Prompt) -> Result:
-        """Send a prompt and wait until the turn ends. The result has the outcome and the text."""
+        """Send a prompt, wait until the turn ends, and return its outcome and the whole text."""
         turn = self.prompt(prompt)
         turn.max_text_size = None
         async with turn:
@@ -284,8 +284,8 @@ class Session(AcpSettings, Conversation):
             self.outside.append(update)
 
     def heard(self, message: Notification, reason: str) -> bool:
-        """Report a message about this session that cannot be decoded. Returns whether it was
-        reported here."""
+        """Emit an `Unknown` event for a message about this session that cannot be decoded. Returns
+        False, and emits nothing, if the session makes no events."""
         if self.record is None:
             return False
         if self.turn is None:
@@ -316,7 +316,8 @@ class Session(AcpSettings, Conversation):
         self._replaying = replaying
 
     def _replay_left(self) -> float:
-        """Return seconds until the replay counts as over if nothing more arrives."""
+        """Return how many seconds are left until the replay counts as over, if nothing more
+        arrives."""
         if self._load_answered_at is None:
             return self.client.budgets.replay_total
         budgets = self.client.budgets
@@ -346,9 +347,9 @@ class Session(AcpSettings, Conversation):
     # -- inside: open questions of the agent
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
-        """Record a permission request from the agent. Its tool call may be new: two real agents do
-        not announce it anywhere else. Returns the question's id, or an empty string if the session
-        makes no events."""
+        """Report a permission request to the consumers of the session, with its tool call, which
+        may be new: two real agents announce it nowhere else. Returns the question's id, or an empty
+        string if the session makes no events."""
         if self.record is not None:
             return self._asked(self.record, request, line)
         call = request.tool_call
@@ -412,7 +413,7 @@ class Session(AcpSettings, Conversation):
 
 
 def _ignore(result: Raw | None, error: DragomanError | None) -> None:
-    """Settles a call whose outcome does not matter."""
+    """Ignore the outcome of a call."""
 
 
 def _set_mode(session: Session, update: Any) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AcpSettings(WorkspaceServices):
-    """The settings of a session, except its directories."""
+    """The modes, models and config options of a session."""
 
     __slots__ = ("client", "config_options", "id", "models", "modes")
 
@@ -55,7 +55,7 @@ class AcpSettings(WorkspaceServices):
         self.settings_changed()
 
     async def switch_mode(self, mode_id: str) -> None:
-        """Switch the mode with `session/set_mode`, even if there is a config option for it."""
+        """Switch the mode with `session/set_mode`, even if a config option could do it too."""
         before = self.modes
         await self._switch_mode(mode_id)
         if self.modes is not before:
@@ -68,7 +68,8 @@ class AcpSettings(WorkspaceServices):
         self.settings_changed()
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change a config option. The agent's response is the complete list, read back here."""
+        """Change a config option. The agent responds with all options and their values, which
+        replace `config_options`."""
         await self._set_option(option_id, value)
         self.settings_changed()
 

@@ -1,7 +1,7 @@
-"""Convert approval requests of the app-server to questions, and answers to decisions.
+"""Convert approval requests of the app-server to questions, and the answers to results.
 
-A request becomes a question with options; the chosen option becomes the decision in the server's
-own form. `dragoman.client.permissions` decides; `server_requests` sends.
+A request becomes a question with options, and the chosen option the result in the server's own
+form. `dragoman.client.permissions` defines who decides; `server_requests` sends the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ UNNAMED: Final = "Run a command"
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request for approval: the question, and the wire form of each option."""
+    """A request for approval: what the question shows, its options, and the result to send for each
+    option."""
 
     thread_id: str
     turn_id: str | None
@@ -66,7 +67,8 @@ class Approval:
         )
 
     def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
-        """Return the chosen option, the result to send, and the resulting answer."""
+        """Return the id of the chosen option, None if none fits, the result to send, and the
+        resulting answer."""
         option_id, answer = settled(self.options, answer)
         result = self.refused if option_id is None else self.replies[option_id]
         return option_id, result, answer
@@ -85,7 +87,7 @@ _DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {
 def _decisions(
     available: Sequence[Any] | None,
 ) -> tuple[tuple[PermissionOption, ...], dict[str, Any]]:
-    """Return the options for the decisions that the server accepts, and the reply for each.
+    """Return the options for the `available` decisions, or the usual ones, and the reply for each.
 
     `decline` is always offered: the server accepts it even if it does not list it.
     """

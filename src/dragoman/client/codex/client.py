@@ -179,7 +179,8 @@ class CodexClient(EventClient["CodexConversation"]):
             self.server = decode_typed(raw, shapes.InitializeResponse)
         except UNDECODABLE as error:
             raise ProtocolMismatch(
-                f"not a Codex app-server: {error}", dialect=discovery.of_text(raw)
+                f"the handshake response is not from a Codex app-server: {error}",
+                dialect=discovery.of_text(raw),
             ) from error
         await self.connection.notify("initialized")
         self._ask_login()
@@ -195,7 +196,8 @@ class CodexClient(EventClient["CodexConversation"]):
         timeout: float | None = None,
         undo: Callable[[T], None] | None = None,
     ) -> T:
-        """Call a method and decode its result; only "overloaded" is retried.
+        """Call a method and return its decoded result. The call is retried only if the server is
+        overloaded. `timeout` defaults to the budget for a request.
 
         `undo` is called with the result instead if it comes too late for the caller.
         """
@@ -205,7 +207,7 @@ class CodexClient(EventClient["CodexConversation"]):
             try:
                 undo(self.decode(method, raw, result))
             except InvalidAnswer as error:
-                log.debug("the late response cannot be undone: %s", error)
+                log.debug("the late response is invalid and cannot be undone: %s", error)
 
         budget = self.budgets.request if timeout is None else timeout
         raw = await self._call(method, params, budget, None if undo is None else undo_raw)
@@ -260,7 +262,7 @@ class CodexClient(EventClient["CodexConversation"]):
 
     @property
     def needs_login(self) -> bool:
-        """Whether the server reports that a login is required and missing."""
+        """Whether the server last reported that a login is required and missing."""
         login = self._login
         return login is not None and login.requires_openai_auth and login.account is None
 
@@ -317,11 +319,13 @@ class CodexClient(EventClient["CodexConversation"]):
 
 
 def may_retry(error: DragomanError | None, attempt: int) -> bool:
-    """Return whether to retry a call that failed with this error after this attempt."""
+    """Return whether to retry a call whose attempt with this number, from 1, ended with `error`:
+    only if the server was overloaded."""
     overloaded = isinstance(error, RemoteError) and error.code == codes.OVERLOADED
     return overloaded and attempt < OVERLOADED_TRIES
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the delay after "overloaded", jittered so that many clients do not retry at once."""
+    """Return the delay in seconds after this attempt, jittered so that many clients do not retry at
+    once."""
     return OVERLOADED_DELAY * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)

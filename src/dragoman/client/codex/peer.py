@@ -230,7 +230,7 @@ class CodexPeer(ClientPeer):
 
 
 def _instant(seconds: int | None) -> str | None:
-    """Return a time in ISO format, or None if there is none or it is out of range."""
+    """Return a Unix time in ISO format, or None if there is none or it is out of range."""
     if seconds is None:
         return None
     try:

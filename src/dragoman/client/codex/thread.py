@@ -222,8 +222,8 @@ class CodexConversation(EventConversation):
         self._unproved = False
 
     def _check(self, told: model.SettingsChanged) -> None:
-        """Abandon the thread if the server reports settings that were not requested. It reports
-        them only with `experimental`."""
+        """Abandon the thread if the server reports a mode or policy that was not requested. It
+        reports them only with the option `experimental`."""
         options = told.options if isinstance(told.options, tuple) else ()
         policy = next((option.value for option in options), None)
         if (told.mode, policy) in (self._in_force, (self.mode, self.policy)):
@@ -294,7 +294,7 @@ class CodexConversation(EventConversation):
         return self._titles.get(item_id)
 
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
-        """Return the file changes announced by a running tool call."""
+        """Return the file changes that a running tool call announced, or none."""
         return self._changes.get(item_id, ())
 
 

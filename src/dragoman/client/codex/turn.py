@@ -111,7 +111,7 @@ class CodexTurn(ConversationTurn):
     # -- events
 
     def seen(self, event: model.Event) -> model.Event:
-        """Complete an event of the thread with what only this turn knows."""
+        """Return an event of the thread, completed with what only this turn knows."""
         if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
             # The response to `turn/start` may be late.
             self.id = event.turn
@@ -165,9 +165,9 @@ class CodexTurn(ConversationTurn):
         self.failed(failure)
 
     async def wait_active(self) -> None:
-        """Wait until the server reports that the turn has started.
+        """Wait until the server reports that the turn has started, or the turn ends.
 
-        Before that it does not know the turn.
+        Before that, the server does not know the turn.
         """
         await self._active.wait()
 

@@ -113,8 +113,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
             raise refusal
 
     async def wait_for_turns(self) -> None:
-        """Wait for the turn or request that must run alone, and keep others waiting until
-        `let_others`.
+        """Wait until no turn or request that must run alone is left, and then keep others waiting
+        until `let_others`.
 
         This wait has no timeout of its own: turns have their own time limits.
         """
@@ -139,7 +139,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
     # -- calls
 
     async def ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
-        """Call a method. `read` decodes the response, in wire order.
+        """Call a method and return what `read` makes of the raw result, called in wire order.
 
         In a half-duplex dialect the call first waits for the running turn. The timeout starts after
         that: it limits how long the agent takes, and a turn has its own limits.
@@ -165,7 +165,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return await call_in_order(self.connection, method, params, then, timeout=timeout)
 
     def reading(self, method: str, read: Callable[[Raw], T], raw: Raw) -> T:
-        """Decode a response; a malformed one raises an error that blames the agent."""
+        """Return what `read` makes of a raw result. Raises `InvalidAnswer` if it is malformed."""
         try:
             return read(raw)
         except UNDECODABLE as error:
@@ -179,9 +179,9 @@ class DocumentClient(EventClient["DocumentConversation"]):
         *,
         timeout: float,
     ) -> T:
-        """Call a method that may have several names.
+        """Call a method that may have several names: `messages` has one message for each.
 
-        The next name is tried only if nothing ran, or if the call is harmless.
+        After an error, the next one is tried only if nothing ran, or if the call is harmless.
         """
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []

@@ -99,7 +99,8 @@ async def _decided(
 async def _asked(
     conversation: DocumentConversation, deciding: Coroutine[Any, Any, Decision]
 ) -> Decision:
-    """Wait for an answer. A session that was abandoned still works on a cancelled turn."""
+    """Wait for the answer and return it; `CANCEL` at once if the session was abandoned, because it
+    still works on a cancelled turn."""
     if conversation.unusable:
         deciding.close()
         return Answer.CANCEL
@@ -178,10 +179,10 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
 def _service(
     work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
-    """Return a service that emits an event for each use, and whose errors are mapped to protocol
-    errors.
+    """Return a request handler that asks the guard, if there is one, does `work`, and raises the
+    errors of services as protocol errors.
 
-    A refusal is a second event, because the request is emitted on arrival.
+    It emits an event when the request arrives, and a second one for an error.
     """
 
     def serve(

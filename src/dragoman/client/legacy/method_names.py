@@ -1,7 +1,7 @@
-"""Choose and cache which of several method names a legacy agent understands.
+"""Find out and cache which of several method names a legacy agent understands.
 
-Keeps the order to try and remembers success and failure; `client` and `turn` send. The next name is
-tried only if the error proves that nothing ran, so a prompt is never executed twice.
+Decides in which order to try them and remembers what worked; `client` and `turn` send. A prompt is
+sent under the next name only if the error proves that nothing ran, so it is never executed twice.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
 
 
 def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
-    """Return the error for a request of which the agent knows no method name; `refusal` is its last
-    response."""
+    """Return the error for a request none of whose method names the agent knows. `refusal` is the
+    last error that it sent."""
     if len(messages) == 1:
         return refusal
     return RemoteError(refusal.code, _none_of(messages), refusal.data)

@@ -18,7 +18,7 @@ log: Final = logging.getLogger("dragoman.client")
 
 
 class OneshotClient(Exchange):
-    """``{initialize, prompt, close}`` over one stream."""
+    """A client of one agent, with the methods `initialize`, `prompt` and `close`."""
 
     async def initialize(
         self,

@@ -73,13 +73,15 @@ class DocumentPeer(ClientPeer):
         self._take_over()
 
     async def prove(self) -> None:
-        """Raise unless the agent proves that it speaks this dialect, which may have no
-        handshake."""
+        """Raise a `DragomanError`, usually `ProtocolMismatch` or `RemoteError`, unless the agent
+        proves that it speaks this dialect, which may have no handshake."""
         client = self.client
         if client.hello is not None:
             found = discovery.of_text(client.hello)
             if found is None:
-                raise ProtocolMismatch("this is not the handshake response from an agent")
+                raise ProtocolMismatch(
+                    "the program answered the handshake, but its response is not that of an agent"
+                )
             if (client.end.name, found) == (discovery.ONESHOT, discovery.TAGGED):
                 # A tagged agent may accept any text as a version, even the date of oneshot.
                 raise ProtocolMismatch(f"the agent speaks {found}", dialect=found)
@@ -180,7 +182,7 @@ class DocumentPeer(ClientPeer):
         session_id = _new_id(self.dialect) if told_id is None else told_id
         conversation = client.conversations.get(session_id)
         if conversation is not None and opening.session_id is None:
-            raise InvalidAnswer(f"the agent returned the session id {session_id!r} twice")
+            raise InvalidAnswer(f"the agent returned {session_id!r}, the id of an open session")
         if conversation is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
             conversation.implicit = told_id is None

@@ -25,8 +25,8 @@ GROUP: Final = "dragoman.dialects"
 
 
 def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
-    """Register a dialect for ``connect(..., dialect=name)``. `make` is called for each
-    connection."""
+    """Register a dialect for ``connect(..., dialect=name)``. `make` is called for each connection,
+    to create its client end. Raises `UsageError` if the name is taken."""
     if name == AUTO or name in OPENERS:
         raise UsageError(f"the dialect {name!r} already exists")
     DIALECTS[name] = make
@@ -35,7 +35,7 @@ def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Unregister a dialect."""
+    """Undo `register`. Raises `UsageError` if the dialect is built in or not registered."""
     if name not in OPENERS or name in discovery.DIALECTS:
         raise UsageError(f"the dialect {name!r} is built in or not registered")
     del OPENERS[name], DIALECTS[name]

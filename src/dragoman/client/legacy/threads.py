@@ -11,7 +11,8 @@ from dragoman.dialects.legacy import threads
 
 
 class ThreadsClient(Exchange):
-    """``{thread_start, thread_resume, turn, close}`` over one stream."""
+    """A client of one agent, with the methods `thread_start`, `thread_resume`, `turn` and
+    `close`."""
 
     async def initialize(
         self,
@@ -19,7 +20,7 @@ class ThreadsClient(Exchange):
         service_name: str = threads.SERVICE,
         on_notification: OnNotification | None = None,
     ) -> threads.Thread:
-        """Do the handshake, for agents that have one. The response is the first thread."""
+        """Do the handshake, for agents that have one, and return the first thread."""
         return await self._call(
             threads.INITIALIZE,
             threads.Service(service_name),
@@ -34,7 +35,7 @@ class ThreadsClient(Exchange):
         service_name: str = threads.SERVICE,
         on_notification: OnNotification | None = None,
     ) -> threads.Thread:
-        """Start a thread."""
+        """Start a thread and return it."""
         return await self._call(
             threads.START,
             threads.Service(service_name),
@@ -46,7 +47,7 @@ class ThreadsClient(Exchange):
     async def thread_resume(
         self, thread_id: str, *, on_notification: OnNotification | None = None
     ) -> threads.State:
-        """Resume a thread: returns its history and its last known result."""
+        """Resume a thread and return its history and its last known result."""
         return await self._call(
             threads.RESUME,
             threads.Thread(thread_id),

@@ -27,8 +27,9 @@ MAX_FILE_SIZE: Final = 10 * 1024 * 1024
 harmless."""
 
 MAX_SCAN_SIZE: Final = 1024 * 1024 * 1024
-"""How many bytes of a file are searched for lines. A sparse file can have any size at no cost, and
-without a limit a request for its last line would read for years."""
+"""Maximum number of bytes that are read from a file in search of the requested lines. A sparse file
+can have any size at no cost, and without a limit a request for its last line would read for
+years."""
 
 CHUNK_SIZE: Final = 256 * 1024
 """Chunk size of reads and writes: it sets how soon a cancelled operation stops."""
@@ -57,8 +58,8 @@ class Files:
         missing_file_is_empty: bool = False,
         read_overlay: ReadOverlay | None = None,
     ) -> None:
-        """`missing_file_is_empty` is for peers that read a file before they create it and treat
-        any error as a failed write."""
+        """`missing_file_is_empty`: read a missing file as an empty text, for peers that read a file
+        before they create it and treat any error as a failed write."""
         self._workspace = workspace
         self._max_size = max_file_size
         self._missing_file_is_empty = missing_file_is_empty

@@ -32,7 +32,8 @@ def find(
 ) -> tuple[Path, os.stat_result | None]:
     """Return the real path inside one of the roots, and its state (None if nothing exists there).
 
-    With `make`, missing parent directories are created.
+    With `make`, missing parent directories are created. Raises `PathRefused` for a path outside
+    the roots.
     """
     if "\0" in text:
         raise ArgumentInvalid(f"the path {text[:200]!r} contains a NUL byte")
@@ -59,7 +60,8 @@ def find(
 
 
 def require_same(text: str, real: Path, info: os.stat_result) -> None:
-    """Raise unless the opened file is still the one at that path, reached without a link."""
+    """Raise `PathRefused` unless the opened file is still the one at that path, reached without a
+    link."""
     try:
         same = os.path.realpath(real) == str(real) and os.path.samestat(os.lstat(real), info)
     except OSError:
@@ -78,7 +80,8 @@ def _require_inside(text: str, real: Path, roots: Sequence[Path]) -> None:
 
 
 def _require_literal(text: str) -> None:
-    """Raise for a path that Windows would not take literally."""
+    """Raise `PathRefused` or `ArgumentInvalid` for a path that is relative, or that Windows would
+    not take literally."""
     path = PureWindowsPath(text)
     if text.replace("/", "\\").startswith(("\\\\?", "\\\\.", "\\??")):
         raise PathRefused(text, "it is a device path")

@@ -85,7 +85,8 @@ class WalkedPath:
 
 
 def walk(text: str, entries: Sequence[Entry], missing: Missing) -> WalkedPath:
-    """Resolve an absolute path inside the roots (`entries`)."""
+    """Resolve an absolute path inside the roots (`entries`). Raises `PathRefused` for any other
+    path."""
     names, as_folder = split(text)
     if as_folder and missing != "fail":
         raise PathRefused(text, "it names a directory")
@@ -198,7 +199,8 @@ class _Walk:
 
 
 def require_sane(text: str) -> None:
-    """Raise for a path that is invalid for the operating system, or relative."""
+    """Raise `ArgumentInvalid` or `PathRefused` for a path that is relative, too long, or not valid
+    for the operating system."""
     if not text.startswith("/"):
         raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
     if "\0" in text:

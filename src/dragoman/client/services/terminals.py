@@ -122,7 +122,9 @@ class Terminals:
         limit_size = self._output_size
         if output_byte_limit is not None:
             if isinstance(output_byte_limit, bool) or output_byte_limit < 0:
-                raise ArgumentInvalid(f"the output limit {output_byte_limit!r} is not a valid size")
+                raise ArgumentInvalid(
+                    f"the output limit must be 0 or more bytes, not {output_byte_limit!r}"
+                )
             limit_size = min(output_byte_limit, self._max_output_size)
         self._require_room()
         where = self._workspace.roots[0] if cwd is None else cwd

@@ -110,7 +110,7 @@ class Workspace:
     def open_for_read(self, path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
         """Open an ordinary file and yield its descriptor and state.
 
-        Never blocks or follows a link.
+        Links are followed only as in `find`, and opening never blocks.
         """
         for _ in range(MAX_TRIES):
             with self.find(path) as place:
@@ -134,7 +134,8 @@ class Workspace:
         raise FileFailed(_text(path), "it was replaced repeatedly while being opened")
 
     def find(self, path: str | os.PathLike[str], *, missing: Missing = "fail") -> WalkedPath:
-        """Resolve a path, following links. Refuses anything outside the roots."""
+        """Resolve a path, following links inside the roots. Raises `PathRefused` for anything
+        outside."""
         text = _text(path)
         if not CAN_WALK:
             real, info = named_paths.find(text, self._roots, make=missing == "make")
@@ -154,7 +155,7 @@ class Workspace:
 
 
 def require_file(path: str | os.PathLike[str], info: os.stat_result | None) -> None:
-    """Raise unless `info` describes an ordinary file."""
+    """Raise `FileMissing` or `PathRefused` unless `info` is the state of an ordinary file."""
     if info is None:
         raise FileMissing(_text(path))
     if not stat.S_ISREG(info.st_mode):

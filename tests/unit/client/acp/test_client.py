@@ -546,7 +546,7 @@ async def test_an_answer_without_a_session_id_is_invalid(reply: Any) -> None:
 async def test_an_id_that_is_open_already_is_not_a_new_session() -> None:
     async with driven() as (client, _):
         first = await client.new_session(CWD)
-        with pytest.raises(InvalidAnswer, match="twice"):
+        with pytest.raises(InvalidAnswer, match="the id of an open session"):
             await client.new_session(CWD)
         assert client.sessions == (first,)
 

@@ -86,7 +86,7 @@ async def test_a_server_that_is_not_a_codex_is_refused_and_its_stream_closed(ans
     server = Server({"initialize": answer})
     settings = ConnectionSettings(jsonrpc=False)
     async with Connection(theirs, End.AGENT, server, settings=settings) as connection:
-        with pytest.raises(ProtocolMismatch, match="not a Codex app-server"):
+        with pytest.raises(ProtocolMismatch, match="not from a Codex app-server"):
             await CodexPeer.connect(ours, "/w", CodexOptions(budgets=BUDGETS))
         async with asyncio.timeout(WAIT):
             assert isinstance(await connection.wait_ended(), ConnectionEnded)

@@ -251,7 +251,7 @@ async def test_an_agent_that_returns_the_id_of_an_open_session_changes_nothing_o
         async with session.prompt("x") as turn:
             await until(lambda: agent.prompts == 1)
             prompt = agent.heard[-1]
-            with pytest.raises(InvalidAnswer, match="'session-1' twice"):
+            with pytest.raises(InvalidAnswer, match="'session-1', the id of an open session"):
                 async with peer.session():
                     pass
             update = {"type": "messageChunk", "role": "assistant", "chunk": "mine"}
