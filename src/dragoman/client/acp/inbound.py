@@ -77,8 +77,8 @@ class Extension(Protocol):
     """Answers an agent's extension methods."""
 
     async def request(self, method: str, params: Any) -> Any:
-        """Return the result of a request. Raise `RemoteError` with METHOD_NOT_FOUND if the method is
-        unknown."""
+        """Return the result of a request. Raise `RemoteError` with METHOD_NOT_FOUND if there is no
+        such method."""
 
     def notification(self, method: str, params: Any) -> None:
         """Handle a notification."""
