@@ -161,7 +161,7 @@ async def test_a_permit_that_returns_no_answer_is_named(
             result = await session.ask("refused")
             assert not result.ok
             assert isinstance(result.error, UsageError)
-            assert f"the permit {permit.__name__} returned" in str(result.error)
+            assert f"the permission callback {permit.__name__} returned" in str(result.error)
             assert "did it" not in result.text
 
 
@@ -211,13 +211,13 @@ async def test_a_permit_that_raises_fails_the_turn_and_is_named(
             assert result.outcome is Outcome.FAILED
             assert isinstance(result.error, UsageError)
             kind = RAISED.get(permit.__name__, "ValueError: my bug")
-            assert f"the permit {permit.__name__} raised {kind}" in str(result.error)
+            assert f"the permission callback {permit.__name__} raised {kind}" in str(result.error)
             assert "did it" not in result.text
 
 
 def test_a_plain_permit_of_the_blocking_calls_is_named(tmp_path: Path) -> None:
     with connect_sync(AGENT, workspace=tmp_path, permit=truth) as peer, peer.session() as session:
-        assert "the permit truth returned True" in str(session.ask("refused").error)
+        assert "the permission callback truth returned True" in str(session.ask("refused").error)
 
 
 @aio

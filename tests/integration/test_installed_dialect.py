@@ -130,7 +130,7 @@ def test_a_descriptor_can_name_an_installed_dialect(cli: Cli, python: Path, how:
     ("name", "said"),
     [
         ("broken", "the dialect 'broken' of the package words-dialect cannot be loaded"),
-        ("number", "is neither a client end class"),
+        ("number", "is neither a subclass of ClientEnd"),
         ("none", "there is no dialect 'none'"),
     ],
 )

@@ -236,7 +236,7 @@ def service_refusal(error: ServiceError | SpawnError) -> RemoteError:
 
 
 class OpenSession(Protocol):
-    """What a client needs from its sessions."""
+    """What a client needs from each of its sessions."""
 
     @property
     def id(self) -> str: ...
@@ -465,7 +465,7 @@ class EventConversation(Conversation):
 
 
 def fail_turn(session: Any, error: UsageError) -> None:
-    """End the running turn of a session, if any, because of its caller's mistake."""
+    """Cancel the running turn of a session, if any; it ends with `error`, its caller's mistake."""
     if session is not None and session.turn is not None:
         session.turn.fail(error)
 

@@ -120,7 +120,7 @@ def _address(address: str, options: ConnectOptions) -> StreamSource:
         try:
             name = without_secrets(address)
         except ValueError as error:
-            raise UsageError(f"cannot connect to this address: {error}") from error
+            raise UsageError(f"the address is not valid: {error}") from error
 
         async def reach(dialect: str) -> Stream:
             return await transports.connect_websocket(address, max_message_size=size)

@@ -34,7 +34,7 @@ class EarlyMessages(Generic[M]):
         self._kept: list[tuple[str, M, int]] = []
         self._size = 0
         self._full = False
-        """Whether a message was dropped, which is logged once until the next opening ends."""
+        """Whether a message was dropped since an opening last ended; only the first is logged."""
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -21,8 +21,8 @@ OWN_NAME: Final = "dragoman"
 
 
 def absolute(path: str | Path) -> Path:
-    """Return the absolute path of a directory, with `~` expanded. A relative path is relative to
-    the current directory."""
+    """Return the absolute path of a directory, with `~` expanded. A relative path starts in the
+    current directory."""
     return Path(os.path.expanduser(path)).absolute()
 
 

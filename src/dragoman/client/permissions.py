@@ -118,15 +118,16 @@ def require_permit(permit: object, option: str = "permit") -> None:
 def wrong_answer(permit: object, answer: object) -> UsageError:
     """Return the error for a permit that returned `answer`, which is not a decision."""
     return UsageError(
-        f"the permit {_name_of(permit)} returned {answer!r:.80}: it must return an Answer, "
-        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; the request was refused"
+        f"the permission callback {_name_of(permit)} returned {answer!r:.80}: it must return an "
+        "Answer, such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; the request was refused"
     )
 
 
 def failed_permit(permit: object, error: Exception) -> UsageError:
     """Return the error for a permit that raised `error`."""
     failure = UsageError(
-        f"the permit {_name_of(permit)} raised {type(error).__name__}: {error}; nothing was allowed"
+        f"the permission callback {_name_of(permit)} raised {type(error).__name__}: {error}; "
+        "nothing was allowed"
     )
     failure.__cause__ = error
     return failure
@@ -145,7 +146,7 @@ _FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {
     Answer.REJECT_ALWAYS: ("reject_always", "reject_once"),
     Answer.CANCEL: (),
 }
-"""The kinds of options that give an answer, best first."""
+"""The kinds of options that can express each answer, best first."""
 
 READING: Final = frozenset({"read", "search", "think"})
 """Kinds of tools that only read or think."""

@@ -79,7 +79,7 @@ _USE_PROMPT: Final = "prompt(…) has not begun: write `with session.prompt(…)
 
 
 class BlockingPeer:
-    """A connected agent."""
+    """A connected agent, for programs without an event loop."""
 
     def __init__(self, peer: Peer, loop: _Loop) -> None:
         self._peer = peer
@@ -136,7 +136,7 @@ class BlockingPeer:
 
 
 class BlockingConversation:
-    """One session with an agent."""
+    """One session with an agent, for programs without an event loop."""
 
     def __init__(self, conversation: Conversation, loop: _Loop) -> None:
         self._conversation = conversation
@@ -155,8 +155,8 @@ class BlockingConversation:
         return self._conversation.replayed
 
     def prompt(self, prompt: str | Block | Sequence[Block]) -> EnteringSync[BlockingTurn]:
-        """Return a turn with this prompt, which begins when its ``with`` block is entered. Iterate
-        over it for its events."""
+        """Return a context manager for a turn with this prompt. The turn begins when the ``with``
+        block is entered."""
         return EnteringSync(self._prompt(prompt), _USE_PROMPT)
 
     @contextmanager
@@ -186,7 +186,7 @@ class BlockingConversation:
 
 
 class BlockingTurn:
-    """A running prompt."""
+    """A running prompt, for programs without an event loop. Iterate over it for its events."""
 
     def __init__(self, turn: ConversationTurn, loop: _Loop) -> None:
         self._turn = turn

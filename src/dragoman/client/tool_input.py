@@ -95,7 +95,7 @@ class ToolInput:
         self.kinds: set[str] = set()
         """Kinds that the input shows, whatever the agent claims."""
         self.hidden = False
-        """Whether the call runs a command that the agent did not show."""
+        """Whether the call runs, or may run, something that its fields do not show."""
         self.tainted = False
         """Whether the command has its own environment or input."""
         self.cwd: str | None = None

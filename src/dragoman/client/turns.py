@@ -335,7 +335,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self.cancel()
 
     def expire(self, why: BudgetExceeded) -> None:
-        """Cancel the turn because a time limit that covers more than this turn has passed."""
+        """Cancel the turn because a time limit has passed: one of its budgets, or one that covers
+        more than this turn. It ends with the error `why`."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self._grace_time = self._budgets.grace_after(why.budget)

@@ -49,7 +49,7 @@ cancelled."""
 
 
 class Call(Struct, eq=False):
-    """A pending call, begun with `Connection.begin`."""
+    """A call to the peer, as returned by `Connection.begin`: pending or settled."""
 
     # A Struct because one is created for every call: that takes a third of the time of a class with
     # an `__init__`.
@@ -113,7 +113,8 @@ class Awaited(Call, eq=False):
     error: DragomanError | None = None
     over: bool = False
     called_off: tuple[Any, ...] | None = None
-    """Set if the task was cancelled while it waited; any later result is dropped."""
+    """The arguments of the `CancelledError`, if the task was cancelled while it waited; any later
+    result is dropped."""
     wake: Callable[[Awaited], object] | None = None
     """Resumes the task."""
     context: contextvars.Context | None = None

@@ -1,10 +1,10 @@
 """JSON-RPC connection over a stream: reads, dispatches and sends messages.
 
 Handles the order of inbound messages, notifications, and the end of a connection; outbound requests
-are in `calls`, and responses to inbound requests in `responder`. No other module reads and
-dispatches messages. Method names are not known here: a `Handlers` object gets every inbound request
-and notification. Messages are delivered in wire order, and a response after everything that came
-before it.
+are in `calls`, and responses to inbound requests in `responder`. This is the message pump: no other
+module reads and dispatches messages. Method names are not known here: a `Handlers` object gets
+every inbound request and notification. Messages are delivered in wire order, and a response after
+everything that came before it.
 """
 
 from __future__ import annotations
@@ -427,7 +427,7 @@ class Connection(Requester, Responder):
         try:
             self._handlers.noise(noise)
         except FOREIGN:
-            log.exception("%s: the handler of noise failed", self.name)
+            log.exception("%s: the handler of unexpected input failed", self.name)
 
     # -- inside
 

@@ -44,7 +44,8 @@ wait that may end before its next tick."""
 
 
 class Limits(Struct, frozen=True):
-    """The limits for queued items on one connection, all lanes together."""
+    """The limits for queued items on one connection, all lanes together, in bytes and seconds. The
+    module's docstring says what each does."""
 
     soft_size: int = 4 * 1024 * 1024
     hard_size: int = 32 * 1024 * 1024
@@ -58,7 +59,7 @@ the same connection, reading must continue."""
 
 
 class Flow:
-    """Tracks how much is queued on one connection, and whether its stream is read."""
+    """Tracks how much is queued on one connection, and pauses and resumes reading accordingly."""
 
     __slots__ = (
         "_failure",

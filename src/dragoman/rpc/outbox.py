@@ -54,7 +54,7 @@ class Outbox:
         self._maybe_unsent_size = 0
         self.held = False
         """Whether lines are only collected: until the end of the iteration, or until `release`.
-        Set by the code that begins to handle inbound data."""
+        Also set by the code that begins to handle inbound data."""
         self.crowded = False
         """Whether `is_full` may be true: an attribute, because every sender checks it."""
 

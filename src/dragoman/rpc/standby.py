@@ -199,7 +199,7 @@ def _carry_on(
 
 
 def start_for(tasks: TaskOwner) -> OrdinaryStart:
-    """Return the best implementation for this interpreter."""
+    """Return the implementation with the lowest delay that works on this interpreter."""
     if sys.version_info >= (3, 12):
         return EagerStart(tasks)
     return Standby(tasks) if sys.implementation.name == "cpython" else OrdinaryStart(tasks)

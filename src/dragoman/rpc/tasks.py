@@ -87,8 +87,8 @@ class TaskOwner:
         return len(self._tasks)
 
     async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
-        """Cancel all tasks and wait for them to end, for at most `CLOSE_TIMEOUT`, including tasks
-        that start while it waits.
+        """Cancel all tasks, including those that start meanwhile, and wait at most `CLOSE_TIMEOUT`
+        for them to end.
 
         Safe to call from one of them; that task and `spare` are not cancelled. If the caller is
         cancelled, this still waits for them, in bounded time.
@@ -241,12 +241,12 @@ async def all_ended(*work: Awaitable[object]) -> None:
 
 
 class Stopped(Exception):
-    """Raised by work that noticed that its caller is gone. It never reaches the caller of
-    `in_thread`."""
+    """Raised by work that noticed that its result is no longer wanted. It never reaches the caller
+    of `in_thread`."""
 
 
 def check(stop: threading.Event) -> None:
-    """Raise `Stopped` if `stop` is set, which means that the caller is gone.
+    """Raise `Stopped` if `stop` is set, which means that the result is no longer wanted.
 
     Long work must call this regularly, and before it does anything that cannot be undone.
     """

@@ -192,14 +192,15 @@ class PeerState(Generic[Slot]):
         return id, line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        """Create a notification."""
+        """Create a notification. Raises `MessageTooLong`."""
         line = self._writer.notification(method, params)
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
         return line
 
     def result(self, id: Id, result: Any) -> bytes:
-        """Create the response to a request from the other side."""
+        """Create the response to a request from the other side. Raises `UsageError` if that request
+        is not open, and `MessageTooLong`, after which it is still open."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.result(id, result)
@@ -209,7 +210,7 @@ class PeerState(Generic[Slot]):
         return line
 
     def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
-        """Create an error response to a request from the other side."""
+        """Create an error response to a request from the other side. Raises like `result`."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.failure(id, ErrorObject(code, message, data))

@@ -300,7 +300,7 @@ async def test_the_error_of_a_websocket_shows_no_secret_of_its_address(
 
 @aio
 async def test_an_address_that_is_not_a_url_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(UsageError, match="cannot connect to this address") as failed:
+    with pytest.raises(UsageError, match="the address is not valid") as failed:
         async with connect("ws://me:secret@[example/"):
             pass
     assert "secret" not in str(failed.value)

@@ -363,7 +363,7 @@ async def test_failing_handlers_of_what_wants_no_answer_are_logged(
         other.say({"method": "news"}, {"method": "more"}, {"id": 1, "method": "ask"})
         assert (await other.next())["result"] == "still here"
     assert caplog.text.count("the handler of a notification failed") == 2
-    assert caplog.text.count("the handler of noise failed") == 1
+    assert caplog.text.count("the handler of unexpected input failed") == 1
 
 
 @aio

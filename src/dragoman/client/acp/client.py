@@ -134,8 +134,8 @@ class AcpClient(BaseClient[Session]):
         return Gate("agent", (capability,)).is_open(self.agent.agent_capabilities)
 
     def require(self, capability: str, what: str) -> None:
-        """Raise `Unsupported` unless the agent advertised a capability; `what` names its
-        purpose."""
+        """Raise `Unsupported` (the agent cannot `what`) unless the agent advertised this
+        capability."""
         if not self.can(capability):
             raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
 
@@ -353,7 +353,7 @@ class AcpClient(BaseClient[Session]):
         self._serving.elsewhere = elsewhere
 
     def relay_with(self, make: Callable[[Handlers], Handlers]) -> None:
-        """Replace the handlers for incoming messages.
+        """Use the handlers that `make` returns for all further incoming messages.
 
         `make` gets the client's own handlers as a fallback.
         """

@@ -74,7 +74,7 @@ _CANCELLING: Final = TurnStage.CANCELLING
 
 
 class Extension(Protocol):
-    """Answers an agent's extension methods."""
+    """Handles the requests and notifications of an agent's extensions."""
 
     async def request(self, method: str, params: Any) -> Any:
         """Return the result of a request. Raise `RemoteError` with METHOD_NOT_FOUND if there is no

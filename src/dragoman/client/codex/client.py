@@ -45,8 +45,8 @@ log: Final = logging.getLogger("dragoman.client")
 
 OVERLOADED_TRIES: Final = 5
 OVERLOADED_DELAY: Final = 0.25
-"""The first delay after "overloaded", doubled each time and jittered. Such a call was refused
-before anything ran, so it is safe to retry."""
+"""Seconds to wait after the server first refused a call as overloaded; doubled after each further
+refusal, and jittered. Such a call was refused before anything ran, so it is safe to retry."""
 
 NEVER_USED: Final = (
     "account/gatewayOAuth/changed",
@@ -118,10 +118,12 @@ ABILITIES: Final = Capabilities(
 AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
 ]
-"""Answers the server's questions to its user: the chosen or written answers by question id."""
+"""Answers the server's questions to its user. Returns the chosen or written answers by question
+id."""
 
 AnswerForm: TypeAlias = Callable[[shapes.ElicitationRequest], Awaitable[dict[str, Any] | None]]
-"""Fills in a form of an MCP server behind the app-server; None declines."""
+"""Fills in a form of an MCP server behind the app-server. Returns the values by name, or None to
+decline."""
 
 
 class CodexOptions(DialectOptions, frozen=True, kw_only=True):

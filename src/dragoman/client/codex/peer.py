@@ -73,7 +73,7 @@ def _configured(server: Any) -> dict[str, Any]:
 
 
 class CodexPeer(ClientPeer):
-    """A Codex app-server."""
+    """A Codex app-server, whose threads are its sessions."""
 
     client: CodexClient
     dialect = translate.DIALECT
@@ -160,7 +160,8 @@ class CodexPeer(ClientPeer):
     async def _require(
         self, answer: shapes.ThreadResponse, opening: Opening, settings: dict[str, str]
     ) -> None:
-        """Check that the server applied the requested settings."""
+        """Raise `ProtocolMismatch` if the server did not apply the requested settings, or
+        `Unsupported` if it does not list the model."""
         require_safe(answer, settings["sandbox"], settings["approvalPolicy"])
         wanted = opening.model
         if wanted is None:

@@ -231,7 +231,7 @@ class CodexConversation(EventConversation):
         self.unusable = True
         if self.turn is not None:
             what = f"the sandbox {told.mode!r} and the approval policy {policy!r}"
-            self.turn.give_up(ProtocolMismatch(f"Codex uses {what}, which was not requested"))
+            self.turn.give_up(ProtocolMismatch(f"Codex uses {what}, but others were requested"))
 
     # -- the end
 

@@ -27,7 +27,8 @@ from dragoman.events.parts import (
 def prompt_blocks(
     blocks: Sequence[Block], end: ClientEnd, capabilities: Capabilities
 ) -> list[Block]:
-    """Return the blocks of a prompt in the form the dialect accepts. Raises `Unsupported`."""
+    """Return the blocks of a prompt in the form that the dialect accepts. Raises `Unsupported` for
+    a block that it does not accept in any form."""
     return [_fitting(block, end, capabilities) for block in blocks]
 
 

@@ -37,7 +37,7 @@ OnNotification: TypeAlias = Callable[[str, Any], None]
 
 
 class Exchange:
-    """A connection with one request at a time. It starts with the first call."""
+    """A connection with one request at a time. It starts reading at the first call."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class OneshotClient(Exchange):
         try:
             oneshot.require_version(answer, protocol_version)
         except ProtocolMismatch as mismatch:
-            log.warning("protocol_mismatch: %s", mismatch)
+            log.warning("the handshake failed: %s", mismatch)
             await self.close()
             raise
         return answer

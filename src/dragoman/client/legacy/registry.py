@@ -69,8 +69,8 @@ def load_registered(name: str) -> bool:
         register(name, made)
     else:
         raise UsageError(
-            f"the dialect {name!r} of {_package(entry)} is neither a client end class nor a "
-            "function that returns one"
+            f"the dialect {name!r} of {_package(entry)} is neither a subclass of ClientEnd nor a "
+            "function that returns an instance of one"
         )
     return True
 

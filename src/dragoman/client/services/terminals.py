@@ -65,7 +65,8 @@ class ExitStatus:
 
 
 class TerminalOutput(NamedTuple):
-    """The current output of a terminal. `exit_status` is None while the command runs."""
+    """The current output of a terminal. `exit_status` is None until the command has ended and all
+    its output has arrived."""
 
     output: str
     truncated: bool
