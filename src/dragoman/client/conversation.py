@@ -174,8 +174,8 @@ class Peer(abc.ABC):
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
         """Use another callback for questions to the user from now on. This has no effect in the
-        many dialects without such questions, and an agent that learned in the handshake that there
-        is no callback does not ask."""
+        many dialects without such questions, and an agent that learned in the handshake that the
+        client has no callback does not ask."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
