@@ -2,8 +2,8 @@
 
 A call settles exactly once, with a result or an error: at the response, the timeout, the caller's
 cancellation or the end of the connection, whichever comes first. `Requester` is the part of a
-connection that sends requests; `connection` reads the responses, and `lanes` knows what `Behind`
-waits for.
+connection that sends requests; `connection` reads the responses, and `lanes` has the queues that
+`Behind` waits for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answer inbound requests: run their handlers and send exactly one response for each.
 
 Tracks the handler tasks, limits how many requests are open at once, and turns results and errors
-into responses. Base class of `connection.Connection`. `Handlers` is the interface to the code that
-knows the methods; its usual implementation, from tables, is in `router`.
+into responses. `Responder` is a base class of `connection.Connection`. `Handlers` is the interface
+to the code that knows the methods; its usual implementation, from tables, is in `router`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ without waiting. `responder` defines the work itself.
 
 Python 3.12 can start a task like that. In 3.11 one task of each connection stands by: the first
 step runs as if in that task, and if the work has to wait, that task takes it over and another one
-stands by. There is no visible difference: everything that a step may leave behind in
-the task (a reference, a callback, a changed context, a cancellation) is checked, and a task with
-any of it is not used a second time.
+stands by. There is no visible difference: everything that a step may leave behind in the task (a
+reference, a callback, a changed context, a cancellation) is checked, and a task with any of it is
+not used a second time.
 """
 
 from __future__ import annotations

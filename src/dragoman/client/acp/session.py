@@ -1,7 +1,8 @@
 """One conversation with an agent that speaks ACP v1.
 
 Keeps the state of a session: its settings as last reported, the running turn, and the updates that
-arrive outside turns. It does not decode (`client` does) or follow a turn (`turn` does).
+arrive outside turns. It does not decode messages (`inbound` and `client` do) or follow a turn
+(`turn` does).
 
 A session of the conversation API has a `record` (`event_source`): its updates become events. One of
 the typed client has none and yields the updates themselves. An update goes to the running turn; to

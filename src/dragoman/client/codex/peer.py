@@ -1,7 +1,7 @@
 """Conversation API peer for a Codex app-server.
 
-Opens threads, reads back the settings that keep a thread safe, and lists the threads that the
-server remembers. `thread` has the thread itself.
+Opens threads, checks the settings that keep a thread safe, and lists the threads that the server
+remembers. `thread` has the thread itself.
 """
 
 from __future__ import annotations
