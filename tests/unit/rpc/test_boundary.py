@@ -42,7 +42,7 @@ def test_two_incidents_have_two_names() -> None:
 def test_a_message_that_is_too_long_says_by_how_much() -> None:
     code, message, data = boundary.to_wire(MessageTooLong(20, 10), "x")
     assert code == codes.INTERNAL_ERROR
-    assert "too long" in message
+    assert "exceeds the maximum line size" in message
     assert data == {"size": 20, "limit": 10}
 
 
