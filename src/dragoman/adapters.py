@@ -27,7 +27,8 @@ Notified = Callable[[model.Event], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """How and where to start a peer for one piece of work."""
+    """How and where to start a peer for one prompt, with the permissions, limits, model and mode to
+    use."""
 
     way: LaunchSpec
     cwd: Path
@@ -47,7 +48,7 @@ class Assignment:
 
 @runtime_checkable
 class Adapter(Protocol):
-    """Runs the prompts of a role on a peer."""
+    """Runs prompts on one peer, each in a role that the adapter claims."""
 
     name: str
     protocol: str
@@ -61,6 +62,7 @@ class Adapter(Protocol):
     async def dispatch(
         self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
     ) -> Result:
-        """Run one prompt. Raises `RoleNotClaimed` before anything is started, passes every event to
-        `on_notification`, and always closes the peer."""
+        """Run the prompt `text` in a role, and return its result. Raises `RoleNotClaimed` before
+        anything is started, passes every event to `on_notification` if it is given, and always
+        closes the peer."""
         ...

@@ -40,7 +40,7 @@ class DelegationTarget:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a file's field is invalid."""
+    """Why the field of an agent file is invalid, or why the file cannot be read."""
 
     path: Path
     line: int | None
@@ -60,7 +60,8 @@ class AgentFile:
     value: str | None = None
     """The field as written; None if there is none."""
     target: DelegationTarget | None = None
-    """The parsed value, if it names something that exists."""
+    """The peer and role that the value names; None without a field, for `none`, or if there is a
+    problem."""
     problem: Problem | None = None
 
     @property
@@ -75,13 +76,14 @@ class AgentFileEdit:
     files: tuple[Path, ...]
     """All files that were selected."""
     changes: tuple[Change, ...]
-    """The files that changed."""
+    """The changes, one for each file that the edit changed."""
     problems: tuple[Problem, ...]
-    """Problems of agent files that existed before."""
+    """Problems that remain in the agent files. All of them existed before the edit."""
 
 
 def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
-    """Parse the value of the field. Returns None for `none`; raises `DelegationInvalid`.
+    """Parse the value of the field. Returns None for `none`. Raises `DelegationInvalid` if the
+    value does not name a known peer and a role that it claims.
 
     Names of peers and roles may both contain hyphens. The peer is the one with the longest name
     that the value starts with. If a peer with a shorter name also claims the rest as a role, the
@@ -169,9 +171,10 @@ def find_files(
     patterns: Sequence[str],
     cwd: Path | None = None,
 ) -> list[Path]:
-    """Return the selected files: by path or pattern from `cwd`, or by an agent's bare name.
+    """Return the files that `named` selects, each by a path or pattern relative to `cwd`, or by an
+    agent's bare name.
 
-    Without names, returns every file that `patterns` find in `folder`. A file is found once,
+    If `named` is empty, returns every file that `patterns` find in `folder`. A file is found once,
     however many names it has. Files that a pattern finds but that are really outside the directory
     are left out: a link in a checkout must not redirect an edit. Raises `UsageError` for a name
     without a file.
@@ -271,7 +274,7 @@ def _entries(folder: Path, pattern: str) -> list[Path]:
 
 
 def list_files(paths: Iterable[Path], catalogue: Catalogue) -> list[AgentFile]:
-    """Return the state of each file."""
+    """Return the state of each agent file."""
     return [_look(path, catalogue) for path in paths]
 
 
@@ -317,8 +320,8 @@ def set_target(
 ) -> AgentFileEdit:
     """Set the field to `value` in all of these files.
 
-    The value is checked first. `others` are further agent files to validate; if there is a problem
-    afterwards that did not exist before, all files are restored.
+    The value is checked first. `others` are further agent files to validate. If there is a problem
+    afterwards that did not exist before, all files are restored and `UsageError` is raised.
     """
     parse_target(value, catalogue)
     return _edit(paths, value, catalogue, others)
@@ -327,12 +330,13 @@ def set_target(
 def unset_target(
     paths: Sequence[Path], catalogue: Catalogue, *, others: Collection[Path] = ()
 ) -> AgentFileEdit:
-    """Remove the field from all of these files."""
+    """Remove the field from all of these files. `others` are validated as in `set_target`."""
     return _edit(paths, None, catalogue, others)
 
 
 def preview(paths: Sequence[Path], value: str | None) -> list[Change]:
-    """Preview an edit; nothing is written. None removes the field."""
+    """Return the changes that setting the field to `value` would make; nothing is written. None
+    removes the field."""
     return [change for change in _planned(paths, value) if change.before != change.after]
 
 

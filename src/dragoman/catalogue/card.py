@@ -1,7 +1,7 @@
 """The peer card: facts measured about one version of a peer on one platform.
 
-`verify` measures and `CardStore` keeps the JSON files. A fact that was not measured is None, which
-means "unknown", never "no".
+`verify` measures them, in steps called rungs, and `CardStore` keeps the JSON files. A fact that was
+not measured is None, which means "unknown", never "no".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD_FORMAT = 2
 
 
 class RungVerdict(enum.StrEnum):
-    """How a rung ended."""
+    """How a rung (one step of a verification) ended."""
 
     PASS = "pass"
     WARN = "warn"
@@ -38,7 +38,7 @@ class RungVerdict(enum.StrEnum):
 
 
 class RungResult(Struct, frozen=True, kw_only=True):
-    """The result of one rung of the ladder."""
+    """The result of one rung: its verdict, and what was seen."""
 
     rung: str
     verdict: RungVerdict
@@ -60,8 +60,8 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     """Its dialect, by dragoman's name for it."""
     dialect_shown: bool | None = None
-    """Whether its handshake proves the dialect. An ACP agent without any capabilities may speak
-    `keyed`."""
+    """Whether its handshake proves the dialect. An agent that looks like ACP without any
+    capabilities may speak the dialect `keyed`."""
     protocol_version: str | None = None
     """The version that both sides agreed on, if the dialect has one."""
     agent_name: str | None = None
@@ -77,7 +77,7 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     model: str | None = None
     """The model that it uses if none is requested."""
     parent_models: tuple[str, ...] | None = None
-    """The model names without a ``-preview`` suffix."""
+    """The model names, each with a ``-preview`` suffix removed."""
     modes: tuple[str, ...] | None = None
     """The ids of the modes of a session."""
     sessions: bool | None = None
@@ -129,7 +129,7 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     notifications: dict[str, tuple[str, ...]] | None = None
     """The notifications that it sent, each with the keys of its params."""
     id_format: str | None = None
-    """How it numbers its own requests: ``integer``, ``string`` or ``none seen``."""
+    """The type of the ids in its own requests: ``integer``, ``string`` or ``none seen``."""
     turn_ids: bool | None = None
     """Whether updates carry the id of their turn."""
     late_updates: bool | None = None
@@ -154,7 +154,7 @@ class Card(Struct, frozen=True, kw_only=True):
     measured_at: str
     """ISO 8601, UTC."""
     dragoman: str
-    """Our own version."""
+    """The version of dragoman that verified the peer."""
     turns: bool
     """Whether rungs that spend model calls were tried."""
     reached: str
@@ -167,7 +167,8 @@ class Card(Struct, frozen=True, kw_only=True):
 
 
 NOTHING: Final = "Nothing: "
-"""How the remedy of a warning begins, in `verify.remedies`, if dragoman handles what was found."""
+"""How the remedy of a warning (in `verify.remedies`) begins if dragoman handles what was found, so
+that the user need not act."""
 
 
 def to_know(card: Card) -> list[str]:
@@ -184,7 +185,7 @@ def to_know(card: Card) -> list[str]:
 
 
 CARDS: Final = "cards"
-"""Name of the directory, below dragoman's data."""
+"""Name of the directory of the cards, in dragoman's data directory."""
 
 UNKNOWN_VERSION: Final = "unknown"
 """Placeholder for the version of a peer that does not report one."""
@@ -193,9 +194,9 @@ MAX_SIZE: Final = 4 * 1024 * 1024
 """Maximum size of a card, in bytes. A card has a few kilobytes; a larger file is not a card."""
 
 MAX_WORD: Final = 100
-"""Maximum length of a version in a file name, in characters. Agents report their version
-themselves, and some systems reject names of more than 255 bytes; two versions with the same
-beginning share a file, and only the last is kept."""
+"""Maximum length of a peer's name, a version or a platform in a path, in characters. Agents report
+their version themselves, and some systems reject names of more than 255 bytes; two versions with
+the same beginning share a file, and only the last is kept."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -209,7 +210,7 @@ class CardStore:
         """Files that were found but are not valid cards, with the reason."""
 
     def path(self, peer: str, version: str | None, platform: str) -> Path:
-        """Return the path of a card."""
+        """Return where the card of this peer, version and platform is stored, if there is one."""
         name = f"{_fit(version or UNKNOWN_VERSION)}-{_fit(platform)}.json"
         return self.folder / _fit(peer) / name
 
@@ -283,6 +284,7 @@ class _Form(msgspec.Struct):
 
 
 def _fit(word: str) -> str:
-    """Replace characters that are not safe in file names everywhere."""
+    """Return a word as part of a file name that is valid on every system: shortened, with unsafe
+    characters replaced."""
     fit = _UNFIT.sub("_", word)[:MAX_WORD]
     return fit if fit.strip(".") else f"_{fit}"

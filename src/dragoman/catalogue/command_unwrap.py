@@ -55,17 +55,20 @@ ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s
 NAMELESS: Final = frozenset(
     {"cargo", "dotnet", "escript", "go", "java", "just", "make", "mono", "wsl"}
 )
-"""Programs that run the code they are given, in addition to those that the policy knows."""
+"""Programs that run other code, so that their name does not say what is started;
+`policy.command_expansion` has more of them."""
 
 MAX_DEPTH: Final = 8
-"""Maximum depth of programs that start one another, so that the search ends."""
+"""Maximum number of nested programs to look through, such as ``env sh -c …``, so that the search
+ends."""
 
 
 def readings(argv: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the command lines that this one starts, the most likely first; at least itself.
+    """Return the command lines that this one starts in the end, the most likely first, or only
+    itself if its program starts no other.
 
-    There are several if a shell runs several. A package that is run becomes its bare name without a
-    version.
+    There are several if a shell runs several. A package that is run by its name is returned without
+    its version.
     """
     return list(dict.fromkeys(_readings(tuple(argv), MAX_DEPTH)))
 
@@ -78,7 +81,7 @@ def _readings(words: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
 
 
 def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return what a command line starts, if it only starts something else."""
+    """Return the command lines that a command line starts directly; empty if it starts no other."""
     if words[0].endswith((".js", ".mjs", ".cjs")):
         return []  # It is a separate program, whatever it is called.
     name, rest = program_name(words[0]).lower(), words[1:]
@@ -102,7 +105,7 @@ def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _told_to_shell(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the commands that a shell is given with ``-c``, last one first; empty without
+    """Return the commands in the argument of a shell's ``-c``, the last one first; empty without
     ``-c``."""
     from dragoman.policy.shell_parser import find_commands
 
@@ -150,11 +153,11 @@ def runs_anything(program: str) -> bool:
 
 
 def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
-    """Return what is known about a command line that a user wrote.
+    """Return the launch spec for a command line that a user wrote.
 
-    A program of a known peer gets that peer's environment and settings. A form that is known to be
-    wrong is refused, with its effect and the fix. Nothing is started, because some programs treat a
-    wrong form as a prompt.
+    A program of a known peer gets that peer's environment and settings. Raises `WrongLaunch`, with
+    the effect and the fix, for a form that is known to be wrong. Nothing is started, because some
+    programs treat a wrong form as a prompt.
     """
     argv = tuple(argv)
     started = _started(argv, catalogue)
@@ -184,7 +187,7 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
 
 
 def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
-    """Raise `WrongLaunch` if the descriptor of a peer has a launch that is known to be wrong.
+    """Raise `WrongLaunch` if the command line of a peer's launch spec is known to be wrong.
     Built-in peers are not checked, because they were tested."""
     peer = spec.descriptor
     if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:

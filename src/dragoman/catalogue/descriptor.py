@@ -24,7 +24,8 @@ class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     used; deprecated ones come last."""
 
     command: tuple[str, ...] = ()
-    """The command line as a list, with the program first. Required without an address."""
+    """The command line as a list, with the program first. Required without an address, and not
+    allowed with one."""
     address: str | None = None
     """The address of a peer that is already running: ``unix:/path``, ``ws://…`` or ``wss://…``."""
     platforms: tuple[Platform, ...] = ()
@@ -78,7 +79,8 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of the variables that contain credentials, never values."""
+    """The environment variables that contain the peer's credentials, by name and never with a
+    value, and how to log in."""
 
     env: tuple[str, ...] = ()
     """Environment variables that the peer reads. They are passed to it if they are set."""
@@ -105,9 +107,11 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether reading a missing file must return empty content, because the write that follows
     fails otherwise. Needs ``protocol = "acp"``."""
     error_texts: tuple[str, ...] = ()
-    """Prefixes of messages that report an error. A turn with such a message has failed."""
+    """Prefixes of texts that report an error. A turn whose text starts with one of them has
+    failed."""
     notice_texts: tuple[str, ...] = ()
-    """Prefixes of messages that come from the program and are not part of an answer."""
+    """Texts that the program itself puts before an answer. They are ignored when a turn is
+    judged."""
     late_replay: bool = False
     """Whether a loaded session's history arrives after the response to the load."""
     loads_next_minute: bool = False
@@ -125,7 +129,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stays_after_eof: bool = False
     """Whether the peer keeps running when its input ends."""
     leaves_daemon: bool = False
-    """Whether the peer leaves a process behind that has its own session."""
+    """Whether the peer leaves a process behind when it ends, in an operating-system session of its
+    own."""
     terminals: bool = False
     """Whether the peer runs commands in the client's terminals if the client offers them."""
     command_titles: bool = False
@@ -213,7 +218,7 @@ class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One peer, as its descriptor describes it."""
+    """A peer: how to start it, the roles that it claims, its credentials and its quirks."""
 
     name: str
     """The unique name of the peer: at most 64 lower-case letters, digits and single hyphens,
@@ -282,8 +287,9 @@ does."""
 
 
 def load_delay(began_at: float, now: float) -> float:
-    """Return the seconds until a session can be loaded at a peer with the quirk
-    `loads_next_minute`: until the clock minute in which it began is over, plus a margin."""
+    """Return the seconds until a session that was created at `began_at` can be loaded at a peer
+    with the quirk `loads_next_minute`: until the clock minute of its creation is over, plus a
+    margin."""
     over_at = (began_at + LOAD_MARGIN) // MINUTE * MINUTE + MINUTE + LOAD_MARGIN
     # A clock that was set back gives no information.
     return max(0.0, over_at - now) if began_at <= now else 0.0

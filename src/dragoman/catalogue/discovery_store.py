@@ -25,7 +25,7 @@ from dragoman.decoders import decode_typed
 from dragoman.dialects.discovery import Program
 
 FOLDER: Final = "discovery"
-"""Name of the directory, below dragoman's cache."""
+"""Name of the directory of discovered facts, in dragoman's cache directory."""
 
 FORMAT: Final = 1
 
@@ -36,7 +36,8 @@ MAX_PROGRAMS: Final = 200
 """Maximum number of files; the least recently changed are deleted first."""
 
 MAX_KNOWN: Final = 64
-"""Maximum number of facts to keep per program, newest first. Each of its launches has a few."""
+"""Maximum number of facts to keep per program; the oldest are dropped. Each of its launches has a
+few."""
 
 FAILURE_LIFETIME: Final = 24 * 3600.0
 """Seconds for which the fact "no method name known" is valid. A method may be added without a
@@ -96,7 +97,7 @@ class DiscoveryStore:
         return self.folder / f"{name}.json"
 
     def _load(self, program: Program) -> _Known | None:
-        """Return the facts known about exactly this program."""
+        """Return the facts known about exactly this program, or None if there are none."""
         path = self._path(program)
         if path not in self._read:
             self._read[path] = _decode(path)

@@ -34,7 +34,7 @@ SHOWN_FILES: Final = 5
 """Maximum number of files that a violation names."""
 
 WRITES: Final = frozenset({"edit", "delete", "move"})
-"""Permission kinds that concern only the files they name."""
+"""Kinds of permission requests that change only the files that they name."""
 
 
 class Enforced(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,8 @@ class Enforced(Struct, frozen=True, kw_only=True):
     gap: str = ""
     """Why the policy cannot be enforced; empty if it can."""
     mode: str | None = None
-    """The mode that the user wants; used if the gap is allowed."""
+    """The mode that the user requested. `hold` does not change it, even if the peer does not ask in
+    it."""
     allow_unenforced: bool = False
     """Whether the peer is prompted even if the policy is not enforced."""
 
@@ -100,10 +101,11 @@ def enforce(
     card: Card | None = None,
     allow_unenforced: bool = False,
 ) -> Enforced:
-    """Make the peer ask for permission if the policy `restricts` it.
+    """Return the peer's launch under the policy, changed to make the peer ask for permission if the
+    policy `restricts` it.
 
-    `mode` is the mode that the user wants. Raises `PolicyNotEnforced` for a peer that does not ask,
-    unless `allow_unenforced`.
+    `mode` is the mode that the user requested. Raises `PolicyNotEnforced` for a peer that does not
+    ask, unless `allow_unenforced`.
     """
     if not restricts:
         return Enforced(way=spec)
@@ -240,9 +242,9 @@ def _places(ruling: Ruling, folder: str) -> set[str]:
 
 
 def violated(files: Sequence[str]) -> str:
-    """Describe a violation.
+    """Return a text that names the files that changed without an allowed request.
 
-    The disk does not show who changed the files: the user may have saved them in an editor.
+    It does not blame the peer: the user may have saved the files in an editor.
     """
     shown = ", ".join(files[:SHOWN_FILES])
     more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""

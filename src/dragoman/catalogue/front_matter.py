@@ -62,9 +62,12 @@ def read(data: bytes, key: str) -> FrontMatterField | None:
 
 
 def put(data: bytes, key: str, value: str) -> bytes:
-    """Return the same file with the field set to `value`: added, or changed in place."""
+    """Return the same file with the field set to `value`: added, or changed in place. Raises
+    `FrontMatterInvalid` if that is not possible."""
     if not value.isprintable() or not value:
-        raise FrontMatterInvalid(f"{value!r} cannot be the value of a field: it must be one line")
+        raise FrontMatterInvalid(
+            f"{value!r} cannot be the value of a field: use one line of printable text"
+        )
     parts = _split(data)
     yaml = _Yaml(parts)
     found = _find(yaml, key)
@@ -76,7 +79,8 @@ def put(data: bytes, key: str, value: str) -> bytes:
 
 
 def drop(data: bytes, key: str) -> bytes:
-    """Return the same file without the field, or exactly the same bytes if there is none."""
+    """Return the same file without the field, or exactly the same bytes if there is none. Raises
+    `FrontMatterInvalid` if that is not possible."""
     parts = _split(data)
     yaml = _Yaml(parts)
     found = _find(yaml, key)
@@ -197,7 +201,7 @@ class _Yaml:
         for event in self.events:
             if isinstance(event, AliasEvent) and event.anchor not in anchors:
                 raise FrontMatterInvalid(
-                    f"line {event.start_mark.line + 2}: '*{event.anchor}' refers to nothing"
+                    f"line {event.start_mark.line + 2}: the alias '*{event.anchor}' has no anchor"
                 )
             anchors.add(getattr(event, "anchor", None))
 
@@ -284,7 +288,7 @@ class _Pair:
         return str(self.value.value)
 
     def replaced(self, written: str) -> str:
-        """Return the text with another value."""
+        """Return the front matter with `written` in the place of the value."""
         text = self.yaml.text
         start, end = self._span()
         if start == end:
@@ -299,7 +303,7 @@ class _Pair:
         return text[:start] + written + text[end:]
 
     def removed(self) -> str:
-        """Return the text without the field's lines."""
+        """Return the front matter without the field's lines."""
         text = self.yaml.text
         start, end = self.line_start, self._span()[1]
         before = text[start : int(self.key.start_mark.index)]
@@ -322,7 +326,8 @@ class _Pair:
             colon = re.compile(r"[ \t]*:").match(text, int(self.key.end_mark.index))
             if colon is None:
                 raise FrontMatterInvalid(
-                    f"line {self.line}: {self.name} has no value, and is not a field on one line"
+                    f"line {self.line}: {self.name} has no value and no colon on its line; edit it"
+                    " by hand"
                 )
             return colon.end(), colon.end()
         if self.style in ("|", ">"):
@@ -375,7 +380,7 @@ def _find(yaml: _Yaml, key: str) -> _Pair | None:
 
 
 def _written(value: str, style: str | None) -> str:
-    """Return the value in the quotes it had before, or in those that it needs."""
+    """Return the value in the quotes that the old one had, or in those that it needs."""
     if style == '"':
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

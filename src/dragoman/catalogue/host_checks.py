@@ -62,7 +62,7 @@ class HostCheck(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether dragoman can work there."""
+        """Whether nothing that dragoman needs there is missing."""
         return all(each.state != "missing" for each in self.findings)
 
 

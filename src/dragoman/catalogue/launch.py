@@ -99,8 +99,8 @@ def resolve(
     which: Which = find_on_path,
 ) -> LaunchSpec:
     """Return the first launch of a peer that is installed on this platform; deprecated ones come
-    last. Raises `NotInstalled` with the programs that were searched for. Examines files and starts
-    nothing."""
+    last. Raises `NotInstalled`, which names the programs that were searched for. Examines files and
+    starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
@@ -136,7 +136,8 @@ def way_to(
     """Return the launch spec of a peer by its name, with the variables that the settings allow it
     to see.
 
-    Raises `WrongLaunch` if the descriptor has a launch that is known to be wrong.
+    Raises `UnknownPeer`, `NotInstalled`, and `WrongLaunch` if the chosen launch of a peer that is
+    not built in is known to be wrong.
     """
     spec = resolve(catalogue.get(name), environ=environ)
     if catalogue.origin(name) != BUILT_IN:
@@ -148,7 +149,8 @@ def way_to(
 
 
 def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
-    """Return the launch spec with more of our environment variables passed to the program."""
+    """Return the launch spec with these environment variables of this process passed to the program
+    too."""
     return structs.replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
 
 
@@ -158,9 +160,9 @@ def surroundings_of(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the hash of the credential variables that are set for a peer: those that its
-    descriptor names, and those that the user lets through (`env`). Only names count, never values.
-    Empty without a descriptor."""
+    """Return a hash of the names of the credential variables that are set for a peer: those that
+    its descriptor names, and those that the user lets through (`env`, with ``*`` at the end of a
+    pattern). Their values do not matter. Empty without a descriptor."""
     environ = os.environ if environ is None else environ
     if descriptor is None:
         return ""

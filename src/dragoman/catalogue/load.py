@@ -1,9 +1,9 @@
 """Load the catalogue: the peers of dragoman, of installed packages, of the user and of the project.
 
-Names are unique: two peers with the same name are an error that names both. A broken descriptor is
-left out and listed in `Catalogue.problems`, so that one bad file does not stop the others. Packages
-register peers as ``dragoman.peers`` entry points; loading one runs code, so those inside an
-untrusted checkout are skipped.
+Names are unique: a second peer with a name is left out, with an error that names the origins of
+both. A broken descriptor is left out and listed in `Catalogue.problems`, so that one bad file does
+not stop the others. Packages register peers as ``dragoman.peers`` entry points; loading one runs
+code, so those inside an untrusted checkout are skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GROUP: Final = "dragoman.peers"
 
 
 def find_entry_points(config: Config) -> list[Any]:
-    """Return the entry points of installed packages.
+    """Return the ``dragoman.peers`` entry points of installed packages.
 
     A directory named ``x.dist-info`` in a checkout provides them too, if the checkout is on
     Python's path, as the working directory is under ``python -m``: entry points inside the project
@@ -86,8 +86,9 @@ def _lies_in(entry: Any, roots: Iterable[str]) -> bool:
 
 
 def read_entry(entry: Any) -> tuple[Descriptor, str]:
-    """Return what a package registers, and its origin: a descriptor, a table, the path of a TOML
-    file, or a function that returns one of these."""
+    """Return the descriptor that a package registers, and its origin. The entry point may be a
+    descriptor, a table, the path of a TOML file, or a function that returns one of these. Raises
+    `ConfigInvalid`."""
     from dragoman.catalogue.validate import check, describe
 
     dist = getattr(entry, "dist", None)
@@ -111,11 +112,13 @@ def read_entry(entry: Any) -> tuple[Descriptor, str]:
         check(descriptor, origin=origin)
     else:
         raise ConfigInvalid(
-            origin, f"it provides a {type(value).__name__}, which is not a descriptor"
+            origin,
+            f"it provides a {type(value).__name__}, which is not a descriptor, a table or a path",
         )
     if descriptor.name != entry.name:
         raise ConfigInvalid(
-            origin, f"it registers {entry.name!r} but describes {descriptor.name!r}"
+            origin,
+            f"it registers the peer {entry.name!r} but describes the peer {descriptor.name!r}",
         )
     return descriptor, origin
 
@@ -125,7 +128,8 @@ BUILT_IN: Final = "dragoman"
 
 
 class KnownPeer(Struct, frozen=True):
-    """A peer with its origin."""
+    """A peer and its origin. `folder` is the base of relative paths in its descriptor, and
+    `adapters` has the trusted Python files of its project."""
 
     descriptor: Descriptor
     origin: str
@@ -162,7 +166,7 @@ class Catalogue:
                 self.problems.append(error)
 
     def add(self, known: KnownPeer) -> None:
-        """Add a peer. Raises if the name is taken."""
+        """Add a peer. Raises `ConfigInvalid` if the name is taken."""
         name = known.descriptor.name
         if name in self:
             raise ConfigInvalid(
@@ -184,7 +188,7 @@ class Catalogue:
         return self.known(name).descriptor
 
     def known(self, name: str) -> KnownPeer:
-        """Return a peer with its origin, by its name."""
+        """Return a peer with its origin, by its name. Raises `UnknownPeer`, as `get` does."""
         known = self._peers.get(name)
         if known is None:
             if name not in self._waiting:
@@ -224,7 +228,8 @@ class Catalogue:
         )
 
     def with_roles(self, roles: Mapping[str, tuple[str, ...]]) -> Catalogue:
-        """Return a copy in which some peers have other roles."""
+        """Return a copy in which the peers named in `roles` have these roles, in place of those
+        they had."""
         return Catalogue(
             self._peers.values(),
             self.problems,
@@ -235,7 +240,7 @@ class Catalogue:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Every role that a peer claims."""
+        """Every role that at least one peer claims."""
         return tuple(sorted({role for peer in self for role in peer.roles}))
 
     def claimants(self, role: str) -> tuple[str, ...]:
@@ -274,7 +279,7 @@ def load_catalogue(
 
 
 def built_in() -> Iterator[KnownPeer]:
-    """Yield the built-in peers. A mistake in one of them is a bug, and is raised."""
+    """Yield the built-in peers. A mistake in one of them is a bug, and raises `ConfigInvalid`."""
     from dragoman.catalogue.validate import check
 
     for read in _built_in().values():
@@ -329,8 +334,8 @@ def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
         if table == "peers" and name:
             found[name] = ConfigInvalid(
                 str(ignored.file),
-                f"the project defines the peer {name} and is not trusted, so it is not run: "
-                "look at its files, then run `dragoman config trust`",
+                f"the project defines the peer {name} and is not trusted, so the peer is not run: "
+                "look at the project's files, then run `dragoman config trust`",
                 key=ignored.key,
             )
     return found

@@ -34,7 +34,8 @@ python -m dragoman.catalogue > docs/reference/peers.md
 
 
 def page(catalogue: Catalogue, cards: Mapping[str, Card] | None = None) -> str:
-    """Return the whole page in Markdown."""
+    """Return the whole page in Markdown. `cards` are the newest cards, by the name of their
+    peer."""
     cards = cards or {}
     peers = list(catalogue)
     roles = [*ROLES, *(role for role in catalogue.roles if role not in ROLES)]

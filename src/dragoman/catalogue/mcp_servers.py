@@ -62,7 +62,7 @@ def taken(
 
 
 def kind_of(server: Any) -> McpKind:
-    """Return the transport of a server."""
+    """Return the transport of an MCP server; ``stdio`` if its type names no other."""
     kind = getattr(type(server), "__struct_config__", None)
     tag = getattr(kind, "tag", None)
     return tag if tag in ("http", "sse") else "stdio"
@@ -73,10 +73,10 @@ def _name(server: Any) -> str:
 
 
 def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
-    """Return an entry of the workspace, or of a directory above it, that would take effect if it
-    were trusted, or None.
+    """Return the first of these entries that the workspace or a directory above it contains, or
+    None.
 
-    The home directory and those above it are not searched: entries there are the user's own.
+    The home directory and those above it are not searched: what is there is the user's own.
     """
     home = Path.home()
     for folder in (workspace, *workspace.parents):

@@ -44,7 +44,8 @@ def package_name(program: Path) -> str | None:
 
 
 def package_version(program: Path, name: str) -> str | None:
-    """Return the version of the package `name`, or None if the program does not belong to it."""
+    """Return the version of the package `name`, or None if the program does not belong to it or the
+    package has no version."""
     package = find_package(program, name)
     version = None if package is None else package.get("version")
     return version if isinstance(version, str) and version else None

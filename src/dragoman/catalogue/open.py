@@ -73,7 +73,8 @@ async def open_peer(
 
 
 def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
-    """Return the dialect that the options name, or else that of the launch."""
+    """Return the dialect that the options name, or else that of the launch. Raises `UsageError` if
+    there is no such dialect."""
     return launch.protocol if options.dialect == AUTO else named_dialect(options.dialect)
 
 
@@ -124,8 +125,8 @@ def is_unrestricted(permit: Permit) -> bool:
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
-    """Return the corrected result: errors that a peer reports only as text are failures, and a turn
-    with nothing but remarks after a refusal was denied."""
+    """Return the result, corrected by the quirks: an error that the peer reports only as text is a
+    failure, and a turn that a refused permission ended, with no text except notices, was denied."""
     if result.outcome not in (Outcome.OK, Outcome.DENIED):
         return result
     text = _without_notices(result.text, quirks.notice_texts)
@@ -144,7 +145,7 @@ def judge(result: Result, quirks: Quirks) -> Result:
 
 
 def _without_notices(text: str, notices: tuple[str, ...]) -> str:
-    """Return a text without the remarks at its start."""
+    """Return a text without the notices at its start."""
     text = text.lstrip()
     while notice := next((one for one in notices if text.startswith(one)), ""):
         text = text[len(notice) :].lstrip()

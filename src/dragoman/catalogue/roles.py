@@ -20,7 +20,7 @@ ROLES: Final[Mapping[str, str]] = {
 
 
 def is_generalist(roles: Iterable[str]) -> bool:
-    """Return whether the roles include every known one.
+    """Return whether the roles include every one in `ROLES`.
 
     Measurements show how good the peer is at each.
     """

@@ -1,4 +1,5 @@
-"""Session settings that not every peer supports: system prompt, tools, turns.
+"""Session settings that not every peer supports: a system prompt, tools that need no permission,
+and a limit on model calls.
 
 The descriptor says how each of them is passed to a peer: as an option of its dialect's client, or
 as an argument on its command line. Both are part of the `LaunchSpec`, so a broker is shared only by
@@ -35,8 +36,8 @@ class WantedSettings(Struct, frozen=True, kw_only=True):
 
 
 def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
-    """Return the first option that a peer does not support, as the user writes it, or an empty
-    string if it supports all of them."""
+    """Return the option, as the user writes it, of the first given setting that a peer does not
+    support, or an empty string if it supports all of them."""
     for name, _ in settings.given():
         if _way(descriptor, name) is None:
             return option(name)
@@ -53,7 +54,8 @@ def with_settings(
 ) -> LaunchSpec:
     """Return the launch spec of a peer whose sessions have these settings.
 
-    Raises `Unsupported` for a peer that cannot; the error names those of the `others` that can.
+    Raises `Unsupported` if the peer lacks one of them; the error names those of the `others` that
+    support them all.
     """
     missing = lacking(spec.descriptor, settings)
     if missing:

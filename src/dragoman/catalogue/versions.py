@@ -30,7 +30,8 @@ def own_version() -> str:
 
 
 def installed_version(spec: LaunchSpec) -> str | None:
-    """Return the version from files, or None if they do not have it. Nothing is started."""
+    """Return the version of a peer from the files of its npm package, or dragoman's own for a peer
+    that is part of dragoman. None if neither applies. Nothing is started."""
     if spec.descriptor is None or not spec.command:
         return None
     source = spec.descriptor.version
@@ -42,7 +43,8 @@ def installed_version(spec: LaunchSpec) -> str | None:
 
 
 async def learn_version(spec: LaunchSpec) -> str | None:
-    """Return the version from files or a safe flag, or None if neither shows it."""
+    """Return the version of a peer as `installed_version` does, or else as printed for the flag
+    that its descriptor names. None if neither shows it."""
     known = installed_version(spec)
     if known is not None or spec.descriptor is None or not spec.command:
         return known

@@ -40,7 +40,8 @@ enabled_peers = []
 
 
 def init_config(paths: Paths) -> bool:
-    """Write an initial configuration with explanations. Returns False if one exists."""
+    """Write an initial ``config.toml`` with explanations. Returns False, and writes nothing, if it
+    exists."""
     with locked(paths.config_file):
         if read_file(paths.config_file) is not None:
             return False
@@ -59,8 +60,8 @@ def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_of(text: str, key: str = "") -> Any:
-    """Parse a text as a TOML value for a setting. Returns the text itself if it is not a valid TOML
-    value, or its parts between commas if the setting is a list of texts."""
+    """Parse a text as a TOML value for the setting `key`. Returns the text itself if it is not a
+    valid TOML value, or its parts between commas if the setting is a list of texts."""
     try:
         value = tomlkit.value(text).unwrap()
     except TOMLKitError:
@@ -98,7 +99,8 @@ def check_config(paths: Paths) -> None:
 
 
 def set_value(paths: Paths, key: str, value: Any) -> bool:
-    """Set one setting by its dotted key; None removes it. Returns whether the file changed."""
+    """Set one setting of the user's ``config.toml`` by its dotted key; None removes it. Returns
+    whether the file changed."""
     words = key.split(".")
 
     def change(document: tomlkit.TOMLDocument) -> None:
@@ -121,8 +123,8 @@ def set_value(paths: Paths, key: str, value: Any) -> bool:
 
 
 def set_host(paths: Paths, name: str, values: Mapping[str, Any]) -> bool:
-    """Write ``[hosts.NAME]``. A value of None removes its key; other keys stay. Returns whether the
-    file changed."""
+    """Set keys of ``[hosts.NAME]``. A value of None removes its key; keys that are not in `values`
+    stay. Returns whether the file changed."""
 
     def change(document: tomlkit.TOMLDocument) -> None:
         hosts: Any = document.setdefault("hosts", tomlkit.table(is_super_table=True))

@@ -63,7 +63,7 @@ class FileTransaction:
             write_file(path, data)
 
     def remove(self, path: Path) -> None:
-        """Delete a file, if it exists."""
+        """Delete a file, if it exists. Raises `FileFailed`."""
         self.watch(path)
         try:
             path.unlink(missing_ok=True)
@@ -73,7 +73,8 @@ class FileTransaction:
             ) from error
 
     def watch(self, path: Path) -> bytes | None:
-        """Remember a file that other code is about to change. Returns its current content."""
+        """Remember a file that other code is about to change. Returns its current content, or None
+        if it does not exist."""
         current = read_file(path)
         self._before.setdefault(path, current)
         return current
@@ -84,8 +85,8 @@ class FileTransaction:
         return [change for change in now if change.before != change.after]
 
     def undo(self) -> None:
-        """Restore all files, the last one first. Raises `FileFailed` after that if some could not
-        be restored."""
+        """Restore every file to its content before the first change, the last file first. Tries
+        them all, and then raises `FileFailed` if some could not be restored."""
         failed: list[tuple[Path, str]] = []
         for path, before in reversed(self._before.items()):
             try:

@@ -37,7 +37,9 @@ def check_host(name: str, host: HostSettings, *, origin: str) -> None:
         raise ConfigInvalid(origin, problem, key=f"{key}.destination")
     for setting, value in (("dragoman", host.dragoman), ("workspace", host.workspace)):
         if value is not None and (not value.startswith("/") or "\0" in value or "\n" in value):
-            problem = f"{short(value)!r} is not an absolute path"
+            problem = (
+                f"{short(value)!r} is not an absolute path, or contains a line break or a null byte"
+            )
             raise ConfigInvalid(origin, problem, key=f"{key}.{setting}")
     if any("\0" in option for option in host.ssh_options):
         raise ConfigInvalid(origin, "an option contains a null byte", key=f"{key}.ssh_options")
@@ -85,10 +87,11 @@ def split_peer(name: str) -> tuple[str, str | None]:
 
 
 def on_host(peer: str, host: str) -> str:
-    """Return the name of a peer on a host."""
+    """Return the name of a peer on a host, such as ``codex@box``."""
     return f"{peer}{ON_HOST}{host}"
 
 
 def destination_of(name: str, host: HostSettings) -> str:
-    """Return the SSH destination of a host."""
+    """Return the SSH destination of a host, which is its name unless the settings give another
+    one."""
     return host.destination if host.destination is not None else name

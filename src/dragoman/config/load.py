@@ -1,8 +1,8 @@
 """Load the settings from files, environment variables and flags, with the origin of each value.
 
-The order is defaults, ``config.toml``, the project, the environment, flags. An untrusted project
-can only restrict what the user allows, apart from `format` and `agent_files`. Tables that define
-peers are passed on unchecked; `catalogue.load` turns them into descriptors.
+Later ones take precedence: defaults, ``config.toml``, the project, the environment, flags. An
+untrusted project can only restrict what the user allows, apart from `format` and `agent_files`.
+Tables that define peers are passed on unchecked; `catalogue.load` turns them into descriptors.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Config(Struct, frozen=True, kw_only=True):
     peers: tuple[PeerTable, ...] = ()
     """The peers of the user and of the project, not checked yet."""
     untrusted: tuple[IgnoredSetting, ...] = ()
-    """Settings that were ignored, and why."""
+    """The project's settings that were ignored, and why."""
     problems: tuple[ConfigInvalid, ...] = ()
     """Problems with invalid settings, which were left out. With `strict`, such a problem is raised
     instead."""
@@ -120,7 +120,7 @@ def load_config(
     *,
     strict: bool = True,
 ) -> Config:
-    """Return the settings for work in a directory.
+    """Return the settings for work in a directory, with those of its project.
 
     `flags` are dotted keys with their values; None means "not given". Unless `strict`, invalid
     settings are left out and listed in `Config.problems`.
@@ -157,7 +157,8 @@ def load_config(
 
 
 def load_own(file: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the user's own settings, without those of any project. Raises `ConfigInvalid`."""
+    """Return the user's own settings, from ``config.toml`` (`file`) and the environment, without
+    those of any project. Raises `ConfigInvalid`."""
     merge = MergedValues(strict=True)
     merge.add(lambda: _global_layer(file))
     for name, value in sorted((os.environ if environ is None else environ).items()):
@@ -212,8 +213,8 @@ Layer = tuple[dict[str, Any], dict[str, str]]
 
 
 def check_settings(table: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
-    """Return the settings of one source as dotted keys and values. Raises `ConfigInvalid` with all
-    mistakes."""
+    """Return the settings of one source as dotted keys and values. Raises one `ConfigInvalid` for
+    all mistakes."""
     # Not at the top: without settings there is nothing to check.
     from dragoman.config.settings_check import check_table
 
@@ -321,7 +322,7 @@ def _variable(name: str, text: str) -> Layer:
         try:
             value = NUMBERS.get(key, float)(text)
         except ValueError as error:
-            raise ConfigInvalid(name, f"{text!r} is not a number") from error
+            raise ConfigInvalid(name, f"{text!r} is not a valid number here") from error
     return _layer(nest({key: value}), name)
 
 

@@ -84,7 +84,7 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def read_project(cwd: Path, paths: Paths) -> Project | None:
-    """Return the project of a directory, or None if it has no file."""
+    """Return the project of a directory, or None if it has no ``dragoman.toml``."""
     file = find_project_file(cwd)
     if file is None:
         return None
@@ -110,7 +110,7 @@ def trust_project(cwd: Path, paths: Paths, *, shown: Project | None = None) -> P
     """Trust the current state of a directory's project.
 
     `shown` is the state that the user saw. Raises `UsageError` if the file or an adapter has
-    changed since, or if there is no file.
+    changed since, or if there is no file, and `ConfigInvalid` if the file cannot be used.
     """
     project = read_project(cwd, paths)
     if project is None:

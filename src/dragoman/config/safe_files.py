@@ -19,8 +19,8 @@ from dragoman.client.folders import make_private
 from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
 
 MAX_FILE_SIZE: Final = 1024 * 1024
-"""Maximum number of bytes read from a file. No settings are larger, and a file of gigabytes in a
-checkout must not be read into memory."""
+"""Default maximum size of a file to read, in bytes. No settings are larger, and a file of gigabytes
+in a checkout must not be read into memory."""
 
 LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another writer. A write takes milliseconds, so one that takes longer
@@ -60,7 +60,7 @@ def read_file(
     invalid: Callable[[str, str], DragomanError] = ConfigInvalid,
 ) -> bytes | None:
     """Return the bytes of a regular file, or None if it does not exist. `invalid` creates the error
-    for other files.
+    for a file that cannot be read, is not regular or is larger than `max_size`.
 
     The file is opened without blocking, because a named pipe in a checkout would block forever.
     """
@@ -88,7 +88,8 @@ def read_file(
 
 
 def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace a file completely, or leave it as it was. Creates its directory if needed.
+    """Replace a file completely, or leave it as it was. Creates its directory if needed. Raises
+    `FileFailed`.
 
     A link is followed, so that its target is replaced and not the link. The file keeps its owner,
     and its mode unless one is given; a new one is private to its owner. If replacing would change

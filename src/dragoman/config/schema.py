@@ -33,7 +33,8 @@ Fallback: TypeAlias = Literal["all", "peers", "none"]
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Timeouts in seconds. The defaults are those of `dragoman.client.budgets`."""
+    """How many seconds to wait for an agent. The defaults are those of
+    `dragoman.client.budgets`."""
 
     initialize: float | None = None
     """The agent's response to the handshake."""
@@ -88,7 +89,7 @@ class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The address of the API. For ``openai``, it includes the version, such as
     http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The environment variable that holds the key."""
+    """The name of the environment variable that contains the API key."""
     max_tokens: int | None = None
     """Maximum number of tokens in an answer."""
     system: str = ""
@@ -123,7 +124,7 @@ class HostSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     is ignored, trusted or not."""
 
     destination: str | None = None
-    """The destination passed to `ssh`."""
+    """The destination passed to `ssh`; the name of the host if it is not set."""
     dragoman: str | None = None
     """The absolute path of the `dragoman` command there."""
     ssh_options: tuple[str, ...] = ()
@@ -177,13 +178,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     require_card: bool = False
     """Whether delegation uses only peers that were verified."""
     check: str = ""
-    """A command whose exit code says whether delegated work is good."""
+    """A command that checks delegated work; exit code 0 means that the work is good."""
     limits: DelegationLimits = DelegationLimits()
-    """See `DelegationLimits`."""
+    """``[limits]``: limits of delegated work. Those for a day apply to all peers together."""
     local_model: LocalModelSettings = LocalModelSettings()
-    """See `LocalModelSettings`."""
+    """``[local_model]``: a model behind an API, used if no peer can answer."""
     timeouts: Timeouts = Timeouts()
-    """See `Timeouts`."""
+    """``[timeouts]``: how many seconds to wait for an agent."""
     peer: dict[str, PeerSettings] = field(default_factory=dict)
     """``[peer.NAME]``: settings for one peer."""
     hosts: dict[str, HostSettings] = field(default_factory=dict)
@@ -192,7 +193,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules about what agents may do, which override ``permissions``; see the policy page."""
 
     def budgets(self, base: Budgets | None = None) -> Budgets:
-        """Return the budgets for a client: `base`, overridden by what is set here."""
+        """Return the budgets for a client: `base` (without it, the defaults), overridden by the
+        timeouts that are set here."""
         chosen: dict[str, float | None] = {}
         for name in structs.asdict(self.timeouts):
             value = getattr(self.timeouts, name)

@@ -1,7 +1,7 @@
 """Find the secret values in environment variables, and build the redactors that remove them.
 
 `redaction` has the patterns and the redactors and does no I/O; this module reads the environment
-and checks paths on the disk.
+and checks which paths exist.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dragoman.redaction.redactor import Redactor, ReportRedactor
 
 SHORTEST_HANDED: Final = 8
-"""Minimum length for a value passed to an agent by its variable's name to count as a secret:
-shorter ones are numbers, switches or ordinary words."""
+"""Minimum length at which the value of a variable that the user passes to an agent counts as a
+secret: shorter ones are numbers, switches or ordinary words."""
 
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:

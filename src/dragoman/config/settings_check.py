@@ -37,7 +37,8 @@ ENDLESS: Final = (
 
 
 def check_table(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Return settings as dotted keys and values. Raises `ConfigInvalid` with all mistakes."""
+    """Return the settings of a parsed file as dotted keys and values. Raises one `ConfigInvalid`
+    for all mistakes."""
     times = table.get("timeouts")
     if isinstance(times, Mapping) and "spawn" in times:
         # Version 0.1 had this timeout, without an effect. Its settings files stay valid.

@@ -1,7 +1,8 @@
-"""The bearer token of a server: its file, what is a valid token, and whether a request has it.
+"""The bearer token of a server: create and read its file, validate a token, and find it in a
+request.
 
-Any user of the machine can reach a port of it, hence the token. Its file is created once with mode
-600, and refused if other users can read it. `acp_server.listener` and `mcp_server.http_guard`
+Every user of a machine can connect to its ports, hence the token. Its file is created once with
+mode 600, and refused if other users can read it. `acp_server.listener` and `mcp_server.http_guard`
 refuse the requests without it.
 """
 
@@ -36,7 +37,8 @@ def new_token() -> str:
 
 
 def token_in(path: Path) -> str:
-    """Return the token in a file, which is created if it does not exist. Raises `UsageError`."""
+    """Return the token in a file, which is created if it does not exist. Raises `UsageError` if the
+    file cannot be used, other users can access it, or it contains no valid token."""
     try:
         with contextlib.suppress(FileExistsError):
             _make(path)
@@ -47,10 +49,10 @@ def token_in(path: Path) -> str:
         raise UsageError(f"the token file {path} cannot be used: {error.strerror}") from error
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise UsageError(
-            f"other users can read the token in {path}: delete the file to create a new token"
+            f"other users can access the token file {path}: delete it to create a new token"
         )
     return valid_token(
-        text.decode("ascii", "replace"), str(path), remedy="delete the file to create one"
+        text.decode("ascii", "replace"), str(path), remedy="delete the file to create a new token"
     )
 
 

@@ -97,7 +97,8 @@ class Trust:
         return entry is not None and entry.adapters.get(real(adapter)) == digest(data)
 
     def trust(self, file: Path, data: bytes, adapters: Mapping[Path, bytes] | None = None) -> None:
-        """Record that the user trusts these bytes, which were shown to the user."""
+        """Record that the user trusts these bytes of a file and of the adapters that it names. The
+        caller must have shown them to the user."""
         entry = TrustedFile(
             digest=digest(data),
             adapters={real(path): digest(code) for path, code in (adapters or {}).items()},
@@ -106,7 +107,7 @@ class Trust:
         self._change(file, entry)
 
     def withdraw(self, file: Path) -> bool:
-        """Revoke the trust. Returns False if the file was not trusted."""
+        """Revoke the trust in a file. Returns False if it was not trusted."""
         return self._change(file, None)
 
     def _change(self, file: Path, entry: TrustedFile | None) -> bool:

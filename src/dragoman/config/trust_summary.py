@@ -1,4 +1,4 @@
-"""List what a project's ``dragoman.toml`` would change, in sentences for the trust prompt.
+"""List what a project's ``dragoman.toml`` would change, in short phrases for the trust prompt.
 
 The prompt shows the whole file as well. `config.load` decides what is ignored without trust.
 """
@@ -13,7 +13,8 @@ from dragoman.config.project import Project
 
 
 def wanted(project: Project) -> list[str]:
-    """Return one sentence for each change that the file makes."""
+    """Return one phrase, such as "set ttl to 60", for each change that the file would make; at
+    least one, which says so if nothing needs trust."""
     found = [*_of_settings(project.table), *_of_peers(project.table.get("peers"))]
     found += [f"run the Python code of {file}" for file in project.adapters]
     return found or ["do nothing that needs trust"]

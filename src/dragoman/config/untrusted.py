@@ -1,4 +1,5 @@
-"""Decide what the settings of an untrusted project may do: only restrict what the user has set.
+"""Decide which settings of an untrusted project apply: only those that restrict what the user has
+set.
 
 The exceptions are `format` and `agent_files`. Everything else is ignored and listed with the
 reason. `config.load` asks here for each project that the user has not trusted (`config.trust`).

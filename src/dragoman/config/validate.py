@@ -122,7 +122,7 @@ def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:
-    """Raise `ConfigInvalid` for a key that the type does not have, or a word that it does not
+    """Raise `ConfigInvalid` for a key that the type does not have, or a text value that it does not
     allow."""
     from msgspec import inspect
 
@@ -211,7 +211,7 @@ def _plain(problem: str) -> str:
 
 
 def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
-    """Reject a value that looks like a secret, by its form or by its key."""
+    """Raise `ConfigInvalid` for a value that looks like a secret, by its form or by its key."""
     # Not at the top: without settings files there is nothing to check.
     from dragoman.redaction.shapes import looks_like_a_secret
 
@@ -255,7 +255,9 @@ def _texts(
         yield path, name, data
         return
     if depth == 0:
-        raise ConfigInvalid(origin, f"it has more than {MAX_DEPTH} nested tables")
+        raise ConfigInvalid(
+            origin, f"its tables and lists are nested more than {MAX_DEPTH} levels deep"
+        )
     if isinstance(data, Mapping):
         for key, value in data.items():
             # A secret in a key is as exposed as one in a value.

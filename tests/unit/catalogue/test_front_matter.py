@@ -85,8 +85,8 @@ def test_an_alias_is_replaced_by_a_word() -> None:
 
 def test_a_value_that_another_field_refers_to_is_left_alone() -> None:
     data = b"---\ndelegate_to: &p a-b\nother: *p\n---\n"
-    assert "'*p' refers to nothing" in refusal(data)
-    assert "'*p' refers to nothing" in refusal(data, None)
+    assert "'*p' has no anchor" in refusal(data)
+    assert "'*p' has no anchor" in refusal(data, None)
 
 
 def test_a_line_that_keeps_two_things_apart_is_not_taken_out() -> None:

@@ -208,7 +208,7 @@ def _broken() -> Any:
     [
         (Entry("theirs", _broken), "could not be loaded: no module named x"),
         (Entry("theirs", lambda: 3), "which is not a descriptor"),
-        (Entry("mine", lambda: PEER), "registers 'mine' but describes 'theirs'"),
+        (Entry("mine", lambda: PEER), "registers the peer 'mine' but describes the peer 'theirs'"),
         (Entry("theirs", lambda: Path("/nonexistent/x.toml")), "cannot be read"),
         (Entry("theirs", lambda: {"name": "theirs"}), "lacks the key"),
     ],

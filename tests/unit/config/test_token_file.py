@@ -47,7 +47,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token_in(path)
     path.chmod(0o640)
-    with pytest.raises(UsageError, match="other users can read"):
+    with pytest.raises(UsageError, match="other users can access"):
         token_in(path)
 
 
