@@ -2,8 +2,8 @@
 request.
 
 Every user of a machine can connect to its ports, hence the token. Its file is created once with
-mode 600, and refused if other users can read it. `acp_server.listener` and `mcp_server.http_guard`
-refuse the requests without it.
+mode 600, and refused if other users can access it. `acp_server.listener` and
+`mcp_server.http_guard` refuse the requests without it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ SHELLS: Final = frozenset(
 
 
 class Ruling(Struct, frozen=True):
-    """One answered question."""
+    """One answered permission request: the act, the policy's verdict, and the answer."""
 
     tool_call_id: str
     act: Act
@@ -108,7 +108,7 @@ class Approver(Struct):
     inbox: Inbox | None = None
     """Other surfaces that can answer, such as the console."""
     always: dict[tuple[object, ...], bool] = field(default_factory=dict)
-    """Answers given for the whole session."""
+    """Answers given for the whole session, by the key of their act; True if they allow it."""
     rulings: list[Ruling] = field(default_factory=list)
     dropped: int = 0
     """Number of older rulings that are no longer in `rulings`."""
@@ -301,11 +301,13 @@ class Approver(Struct):
             if not scope.expired():
                 # Not our timeout, but an error of the caller, for example of its connection.
                 raise
-            log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
+            log.warning(
+                "no answer to the question %r within %s s", question.title, self.answer_timeout
+            )
             return None, f"there was no answer within {self.answer_timeout:g} s"
         except DragomanError as error:
             # The caller is gone, and the agent still needs an answer.
-            log.warning("the caller did not answer about %r: %s", question.title, error)
+            log.warning("the caller did not answer the question %r: %s", question.title, error)
             return None, f"the caller did not answer: {error}"
         finally:
             if self._asked.get(question.tool_call_id) is asked:

@@ -335,7 +335,8 @@ def _written(argv: Sequence[str]) -> list[str]:
 
 
 def spelled(words: Sequence[str]) -> str:
-    """Quote words for a shell, as a person would type them."""
+    """Return words as a shell command line for display, with ``…`` for a word that is not
+    completely known."""
     return " ".join("…" if UNKNOWN in word else shlex.quote(word) for word in words)
 
 

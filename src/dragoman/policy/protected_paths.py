@@ -87,9 +87,9 @@ def _starts() -> list[str]:
 
 
 def names(patterns: Sequence[str], path: str, root: str) -> bool:
-    """Return whether one of the patterns of a rule literally, without a star, names a protected
-    path or one below it. If the path's last name begins with a dot, it counts anywhere in a
-    pattern."""
+    """Return whether one of a rule's patterns names a protected path, or one below it, literally
+    and not by a star. If the last name of the path begins with a dot, that name alone is enough,
+    anywhere in a pattern."""
     wanted = plain(path).split("/")
     for pattern in patterns:
         for whole in real_patterns(absolute(pattern, root)):

@@ -336,7 +336,7 @@ def _finder(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
 
 
 def sed_only_prints(rest: Sequence[str]) -> bool:
-    """Return whether sed only prints some lines."""
+    """Return whether sed, with these arguments, only prints some lines."""
     return (
         len(rest) >= 2
         and rest[0] == "-n"

@@ -51,9 +51,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     commands: tuple[str, ...] = ()
     """Command-line patterns, matched word by word, such as ``git status *``."""
     peer: Words = ()
-    """Names of peers."""
+    """Names of the peers that the rule is for."""
     role: Words = ()
-    """Roles for which work is delegated."""
+    """Roles of delegated work that the rule is for."""
     why: str = ""
     """A reason, which is shown with the verdict."""
 
@@ -231,5 +231,5 @@ def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
 
 
 def words(value: Words) -> tuple[str, ...]:
-    """Return one word or several, as a tuple."""
+    """Return a key's value, which is one word or several, as a tuple of words."""
     return (value,) if isinstance(value, str) else value

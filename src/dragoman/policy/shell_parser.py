@@ -213,7 +213,7 @@ def _target(redirection: Node) -> str:
     if children and children[0].type == "file_descriptor":
         children.pop(0)
     if len(children) != 2 or children[0].type not in (">", ">>"):
-        raise _NotReadable("words follow a redirection")
+        raise _NotReadable("it has a redirection other than `> FILE` or `>> FILE`")
     return _word(children[1])[1]
 
 

@@ -21,7 +21,7 @@ MAX_RULES: Final = 1000
 
 
 def check_policy(settings: PolicySettings, *, origin: str) -> None:
-    """Reject rules that cannot work."""
+    """Raise `ConfigInvalid` for rules that have the right types but cannot work."""
     for name in ("rules", "limits"):
         rules: tuple[Rule, ...] = getattr(settings, name)
         if len(rules) > MAX_RULES:

@@ -58,8 +58,9 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
-    """Move a damaged file and its companions aside. Returns the new path, or None if another
-    process was faster; then the path has another file, or none. Raises OSError."""
+    """Move a damaged file and its companions aside. Returns the new path, or None if the file at
+    `path` is no longer the one with this `identity`, because another process was faster. Raises
+    `OSError`."""
     with _alone_in(path.parent):
         return _set_aside(path, identity)
 
@@ -125,8 +126,9 @@ def aside_of(path: Path) -> list[Path]:
 
 
 def find_damage(path: Path) -> list[str]:
-    """List the damage in a file; empty if there is no damage or no file. Reads the whole file and
-    changes nothing."""
+    """Return the problems found in a file, at most `SHOWN`. Empty if there are none, if there is no
+    file, or if it cannot be read for another reason than damage. Reads the whole file and changes
+    nothing."""
     if not os.path.isfile(path):
         return []
     try:

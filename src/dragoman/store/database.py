@@ -56,7 +56,8 @@ VACUUM_STEP: Final = 2048
 """Number of pages to release in one step: some megabytes, in a few milliseconds."""
 
 VACUUM_SIZE: Final = 512 * 1024 * 1024
-"""Maximum content size of an older file that is rewritten once, which takes some seconds."""
+"""Maximum content size, in bytes, of an older file that is rewritten once, which takes some
+seconds."""
 
 FILE_MODE: Final = 0o600
 
@@ -75,9 +76,9 @@ class Form:
     migrations: tuple[tuple[str, ...], ...]
     """Statements by version. The number of applied entries is the version of the file."""
     make_room: str
-    """What to do when the disk is full."""
+    """What to do when the disk is full, as a part of an error message."""
     upgraded_by: str
-    """The command that migrates a file of an older version."""
+    """What migrates a file of an older version, as a clause of an error message."""
 
     @property
     def version(self) -> int:
@@ -109,8 +110,8 @@ class Database:
         self.path = path
         self.redact = redact
         self.replaced = replaced
-        """Empty, or a message: the file was damaged, where it was moved, and that a new one was
-        created."""
+        """A message that this is a new file, and what happened to the old one: it was damaged and
+        set aside, or was moved or deleted. Empty if the file was not replaced."""
         self._connection = connection
         self._read_only = read_only
         self._identity = identity_of(path)
@@ -121,9 +122,9 @@ class Database:
     def open(cls, path: Path, redact: Redactor | None = None, *, read_only: bool = False) -> Self:
         """Open the file, and create it if it does not exist.
 
-        Opening for reading changes nothing; a missing file reads as an empty one. Opening for
-        writing sets a damaged file aside and creates a new one; see `replaced`. Raises
-        `StoreError`.
+        Opening for reading changes nothing, except that a file of an older version is migrated; a
+        missing file reads as an empty one. Opening for writing sets a damaged file aside and
+        creates a new one; see `replaced`. Raises `StoreError`.
         """
         form = cls.form
         replaced = ""
@@ -218,8 +219,8 @@ class Database:
         raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 
     def replace(self) -> None:
-        """Set the damaged file aside and continue with a new one. Raises `StoreError`; the next
-        operation on the damaged file tries it again."""
+        """Set the damaged file aside and continue with a new one. Raises `StoreError` if that
+        fails; the next operation that finds the damage tries it again."""
         damaged = self._connection
         if os.name == "nt":
             # There, an open file cannot be moved.
@@ -236,8 +237,8 @@ class Database:
     def _update(
         self, table: str, key: tuple[str, str], fields: Mapping[str, Any], allowed: frozenset[str]
     ) -> bool:
-        """Change fields of the row with this key, a column and its value. Returns whether
-        the row exists; raises `TypeError` if a field is not in `allowed`."""
+        """Change fields of the row with this key, which is the name of a column and its value.
+        Returns whether the row exists; raises `TypeError` if a field is not in `allowed`."""
         if wrong := sorted(fields.keys() - allowed):
             raise TypeError(f"these fields of {table} cannot change: {', '.join(wrong)}")
         if not fields:
@@ -536,7 +537,8 @@ def _explained(path: Path, form: Form) -> Iterator[None]:
 
 
 def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) -> StoreError:
-    """Convert a SQLite error to a `StoreError` with a hint."""
+    """Convert a SQLite error to a `StoreError` that says what to do about it, if anything is
+    known."""
     code = _code(error)
     where = str(path)
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
@@ -588,8 +590,8 @@ def _of_os(path: Path, error: OSError, form: Form) -> StoreError:
         return StoreFull(str(path), detail, remedy=form.make_room)
     return StoreRefused(
         str(path),
-        f"its directory cannot be used ({detail})",
-        remedy="make it writable, or set DRAGOMAN_STATE_HOME to another one",
+        f"it or its directory cannot be used ({detail})",
+        remedy="make both writable, or set DRAGOMAN_STATE_HOME to another directory",
     )
 
 

@@ -28,7 +28,7 @@ class EventTable(Database):
     """The event methods of a store."""
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
-        """Append events. `first` is the number of the first one.
+        """Append events to a session. `first` is the number of the first one.
 
         Raises `StoreConflict` if that is not the session's next number, and `UnknownSession`.
         """
@@ -71,7 +71,7 @@ class EventTable(Database):
                 connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def gaps(self, key: str) -> list[Gap]:
-        """Return the gaps of a session, in order."""
+        """Return the gaps in the stored events of a session, in order."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT data FROM notes WHERE session_key = ? AND kind = ?"
@@ -150,7 +150,8 @@ class EventTable(Database):
         ]
 
     def _row_with(self, key: str, number: int) -> tuple[int, bytes] | None:
-        """Return the row with this event, or else the first one after it."""
+        """Return the first number and the lines of the row with this event, or else of the first
+        row after it; None if there is neither."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT first, data, count FROM events WHERE session_key = ? AND first <= ?"

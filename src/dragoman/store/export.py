@@ -56,7 +56,7 @@ class _Line(Struct, rename="camel"):
 
 
 class Portable(SessionTable, JobTable, EventTable):
-    """Export and import of sessions."""
+    """The export and import methods of a store."""
 
     def export(self, key: str) -> Iterator[bytes]:
         """Yield a session as lines of JSON, without line breaks. Raises `UnknownSession`."""

@@ -58,7 +58,8 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
 
 
 def text_of(store: Store, job: JobRecord) -> str:
-    """Return the agent's answer in a job, or as much of it as was stored."""
+    """Return the agent's answer in a job, from its record or else from its stored events;
+    incomplete if not all of it was stored."""
     if job.text or not job.session_key or job.started_at is None:
         return job.text
     stop = job.next_event if job.state == "ended" else None
@@ -73,7 +74,7 @@ def text_of(store: Store, job: JobRecord) -> str:
 
 
 def result_of(job: JobRecord) -> Result:
-    """Return the result of a job that has ended, from what is stored."""
+    """Return the result of a job that has ended, as far as its record has it."""
     return Result(
         outcome=_outcome(job.outcome),
         text=job.text,
@@ -117,7 +118,8 @@ class TurnMarks:
         )
 
     def before(self, number: int) -> Iterator[model.Event]:
-        """Yield the marks before the event with this number, each once."""
+        """Yield the starts and ends of turns that come before the event with this number, each
+        once."""
         while True:
             job = self._open
             following = self._left[-1] if self._left else None

@@ -152,8 +152,8 @@ class JobTable(Database):
         ]
 
     def last_sign(self, id: str) -> float | None:
-        """Return when a job ended, or else when its last event was stored or it began; None if it
-        is unknown."""
+        """Return when a job ended, or else when its last event was stored or it began; None if
+        there is no such job."""
         job = self.job(id)
         if job is None:
             return None
@@ -167,8 +167,9 @@ class JobTable(Database):
             return _last_sign(connection, job, has_events=found is not None)
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
-        """Mark the jobs whose `runner` is gone as crashed, and return their ids. They ended with
-        their last event; when their process was killed is unknown."""
+        """Mark the jobs that have not ended and whose `runner` is not alive as crashed, and return
+        their ids. Their end is the time of their last event, because when their process was killed
+        is unknown."""
         ended = []
         with self.transaction() as connection:
             rows = connection.execute(
@@ -208,7 +209,7 @@ class JobTable(Database):
         )
 
     def _row(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values as stored in the table, redacted."""
+        """Return these fields as stored in the table: redacted, and long texts shortened."""
         row = dict(fields)
         for name, value in fields.items():
             if name in _JSON and value is not None:

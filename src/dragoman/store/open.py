@@ -24,7 +24,7 @@ def open_store(
     credentials: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Store:
-    """Open the store. Use with ``with``. Raises `StoreError`.
+    """Open the user's session store, to be used in a `with` block. Raises `StoreError`.
 
     Everything that is written is redacted: the values of variables named in `credentials`, and of
     all variables with secret-looking names.
@@ -37,7 +37,8 @@ def open_store(
 
 
 def open_told(on_notice: Callable[[str], None]) -> Store:
-    """Open the store for writing. If it was damaged and set aside, `on_notice` is called."""
+    """Open the user's session store for writing. If it was damaged and set aside, `on_notice` is
+    called with a message that says so."""
     store = open_store()
     if store.replaced:
         on_notice(f"{store.path}: {store.replaced}")

@@ -1,4 +1,5 @@
-"""Unpark a peer in the ledger after a successful turn, and reset its failure count.
+"""Unpark a peer (let delegation use it again) after a successful turn, and reset its failure count
+in the ledger.
 
 It runs after every turn, so it checks with one plain query before it opens the ledger. The surfaces
 call it for turns that they waited for, `broker` for turns without a caller. `store.values` defines
@@ -42,7 +43,7 @@ async def note_success(
     """Unpark a peer after a successful turn, and reset its failure count. If the ledger cannot be
     used, that is ignored, because the turn is done.
 
-    In a thread: another process may hold the ledger.
+    Runs in a thread, because another process may hold the ledger.
     """
     state = (paths or find_paths()).state
     here = surroundings_of(descriptor, env=env, environ=environ)

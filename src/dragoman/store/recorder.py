@@ -31,13 +31,12 @@ from dragoman.wire.messages import UNDECODABLE
 log: Final = logging.getLogger("dragoman.store")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches, which is what a kill can lose in the middle of a turn, besides the
-end of a growing text (`stream_redaction`)."""
+"""Seconds between two batches. A process that is killed during a turn loses at most what arrived in
+that time, and the end of a growing text (`stream_redaction`)."""
 
 QUESTION_INTERVAL: Final = 0.01
-"""Seconds from a permission request until everything before it is written, which is what a kill can
-lose then, besides the end of a growing text. Writing at once would mean a write for each of many
-requests."""
+"""Seconds from a permission request until everything before it is written. Writing at once would
+mean a write for each of many requests."""
 
 STORED_TIMEOUT: Final = 2.0
 """Seconds that a caller waits for its job or session to be stored; it takes a few milliseconds."""
@@ -99,7 +98,8 @@ class JobAnswer:
         return f"{head}\n[… {self._size - 2 * HALF_SIZE} characters …]\n{end}"
 
     def add(self, lines: Sequence[bytes], form: LineForm | None = None) -> None:
-        """Add the agent's text from lines. Lines of the usual form are not decoded."""
+        """Add the agent's text in these lines. Lines with the usual `form` around their text are
+        not decoded one by one."""
         text = b",".join(lines)
         if text.count(_SAID) >= len(lines):
             # Nearly always each line contains it exactly once, so no line needs to be left out.
@@ -238,12 +238,12 @@ class StoreRecorder:
     # -- timers
 
     def mark(self) -> None:
-        """Called when there is something to store soon."""
+        """Write a batch after `SAVE_INTERVAL`. Called when there is something to store."""
         if self._timer is None:
             self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
 
     def hasten(self) -> None:
-        """Write everything that is queued, after `QUESTION_INTERVAL`."""
+        """Write everything that is queued, `QUESTION_INTERVAL` from now."""
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
@@ -261,11 +261,13 @@ class StoreRecorder:
     # -- sessions
 
     def create(self, record: SessionRecord) -> None:
-        """Store a new session, or the peer's id for one that its caller has stored."""
+        """Store a new session. If its caller has already stored it, only add the peer's id and the
+        directory."""
         self._put(functools.partial(_create_session, record=record))
 
     def take_up(self, key: str, next_event: int) -> None:
-        """Resume a stored session, and set the number of its next event."""
+        """Reopen a stored session, unless its name is taken by now, and raise the number of its
+        next event to `next_event`."""
         self._put(functools.partial(_reopen, key=key))
         self._put(lambda store: store.go_on_at(key, next_event))
 
@@ -356,7 +358,7 @@ class StoreRecorder:
             )
 
     def job_ended(self, record: JobRecord) -> None:
-        """Store the end of a job, after its lines."""
+        """Store the end and the result of a job, after its lines."""
         if record.id in self._jobs:
             self._jobs.discard(record.id)
             fields = {name: getattr(record, name) for name in _ENDS}

@@ -73,7 +73,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One prompt, from its creation to its end."""
+    """One prompt to a peer: its state, and its result once it has ended."""
 
     id: str
     session_key: str
@@ -137,7 +137,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 def counted(events: int) -> str:
-    """Format a number of events."""
+    """Return a number of events in words, such as "3 events"."""
     return "1 event" if events == 1 else f"{events} events"
 
 

@@ -20,8 +20,8 @@ KEPT_AGE: Final = 90 * 24 * 3600.0
 
 
 LEFT_AT: Final = "max(updated_at, closed_at)"
-"""When a closed session was last used. A session that was closed or imported today is kept for the
-full time, however old its last message is."""
+"""SQL expression for when a closed session was last used. A session that was closed or imported
+today is kept for the full time, however old its last message is."""
 
 RECENT_AGE: Final = 24 * 3600.0
 """Seconds for which a session is kept despite the size limit: it may still be read."""
@@ -67,8 +67,8 @@ class Retention(SessionTable, JobTable, EventTable):
     ) -> Pruned:
         """Delete sessions last used at least `older_than` seconds ago (None: of any age), but never
         the `keep` most recent ones. With `closed_only`, only sessions that were also closed that
-        long ago are deleted. Jobs that failed before they had a session are deleted as well. With
-        `dry_run`, nothing is deleted, only counted."""
+        long ago are deleted. Jobs that failed before they had a session are deleted as well.
+        Returns counts of what was deleted; with `dry_run`, nothing is deleted, only counted."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         age = f"closed_at IS NOT NULL AND {LEFT_AT} <= ?" if closed_only else "updated_at <= ?"
@@ -92,8 +92,8 @@ class Retention(SessionTable, JobTable, EventTable):
 
     def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
         """Delete closed sessions, the least recently used first, until the store takes at most
-        about `max_size` bytes. A session that was used or closed in the last day, or
-        has a job that has not ended, is kept, however large."""
+        about `max_size` bytes, and return counts of what was deleted. A session that was used or
+        closed in the last day, or has a job that has not ended, is kept, however large."""
         excess = self.used_size - max_size
         if excess <= 0:
             return Pruned()

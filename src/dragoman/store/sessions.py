@@ -61,7 +61,7 @@ class SessionTable(Database):
         return self._first_session("key = ?", key)
 
     def find_session(self, peer: str, root: str, name: str) -> SessionRecord | None:
-        """Return the open session of this name, or None."""
+        """Return the open session of a peer in a root directory that has this name, or None."""
         return self._first_session(
             "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
         )

@@ -24,4 +24,4 @@ def store_path(state: Path) -> Path:
 
 
 class Store(Portable, Retention, SessionTable, JobTable, EventTable):
-    """Sessions, jobs and events."""
+    """The session store: sessions, jobs and events, in one SQLite file."""

@@ -192,7 +192,8 @@ class LineRedactor:
 
     @property
     def form(self) -> LineForm:
-        """What surrounds the text of the last chunk that differed from the previous one."""
+        """What surrounds the text of a chunk, as learned from the last one whose surroundings were
+        new."""
         return self._form
 
     def flush(self) -> list[bytes]:
@@ -232,7 +233,8 @@ class LineRedactor:
         return self._hold((clean, None, None), 0)
 
     def _unchanged(self, entries: Iterator[tuple[bytes, Any]]) -> list[bytes]:
-        """Return messages as lines, which are unchanged if no piece of a secret was cut out."""
+        """Return messages as redacted lines: the original line, or the message encoded again if a
+        piece of a secret was cut out of it."""
         out = []
         for line, message in entries:
             if isinstance(message, NotJson) or message == decode(line):
@@ -320,7 +322,8 @@ class LineRedactor:
         return list(self._cut_out(done, start, stop, instead))
 
     def _limit(self, text: str, limit: int, start: int, stop: int) -> int:
-        """Return how much of a text with a secret, or with the start of one, is certain.
+        """Return how many characters at the start of a text may be released, although the text
+        contains a secret or the start of one.
 
         The span from `start` to `stop` is removed.
         """
@@ -334,7 +337,8 @@ class LineRedactor:
         return len(text) if start < stop and stop > limit else limit
 
     def _certain(self, done: list[_Held]) -> list[bytes]:
-        """Return lines whose texts contain no secret."""
+        """Return these lines, whose texts contain no secret, with secrets elsewhere in them
+        removed."""
         return [
             line if form is not None or text is None else self._redact.line(line)
             for line, text, form in done

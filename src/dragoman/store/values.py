@@ -18,7 +18,7 @@ Size: TypeAlias = Literal["small", "medium", "large"]
 
 
 class Provenance(enum.StrEnum):
-    """How well a number is known."""
+    """Where a number comes from, which says how reliable it is."""
 
     REPORTED = "reported"
     """Reported by the peer."""
@@ -93,7 +93,7 @@ class Posterior(Struct, frozen=True, kw_only=True):
 
 
 class Park(Struct, frozen=True):
-    """Until when a peer is parked, and why."""
+    """Until when a peer is parked (not used by delegation), and why."""
 
     until: float
     why: str | None = None

@@ -36,8 +36,8 @@ T = TypeVar("T")
 Operation: TypeAlias = Callable[[Store], object]
 
 BATCH_INTERVAL: Final = 0.05
-"""Seconds that a write may wait to be batched, which is what a killed process can lose. It is too
-short to notice."""
+"""Seconds that a write may wait for others, to share a transaction with them. A killed process
+loses at most what arrived in that time."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
 """Number of queued bytes above which `is_full` is set. While nothing can be stored, events beyond
@@ -120,7 +120,7 @@ class StoreWriter:
         self._store = store if isinstance(store, Store) else None
         self._open = None if isinstance(store, Store) else store
         self.trouble: StoreError | None = trouble
-        """Why nothing is stored now; None if the disk works."""
+        """The error because of which nothing is stored now; None if the disk works."""
         self._on_trouble = on_trouble
         self._on_recovery = on_recovery
         self._queue: deque[_Item | None] = deque()
@@ -509,7 +509,7 @@ class StoreWriter:
         except Exception as error:
             item.error = error
             if item.done is None:
-                log.exception("a write failed")
+                log.exception("a write to the store failed")
 
     def _fall(self, error: StoreError) -> None:
         if self.trouble is None:

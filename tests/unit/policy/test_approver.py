@@ -200,7 +200,7 @@ async def test_a_time_limit_of_the_caller_itself_is_its_error_and_no_silence(
 
     with pytest.raises(TimeoutError, match="the chat server"):
         await desk(ASK, unreachable, answer_timeout=3600.0)(edit("a"))
-    assert "no answer about" not in caplog.text
+    assert "no answer to" not in caplog.text
 
 
 @aio

@@ -177,11 +177,11 @@ class AttemptTable(PosteriorTable):
         return self._attempts("job = ? ORDER BY number", job)
 
     def latest(self, limit: int) -> list[AttemptRecord]:
-        """Return the most recent attempts, newest first."""
+        """Return the most recent attempts, at most `limit`, newest first."""
         return self._attempts("TRUE ORDER BY started_at DESC, id DESC LIMIT ?", limit)
 
     def decision(self, decision_id: str) -> dict[str, Any] | None:
-        """Return a decision as passed to `begin`, or None if it is unknown."""
+        """Return a decision as passed to `begin`, redacted, or None if it is unknown."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT data FROM decisions WHERE id = ?", (decision_id,)
@@ -196,8 +196,8 @@ class AttemptTable(PosteriorTable):
         """Mark the attempts whose process is gone as crashed, and return them. Their cost remains
         unknown.
 
-        They ended with the last that `last_sign` knows of them, or as soon as they began: when
-        their process was killed is unknown, and may be days before this.
+        Their end is the time that `last_sign` returns for them, or else their start: when their
+        process was killed is unknown, and may be days ago.
         """
         orphans = [one for one in self._attempts("outcome IS NULL") if not is_alive(one.runner)]
         if not orphans:

@@ -108,7 +108,7 @@ def logged(
     error_class: str | None = None,
     detail: str | None = None,
 ) -> LoggedEvent:
-    """Build a line about an attempt, or about what precedes the first one."""
+    """Return a line about an attempt, or without one, about an event before the first attempt."""
     line = LoggedEvent(
         time=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         event=event,
@@ -155,7 +155,8 @@ class EventsFile:
         self._max_size = max_size
 
     def write(self, event: LoggedEvent) -> None:
-        """Append a line. Raises `StoreError`; then no part of the line is in the file."""
+        """Append a line. If that fails, raises `StoreError`, and no part of the line is in the
+        file."""
         line = msgspec.json.encode(self._clean(event)) + b"\n"
         try:
             make_private(self.path.parent)
@@ -235,12 +236,12 @@ class EventsFile:
 
 
 def events_path(state: Path) -> Path:
-    """Return the path of the file, below dragoman's state directory."""
+    """Return the path of the event log, in dragoman's state directory."""
     return state / FILE_NAME
 
 
 def older(path: Path, number: int) -> Path:
-    """Return the name of a rotated file."""
+    """Return the path of a rotated file; `number` 1 is the most recent."""
     return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 

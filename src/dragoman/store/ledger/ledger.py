@@ -21,4 +21,4 @@ def ledger_path(state: Path) -> Path:
 
 
 class Ledger(AttemptTable, Totals):
-    """Decisions, attempts, posteriors and health."""
+    """The ledger: decisions, attempts, posteriors, health and totals, in one SQLite file."""

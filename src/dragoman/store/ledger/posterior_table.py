@@ -66,12 +66,12 @@ class PosteriorTable(Database):
         return convert_typed(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
 
     def forget_posteriors(self) -> int:
-        """Delete all posteriors; returns their number."""
+        """Delete all posteriors, and return their number."""
         with self.transaction() as connection:
             return connection.execute("DELETE FROM posteriors").rowcount
 
     def health(self, peer: str) -> Health:
-        """Return the health of a peer; empty if it was never tried."""
+        """Return the health of a peer, with the default values if it was never tried."""
         with self._reading() as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
             return Health(peer=peer) if row is None else decode_typed(row[0], Health)
@@ -83,7 +83,8 @@ class PosteriorTable(Database):
             return {peer: decode_typed(data, Health) for peer, data in rows}
 
     def change_health(self, peer: str, change: HealthChange) -> Health:
-        """Update the health of a peer, and return its new value."""
+        """Replace the health of a peer by what `change` returns for it, and return the new value,
+        redacted."""
         with self.transaction() as connection:
             changed = change(self.health(peer))
             after = structs.replace(
@@ -103,7 +104,8 @@ class PosteriorTable(Database):
         return after
 
     def park(self, peer: str, until: float, why: str) -> Health:
-        """Park a peer until an instant."""
+        """Park a peer until an instant, so that delegation does not use it. `why` is the reason
+        that users see. Raises `ValueError` if `until` is not finite."""
         if not math.isfinite(until):
             raise ValueError("a peer can only be parked until a finite time")
         return self.change_health(

@@ -183,5 +183,5 @@ class StatRow(Struct, frozen=True, kw_only=True):
 
 
 def new_decision_id() -> str:
-    """Return a unique name for a decision."""
+    """Return a unique id for a decision."""
     return f"d-{secrets.token_hex(6)}"
