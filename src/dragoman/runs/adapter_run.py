@@ -76,7 +76,7 @@ log: Final = logging.getLogger("dragoman.adapters")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterWork:
-    """The adapter of a peer, and its role."""
+    """The adapter of a peer, and the role in which it works."""
 
     adapter: Adapter
     role: str
@@ -90,7 +90,7 @@ def adapter_work(
     """Return the adapter of a peer and its role, or None for a peer without one.
 
     `role` must be one that the adapter claims; `prefer` is used only if the adapter claims it.
-    Raises the error that prevents loading the adapter, and what `choose_role` raises.
+    Raises `ConfigInvalid` if the adapter cannot be loaded, and what `choose_role` raises.
     """
     loaded = context.adapter(peer)
     if loaded is None:
@@ -139,7 +139,7 @@ async def dispatch(
     source: str,
     on_event: Notified | None = None,
 ) -> Result:
-    """Let an adapter run one prompt.
+    """Let an adapter run one prompt, and return its result.
 
     Raises `AdapterFailed` if its code fails or does not return a `Result`, `BudgetExceeded` if it
     takes `TOTAL_GRACE` longer than the total budget of the assignment, and any `DragomanError` from
@@ -216,7 +216,9 @@ class AdapterPeer(Peer):
 
     async def open(self, opening: Opening) -> Conversation:
         if opening.how != "new":
-            raise Unsupported(f"{self.info.name} is run by its adapter, which starts new sessions")
+            raise Unsupported(
+                f"{self.info.name} is run by its adapter, which cannot continue a session"
+            )
         return AdapterConversation(self, mode=opening.mode, model=opening.model)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:

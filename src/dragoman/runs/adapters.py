@@ -29,7 +29,7 @@ from dragoman.errors import ConfigInvalid, RoleNotClaimed
 
 
 class DescribedAdapter:
-    """The adapter built from a descriptor."""
+    """The adapter of a peer that has none in Python, built from its descriptor."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor
@@ -64,7 +64,7 @@ BROKEN: Final = (Exception, SystemExit)
 
 @dataclass(frozen=True, slots=True)
 class LoadedAdapter:
-    """The adapter of a peer, and its name for messages."""
+    """The adapter of a peer, its file or module for messages, and its roles."""
 
     adapter: Adapter
     source: str
@@ -80,7 +80,8 @@ def load(known: KnownPeer, config: Config) -> LoadedAdapter:
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
-    """Return the adapter of a peer: its own in Python, or the one built from its descriptor."""
+    """Return the adapter of a peer: its own in Python, or the one built from its descriptor. Raises
+    `ConfigInvalid`."""
     descriptor = known.descriptor
     if descriptor.adapter is None:
         return DescribedAdapter(descriptor)
@@ -98,7 +99,7 @@ def load_adapter(known: KnownPeer, config: Config) -> Adapter:
 
 
 def adapter_source(known: KnownPeer, config: Config) -> str:
-    """Return the file or module of a peer's adapter, for messages."""
+    """Return the file or module of a peer's Python adapter, for messages."""
     value = str(known.descriptor.adapter)
     return str(adapter_file(value, known.folder or config.paths.config) or value)
 
@@ -116,13 +117,13 @@ def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
         assert config.project_file is not None
         code = known.adapters.get(file)
         if code is None:
-            raise _invalid(known, f"there is no {file}")
+            raise _invalid(known, f"there is no {file}, or it cannot be read")
         # The bytes read here are those that are checked and run: a change of the file in between
         # has no effect.
         if not Trust(config.paths).trusts_adapter(config.project_file, file, code):
             raise _invalid(
                 known,
-                f"{file} is not trusted, or has changed since: review it, "
+                f"{file} was never trusted, or has changed since: review it, "
                 "then run `dragoman config trust`",
             )
         return code
@@ -161,7 +162,7 @@ def _import(name: str, known: KnownPeer, config: Config) -> ModuleType:
     try:
         spec = importlib.util.find_spec(top) if top not in sys.modules else None
         if spec is not None and _lies_in_project(spec, config):
-            raise _invalid(known, f"the module {top} is in a project that is not trusted")
+            raise _invalid(known, f"the module {top} is in a directory that is not trusted")
         return importlib.import_module(name)
     except ConfigInvalid:
         raise

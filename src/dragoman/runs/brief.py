@@ -66,10 +66,9 @@ class Brief:
 
 
 def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
-    """Return the brief for a peer that takes over or returns, or None if the peer has seen
-    everything.
+    """Return the brief for a peer that takes over or returns, or None if it has seen every turn.
 
-    A peer without a name has seen nothing.
+    None instead of a name stands for a peer that has seen nothing.
     """
     missing = memory.unknown_to(peer)
     if not missing:

@@ -59,7 +59,7 @@ class FileState(Struct, frozen=True, gc=False):
 
 
 class FileStates(Struct, frozen=True):
-    """States of the files of a directory, by path."""
+    """States of the files of a directory, by path. `complete` is False if some were left out."""
 
     files: dict[str, FileState]
     complete: bool = True
@@ -73,9 +73,9 @@ def walk(
     max_entries: int = MAX_ENTRIES,
     hashed_size: int = HASHED_SIZE,
 ) -> FileStates:
-    """Record every file below `folder`, or below the named entries of it.
+    """Return the states of all files below `folder`, or below the named entries of it.
 
-    Blocking; `stop` ends it. `.git` is left out because it changes with every git command.
+    Blocks; setting `stop` ends it. `.git` is left out because it changes with every git command.
     """
     found: dict[str, FileState] = {}
     complete = True

@@ -166,7 +166,8 @@ async def _connected(
     if host is not None:
         if not isinstance(target, str) or is_address(target) or warm is False:
             raise UsageError(
-                "with `host`, give the name of a peer on that host; it runs in a broker"
+                "with `host`, the target must be the name of a peer on that host, and `warm` must "
+                "not be False: the peer runs in a broker there"
             )
         from dragoman.runs.open_on_host import open_on_host
 

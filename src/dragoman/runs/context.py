@@ -30,7 +30,7 @@ ALWAYS_ENABLED: Final = frozenset({"scout"})
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """Settings, paths and catalogue of one directory."""
+    """The settings, paths and catalogue that apply in one directory."""
 
     cwd: Path
     environ: Mapping[str, str]
@@ -138,7 +138,8 @@ def load_context(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> RunContext:
-    """Read the settings, descriptors and packages that apply in a directory."""
+    """Return the context of a directory, by default the working directory: the settings and peers
+    that apply there. `flags` are settings from the command line."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     paths = find_paths(environ)

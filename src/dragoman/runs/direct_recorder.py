@@ -80,7 +80,7 @@ class _Opened(Struct, frozen=True, kw_only=True):
 
 
 class DirectRecorder:
-    """Records one session of one peer."""
+    """Stores one session of a peer that runs without a broker."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class DirectRecorder:
         self._asked: dict[str, model.PermissionAsked] = {}
         self._job: JobRecord | None = None
         self._answer: JobAnswer | None = None
-        """The text of the job."""
+        """The agent's answer in the running job."""
         self._size = 0
         """Size in bytes of the lines waiting to be handed over."""
         self._in_turn = False

@@ -171,7 +171,8 @@ async def demand(
 def filter_failure(
     answer: ProgramOutput, doing: str, env: Mapping[str, str]
 ) -> FilterFailed | None:
-    """Return the error for a required filter that did not run, or None for another failure."""
+    """Return the error for a required filter that did not run, or None if git failed for another
+    reason."""
     found = FILTER_FAILURE.search(answer.errors)
     if found is None:
         if FILTER_DIED not in answer.errors:
@@ -184,7 +185,7 @@ def filter_failure(
         problem = (
             f"the filter {name!r} is defined only by the repository, so it is not run. If you "
             f"trust it, define it in your own configuration (git config --global "
-            f"filter.{name}.clean …), or work without a copy"
+            f"filter.{name}.clean …), or work in the directory itself instead of a copy"
         )
     else:
         problem = f"the filter {name!r} {_BROKEN.format(describe(answer))}"
@@ -192,7 +193,7 @@ def filter_failure(
 
 
 def describe(answer: ProgramOutput, timeout: float = GIT_TIMEOUT) -> str:
-    """Describe the failure in one line."""
+    """Return why git failed, in one line. `timeout` is the one with which it was run."""
     if answer.cut:
         return f"it did not end within {timeout:g} s or printed too much"
     lines = [line for line in answer.errors.splitlines() if line.strip()]
@@ -339,7 +340,8 @@ async def stage_everything(
     objects: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], ProgramOutput]:
-    """Stage the current files in a separate index. Returns its environment and the output of git.
+    """Stage the current files in a separate index. Returns the environment in which git uses that
+    index, and the output of git.
 
     Stages all tracked files, and the untracked ones in `folder`, because a repository may be a
     whole home directory. The user's index is only read. The contents go into `objects` if it is
@@ -380,7 +382,7 @@ async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str
 
 
 def links_of(listing: bytes) -> list[bytes]:
-    """Return the nested repositories in the output of `git ls-files --stage -z`."""
+    """Return the paths of the nested repositories in the output of `git ls-files --stage -z`."""
     if b"160000 " not in listing:
         return []
     lines = listing.split(b"\0")
@@ -397,14 +399,14 @@ def _may_have_links(index: Path) -> bool:
 
 
 async def is_ignored(repository: Repository, folder: Path) -> bool:
-    """Return whether git ignores a directory of its repository."""
+    """Return whether git ignores a file or directory of the repository."""
     if folder == repository.top:
         return False
     return (await ask(("check-ignore", "--quiet", "--", str(folder)), cwd=repository.top)).ok
 
 
 def copy_index(repository: Repository, index: Path) -> None:
-    """Copy the user's index, if there is one.
+    """Copy the user's index to `index`. Without one, there is no file at `index` afterwards.
 
     The copy keeps the original's time: git reads every file that is not older than its index, and
     would otherwise miss a change within the same clock tick.

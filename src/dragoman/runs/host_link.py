@@ -121,8 +121,8 @@ class HostLink:
         self._told_version = False
 
     async def connection(self) -> HostConnection:
-        """Return the open connection, or a new one. Raises `HostUnavailable`, also after
-        `aclose`."""
+        """Return the open connection, or a new one if it was lost. Raises `HostUnavailable`, also
+        after `aclose`."""
         async with self._lock:
             self._require_open()
             if self._open is not None:
@@ -149,7 +149,7 @@ class HostLink:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise HostUnavailable(self.host.name, "the connection was closed here")
+            raise HostUnavailable(self.host.name, "this process has closed its connection")
 
     async def _drop(self) -> None:
         opened, self._open = self._open, None

@@ -1,4 +1,5 @@
-"""Answer a question from an agent on another machine: a permission request, a form or a page.
+"""Answer a question from an agent on another machine: a permission request, a form, or a URL for
+the user to visit.
 
 Converts the remote message into the question type of the local callbacks, and their answer into the
 result for the agent. `runs.host_link` receives and sends the messages.
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
 
 DECLINED = {"action": "decline"}
-"""The result for a form or page that is not answered."""
+"""The result for a form or a URL that the user was not shown."""
 
 
 async def permission_result(shown: ShownQuestion, permit: Permit) -> tuple[Any, Denial | None]:
-    """Return the result for a permission request, or None if there is no answer, and the denial if
-    it was denied."""
+    """Ask `permit` about a permission request. Returns the result for the agent, or None if the
+    question was cancelled, and the denial if it was denied."""
     asked = acp.SESSION_REQUEST_PERMISSION.decode_params(shown.params)
     once = [each for each in asked.options if not str(each.kind).endswith("_always")]
     # A decision for more than this question would not be checked against the host's rules.
@@ -52,7 +53,8 @@ def is_permission(shown: ShownQuestion) -> bool:
 
 
 async def form_result(shown: ShownQuestion, inquire: Inquire | None) -> Any:
-    """Return the result for a form or page: declined if it is unknown or cannot be shown."""
+    """Ask `inquire` about a form or a URL to visit, and return the result for the agent. It is
+    declined without `inquire`, or if the question is of an unknown kind."""
     if inquire is None or shown.method != acp.ELICITATION_CREATE.name:
         return DECLINED
     from dragoman.client.acp.inquiries import elicit_by

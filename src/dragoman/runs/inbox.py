@@ -102,8 +102,9 @@ class RunInbox:
             return await self._asked(question, caller)
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Ask a question with a form in the open consoles. It is declined if none is open or the
-        run has a broker. Implements `dragoman.client.inquiries.Inquire`."""
+        """Ask a question of the agent (a form, or a URL to visit) in the open consoles. It is
+        declined if none is open or the run has a broker. Implements
+        `dragoman.client.inquiries.Inquire`."""
         if self.has_broker or not self.can_ask:
             return DECLINED
         request = request_of(inquiry, inquiry.session_id)
@@ -244,7 +245,7 @@ class _OpenPermission:
 
 
 class _OpenForm:
-    """An open question with a form."""
+    """An open question with a form or a URL to visit."""
 
     is_unattended = True
     longest_wait = 0.0

@@ -61,7 +61,8 @@ FIRST_INTERVAL: Final = 0.01
 """Seconds until a queued job is checked again for the first time."""
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)
-"""Options of a follower, which offers nothing and decides nothing."""
+"""Options of a client that only follows events: it offers the agent no files and decides
+nothing."""
 
 
 class _Watcher(AcpClient):
@@ -87,7 +88,8 @@ class _Watcher(AcpClient):
 
 
 class Over:
-    """Marks the end of the lines, and why there are no more."""
+    """Marks the end of the lines, with the broker's report on the job or the error that ended
+    them."""
 
     def __init__(self, told: Any = None, error: DragomanError | None = None) -> None:
         self.told = told

@@ -174,9 +174,10 @@ async def wait_for(
 
 
 async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
-    """Cancel a job in its agent. If a broker continues the last attempt of a delegation whose
-    process is gone, that attempt is cancelled. Returns False if the work has ended. Raises
-    `UnknownJob`, and another `DragomanError` if the process that runs it cannot be reached."""
+    """Cancel a job, and its turn in the agent. If a broker continues the last attempt of a
+    delegation whose process is gone, that attempt is cancelled. Returns False if the work has
+    ended. Raises `UnknownJob`, and another `DragomanError` if the process that runs it cannot be
+    reached."""
     paths = paths or find_paths()
     job = await _stored(id, paths)
     if job.state == "ended":
@@ -230,8 +231,8 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
 async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """Ask a broker for a job; with `wait`, once it has ended. Raises `CallTimeout` after `timeout`
-    seconds (default: `WAIT_TIMEOUT`)."""
+    """Return a job as its broker reports it, with `wait` not before it has ended. Raises
+    `CallTimeout` after `timeout` seconds (default: `WAIT_TIMEOUT`)."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT
 

@@ -38,7 +38,7 @@ _JOB: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
-    """The delegations that lead here. Depth 0 is a user at the keyboard."""
+    """The chain of delegations that led to this process. Depth 0 means that there are none."""
 
     depth: int = 0
     jobs: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ def inherited(
 ) -> Lineage:
     """Return the lineage of this process, or of a request with this `_meta`: the deepest one found.
 
-    Raises `ConfigInvalid` if one of our variables has a value that dragoman did not write: an
-    unreadable limit must not mean "no limit".
+    Raises `ConfigInvalid` if `DRAGOMAN_DEPTH` in `environ` is not a number: an unreadable limit
+    must not mean "no limit".
     """
     own = _from_environment(os.environ if environ is None else environ)
     told = [own, _from_meta(meta)]

@@ -60,7 +60,7 @@ def match(
             return next(iter(found))
         if found:
             listed = " and ".join(map(_one_line, found))
-            raise UsageError(f"{wanted!r} could be {listed}: choose one")
+            raise UsageError(f"{wanted!r} matches {listed}: choose one")
     if open_ended:
         return wanted
     raise no_such(what, wanted, (choice.value for choice in choices), peer=peer)

@@ -36,7 +36,7 @@ async def open_named(
     warm: bool | None = None,
 ) -> AsyncIterator[Peer]:
     """Context manager: open a peer of the catalogue by name. Uses its broker, unless `warm` or the
-    settings say otherwise. Unless `permit` is `approve_all`, the peer is configured to ask for
+    settings say otherwise. Unless `permit` allows everything, the peer is configured to ask for
     permission. Raises `PolicyNotEnforced` if it does not ask, unless the settings allow that."""
     options = options or ConnectOptions()
     require_line_size(options.max_line_size)

@@ -68,7 +68,7 @@ async def open_on_host(
         folder = there.settings.workspace or ""
     if not folder.startswith("/"):
         raise UsageError(
-            f"workspace= takes an absolute path on {host}; or set hosts.{host}.workspace"
+            f"workspace= must be an absolute path on {host}; without it, set hosts.{host}.workspace"
         )
     client = _options(options)
     words = [*STARTED, *_variables(), there.program, "broker", "attach", peer, "--cwd", folder]

@@ -205,7 +205,7 @@ class Run:
             return [summary async for summary in peer.list_sessions(folder)]
 
     def connected(self) -> AbstractAsyncContextManager[Peer]:
-        """Return the peer without a session, for ``async with``. The run must not be entered."""
+        """Connect to the peer without a session, for `async with`. The run must not be entered."""
         return self._connected(self.request.enforced.way)
 
     # -- opening
@@ -489,7 +489,7 @@ class Run:
                 seen.violations = await before.violations()
             except FileFailed as error:
                 # The turn has ended: what the disk does now does not change its result.
-                notice(f"files that changed without an allowed request are not known: {error}")
+                notice(f"it is unknown which files changed without an allowed request: {error}")
         # At the deadline there is no next attempt that a running turn could disturb.
         late = deadline is not None and not deadline.left
         if request.still_running is not None and result.outcome in _CUT_OFF and not late:
@@ -520,8 +520,8 @@ class Run:
         return before, blocks
 
     async def _look(self) -> ViolationWatch | None:
-        """Return the snapshot of the workspace before a turn, or None if the peer's changes do not
-        matter."""
+        """Return the state of the workspace before a turn, or None if changes need not be
+        detected."""
         request = self.request
         if not (request.watch_changes and request.enforced.restricts):
             return None
@@ -545,8 +545,8 @@ class Run:
         `BrokerError` if it does not confirm the job."""
         if not self.warm:
             raise BrokerUnavailable(
-                "--no-wait needs a broker, which runs the turn when this command has ended",
-                hint="omit --no-wait; `dragoman doctor` shows why there is no broker",
+                "there is no broker that could run the turn when this command has ended",
+                hint="without --no-wait, none is needed; `dragoman doctor` shows why there is none",
             )
         request, job = self.request, self.request.job or new_job_id()
         terms = job_terms(

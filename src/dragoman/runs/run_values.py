@@ -92,7 +92,7 @@ class Deadline(Struct, frozen=True):
             raise self.exceeded(during()) from None
 
     def call(self, expire: Callable[[BudgetExceeded], None]) -> asyncio.TimerHandle:
-        """Call `expire` with the error at the deadline."""
+        """Schedule a call of `expire` with the error at the deadline, and return its timer."""
         return asyncio.get_running_loop().call_later(self.left, expire, self._error())
 
     def exceeded(self, during: str) -> BudgetExceeded:
@@ -107,7 +107,7 @@ class Deadline(Struct, frozen=True):
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """A request: what to send to which peer, in which session and under which terms."""
+    """The request of a run: what to send to which peer, in which session and under which terms."""
 
     peer: str
     enforced: Enforced
@@ -200,7 +200,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def models_hint(self) -> str:
-        """The command that lists the peer's models; empty for a peer that is not in the
+        """A hint with the command that lists the peer's models; empty for a peer that is not in the
         catalogue."""
         if self.enforced.way.descriptor is None:
             return ""
@@ -226,7 +226,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         mode: str | None,
         on_notice: Callable[[str], None],
     ) -> WantedSession:
-        """Return the session to open: the stored one, or a new one with the requested name."""
+        """Return which session to open, and how: the stored one, or a new one with the requested
+        name."""
         servers = self.mcp_servers
         if servers and not self.mcp_strict and can.mcp_stdio is False:
             on_notice(f"{self.peer} does not support MCP servers; they are omitted")
@@ -259,7 +260,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class RunResult(Struct):
-    """Observations from one turn, and from opening the session for it."""
+    """What was observed in one turn and while the session for it was opened."""
 
     job: str = ""
     result: Result | None = None
@@ -394,7 +395,8 @@ class CancelHandle:
 
 
 class BrokerNotes:
-    """The broker's additions for one session; empty without a broker."""
+    """What a broker adds to its responses about one session, such as notices. Nothing without a
+    broker."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice

@@ -66,11 +66,11 @@ KEY: Final = "s-"
 NEW: Final = "new"
 """The session was started by this call."""
 LIVE: Final = "live"
-"""The peer had it open all the time."""
+"""The peer has had the session open all the time."""
 RESTORED: Final = "restored"
-"""The peer reopened it with its context."""
+"""The peer has reopened the session with its context."""
 FRESH: Final = "fresh"
-"""The peer has lost it, and a new one took its place."""
+"""The peer has lost the session, and a new one has taken its place."""
 
 
 ANSWER_SIZE: Final = 8 * 1024 * 1024
@@ -123,7 +123,8 @@ def find_session(
 
 
 def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
-    """Return a suggestion for a session name that was not found."""
+    """Return the end of a message about a session name that was not found, which suggests the
+    nearest name; empty if none is near."""
     from dragoman.errors.usage import nearest
 
     names = [record.name for record in store.sessions(peer=peer, root=str(root)) if record.name]
@@ -203,7 +204,7 @@ def broker_of(peer: Peer) -> str | None:
 
 
 class WantedSession(Struct, frozen=True, kw_only=True):
-    """How to open a session."""
+    """Which session to open, and how."""
 
     key: str
     """Its key in the store, if it is new."""
@@ -212,23 +213,24 @@ class WantedSession(Struct, frozen=True, kw_only=True):
     record: SessionRecord | None = None
     """The stored session to continue; None starts one."""
     once: bool = False
-    """Whether a new one is closed when its turns have ended, including submitted ones."""
+    """Whether a new session is closed when its turns have ended, including submitted ones."""
     fresh: bool = False
-    """Whether a new one may take its place if the peer has lost it."""
+    """Whether a new session may take the place of the stored one if the peer has lost that."""
     mode: str | None = None
     model: str | None = None
     """The initial model. `model_choice.use_model` checks that it is used."""
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """`_meta` for a new one."""
+    """`_meta` for the request that starts a new session."""
     on_notice: Callable[[str], None] | None = None
-    """Called with the reason for a long wait."""
+    """Called with a message for the user, which gives the reason for a long wait."""
     paths: Paths | None = None
 
 
 class OpenedSession(Struct, frozen=True, kw_only=True):
-    """An open session."""
+    """An open session: its conversation, its key in the store, and the state of the peer's
+    context."""
 
     conversation: Conversation
     key: str
@@ -527,8 +529,8 @@ def job_terms(
 
 
 def blame(result: Result) -> Result:
-    """Return the result of a turn through a broker, distinguishing a failure of the broker from the
-    agent's."""
+    """Return the result of a turn through a broker. If the broker itself was lost, the error is
+    changed to a `BrokerError`, so that the agent is not blamed."""
     if result.error is None or not broker_ended(result.error):
         return result
     lost = broker_lost("the broker was lost during the turn", result.error)
@@ -559,7 +561,8 @@ def broker_ended(error: DragomanError) -> bool:
 
 
 def broker_lost(what: str, error: DragomanError) -> BrokerError:
-    """Return the error for a connection error that `broker_ended` accepts."""
+    """Return a `BrokerError` for a connection error that `broker_ended` accepts. `what` says what
+    was lost."""
     lost = BrokerError(f"{what}: {error}")
     lost.retryable, lost.may_have_run = error.retryable, error.may_have_run
     return lost

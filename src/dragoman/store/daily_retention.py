@@ -52,8 +52,8 @@ def retain(
     """Delete what exceeds the age and size limits in the state directory, according to the settings
     in the config directory, unless that was done in the last day.
 
-    Returns whether that was tried. It is not if there are no files, if retention is not due, if its
-    last run is longer than `LONG_AGO` ago, or if the settings are invalid. Blocks on the disk.
+    Returns False if nothing was tried, because there are no files, retention is not due, its last
+    run is more than `LONG_AGO` ago, or the settings are invalid. Blocks on the disk.
     """
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))

@@ -127,7 +127,7 @@ def aside_of(path: Path) -> list[Path]:
 
 def find_damage(path: Path) -> list[str]:
     """Return the problems found in a file, at most `SHOWN`. Empty if there are none, if there is no
-    file, or if it cannot be read for another reason than damage. Reads the whole file and changes
+    file, or if it cannot be read for a reason other than damage. Reads the whole file and changes
     nothing."""
     if not os.path.isfile(path):
         return []

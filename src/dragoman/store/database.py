@@ -56,8 +56,7 @@ VACUUM_STEP: Final = 2048
 """Number of pages to release in one step: some megabytes, in a few milliseconds."""
 
 VACUUM_SIZE: Final = 512 * 1024 * 1024
-"""Maximum content size, in bytes, of an older file that is rewritten once, which takes some
-seconds."""
+"""Maximum content size in bytes of an older file that is rewritten once, in some seconds."""
 
 FILE_MODE: Final = 0o600
 
@@ -110,8 +109,8 @@ class Database:
         self.path = path
         self.redact = redact
         self.replaced = replaced
-        """A message that this is a new file, and what happened to the old one: it was damaged and
-        set aside, or was moved or deleted. Empty if the file was not replaced."""
+        """A message that says why the old file is no longer used: it was damaged and set aside,
+        moved or deleted. Empty if that has not happened."""
         self._connection = connection
         self._read_only = read_only
         self._identity = identity_of(path)

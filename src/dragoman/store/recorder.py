@@ -31,8 +31,8 @@ from dragoman.wire.messages import UNDECODABLE
 log: Final = logging.getLogger("dragoman.store")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches. A process that is killed during a turn loses at most what arrived in
-that time, and the end of a growing text (`stream_redaction`)."""
+"""Seconds between two batches. A process that is killed during a turn loses what arrived in that
+time, and the end of a growing text (`stream_redaction`)."""
 
 QUESTION_INTERVAL: Final = 0.01
 """Seconds from a permission request until everything before it is written. Writing at once would

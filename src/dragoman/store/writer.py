@@ -37,7 +37,7 @@ Operation: TypeAlias = Callable[[Store], object]
 
 BATCH_INTERVAL: Final = 0.05
 """Seconds that a write may wait for others, to share a transaction with them. A killed process
-loses at most what arrived in that time."""
+loses the writes that still wait."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
 """Number of queued bytes above which `is_full` is set. While nothing can be stored, events beyond

@@ -72,7 +72,7 @@ def test_of_many_models_only_the_nearest_are_named() -> None:
 def test_two_that_fit_are_an_error_and_an_exact_one_is_not() -> None:
     twins = (Choice("pro", "a"), Choice("PRO", "b"))
     assert match("pro", twins, peer="x") == "pro"
-    with pytest.raises(UsageError, match="could be pro and PRO: choose one"):
+    with pytest.raises(UsageError, match="matches pro and PRO: choose one"):
         match("Pro", twins, peer="x")
 
 
