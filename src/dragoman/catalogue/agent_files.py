@@ -71,7 +71,7 @@ class AgentFile:
 
 @dataclass(frozen=True, slots=True)
 class AgentFileEdit:
-    """The result of an edit."""
+    """The result of setting or removing the field in agent files."""
 
     files: tuple[Path, ...]
     """All files that were selected."""

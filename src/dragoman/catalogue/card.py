@@ -49,12 +49,12 @@ class RungResult(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredFacts(Struct, frozen=True, kw_only=True):
-    """The measured facts. None means not measured."""
+    """What was measured about a peer. None means that a fact was not measured."""
 
     executable: str | None = None
     """The file that was started."""
     launch: tuple[str, ...] | None = None
-    """The arguments of the command line, the program first."""
+    """The command line that was started, as a list with the program first."""
     handshake_seconds: float | None = None
     """Seconds from the start of the program to its first response."""
     dialect: str | None = None

@@ -47,7 +47,7 @@ VALUED: Final = frozenset(
         *("-u", "-g", "-C", "-s", "-k", "-n"),
     }
 )
-"""Options of any of these programs that take the next argument."""
+"""Options of the programs above that take the next argument as their value."""
 
 ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s"})}
 """Exceptions to `VALUED`: options that take no argument with these programs."""

@@ -46,7 +46,7 @@ class HostAgent(Struct, frozen=True, kw_only=True):
 
 
 class HostCheck(Struct, frozen=True, kw_only=True):
-    """The result of checking a machine."""
+    """The result of `dragoman hosts check` for one machine."""
 
     host: str
     destination: str

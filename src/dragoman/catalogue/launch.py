@@ -61,7 +61,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
     inherit: tuple[str, ...] = ()
     """Names of variables of this process that the program also gets, besides the usual ones."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Options of its dialect."""
+    """Options of the dialect's client."""
     quirks: Quirks = Quirks()
     protocol: str = AUTO
     descriptor: Descriptor | None = None
@@ -70,7 +70,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The peer's name, or the name of the program or the address."""
+        """The peer's name; without a descriptor, the name of the program, or the address."""
         if self.descriptor is not None:
             return self.descriptor.name
         return program_name(self.command[0]) if self.command else str(self.address)

@@ -151,7 +151,7 @@ class Catalogue:
         untrusted: Mapping[str, ConfigInvalid] | None = None,
     ) -> None:
         self._untrusted = dict(untrusted or {})
-        """The peers of a project that the user has not trusted."""
+        """Why peers of a project that the user has not trusted are left out, by the peer's name."""
         self._roles = dict(roles or {})
         """The roles that the user assigns to peers, replacing their own."""
         self._peers: dict[str, KnownPeer] = {}

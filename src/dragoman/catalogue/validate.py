@@ -59,7 +59,7 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
     if not descriptor.title.strip():
         refuse("title", "it is empty")
     if not descriptor.launch:
-        refuse("launch", "it needs a command or an address")
+        refuse("launch", "it needs at least one entry, with a command or an address")
     for number, launch in enumerate(descriptor.launch):
         problem = _launch_problem(launch)
         if problem:

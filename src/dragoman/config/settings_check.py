@@ -63,10 +63,18 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     _check_limits(settings.limits, "limits", origin)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise ConfigInvalid(origin, f"{pattern!r} is outside the project", key="agent_files")
+            raise ConfigInvalid(
+                origin,
+                f"{pattern!r} must be relative to the project, without `..`",
+                key="agent_files",
+            )
     for name, peer in settings.peer.items():
         if not name or "." in name:
-            raise ConfigInvalid(origin, f"{short(name)!r} is not a valid peer name", key="peer")
+            raise ConfigInvalid(
+                origin,
+                f"{short(name)!r} is not a valid peer name: it must not be empty or contain a dot",
+                key="peer",
+            )
         _check_limits(peer.limits, f"peer.{name}.limits", origin)
         for variable in peer.env:
             if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:

@@ -115,7 +115,7 @@ class Act(Struct, frozen=True, kw_only=True):
     line: str | None = None
     """The command, if it was sent as a shell line."""
     hidden: bool = False
-    """Whether an unknown command would run."""
+    """Whether it would run a command that the request does not completely show."""
     tainted: bool = False
     """Whether the command has its own environment or input."""
     cwd: str | None = None

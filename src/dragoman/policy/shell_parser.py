@@ -208,7 +208,7 @@ def _without_blanks(text: str) -> str:
 
 
 def _target(redirection: Node) -> str:
-    """Return the only word after a redirection into a file."""
+    """Return the file that a redirection writes to."""
     children = list(redirection.children)
     if children and children[0].type == "file_descriptor":
         children.pop(0)

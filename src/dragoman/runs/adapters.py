@@ -123,7 +123,7 @@ def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
         if not Trust(config.paths).trusts_adapter(config.project_file, file, code):
             raise _invalid(
                 known,
-                f"{file} was never trusted, or has changed since: review it, "
+                f"{file} is not trusted, or has changed since: review it, "
                 "then run `dragoman config trust`",
             )
         return code

@@ -39,7 +39,7 @@ _CUT: Final = "\n[…]\n"
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """The context for a peer that takes over."""
+    """The context for a peer that takes over a conversation, and how much of it there is."""
 
     text: str
     turns: int

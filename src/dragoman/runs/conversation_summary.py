@@ -53,7 +53,7 @@ class SummaryTurn:
 
 
 class ConversationSummary:
-    """The summary of one conversation, updated as its turns run."""
+    """What to remember of one conversation (messages, plan, files), updated as its turns run."""
 
     def __init__(self) -> None:
         self.turns: list[SummaryTurn] = []

@@ -149,7 +149,8 @@ class DirectRecorder:
         self._opened = _Opened(key=new_session_key(), session_id=session_id, context="")
 
     def event(self, event: model.Event) -> None:
-        """Record an event."""
+        """Record an event of the session. Replayed events are ignored. Events before the first
+        prompt are kept in memory until then, at most `MAX_EARLY`."""
         if self._recorder is not None:
             self._take(self._recorder, event)
         elif not self._closed and not event.replay:
@@ -464,7 +465,8 @@ def recorder_for(
 
 
 def _text_of(blocks: Sequence[Block]) -> str:
-    """Return a prompt as text, with the names of other blocks."""
+    """Return a prompt as text, with the type of a block that is not text in its place, such as
+    ``[image]``."""
     return "\n".join(
         block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
         for block in blocks

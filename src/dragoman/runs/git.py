@@ -69,7 +69,7 @@ CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
 """Variable with the number of settings in the environment, which override configuration files."""
 
 OLDEST_GIT: Final = (2, 31)
-"""The first git version that reads these variables."""
+"""The first git version that reads settings from the environment."""
 
 RUNNING: Final = frozenset(
     {"add", "apply", "checkout", "commit", "init", "read-tree", "update-index", "update-ref"}
@@ -247,7 +247,7 @@ def real_folder(path: Path) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a path is a directory; False if that cannot be found out."""
+    """Return whether a path is a directory; False if that cannot be determined."""
     return os.path.isdir(path)
 
 

@@ -25,7 +25,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9-]{4,64}")
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text from the other side may be the name of a file."""
+    """Return whether a text from the other side is a valid id, which may be used in a file name."""
     return _ID.fullmatch(text) is not None
 
 

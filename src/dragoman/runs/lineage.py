@@ -73,8 +73,8 @@ def inherited(
 ) -> Lineage:
     """Return the lineage of this process, or of a request with this `_meta`: the deepest one found.
 
-    Raises `ConfigInvalid` if `DRAGOMAN_DEPTH` in `environ` is not a number: an unreadable limit
-    must not mean "no limit".
+    Raises `ConfigInvalid` if `DRAGOMAN_DEPTH` in `environ` is not a whole number: an unreadable
+    limit must not mean "no limit".
     """
     own = _from_environment(os.environ if environ is None else environ)
     told = [own, _from_meta(meta)]
@@ -90,7 +90,7 @@ def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lin
         return Lineage(depth=len(jobs), jobs=jobs)
     if not (text.isascii() and text.isdigit()):
         if strict:
-            raise ConfigInvalid(DEPTH, f"{text[:40]!r} is not a number; unset it")
+            raise ConfigInvalid(DEPTH, f"{text[:40]!r} is not a valid depth; unset the variable")
         return Lineage()
     # `int` raises an error for a number with thousands of digits.
     depth = min(int(text), MAX_COUNTED) if len(text) < 10 else MAX_COUNTED

@@ -552,7 +552,7 @@ def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) ->
         return StoreRefused(
             where,
             f"it cannot be opened or written ({error})",
-            remedy="make the directory writable, or set DRAGOMAN_STATE_HOME to another one",
+            remedy="make it writable, or set DRAGOMAN_STATE_HOME to another directory",
         )
     if is_damage(error):
         return _damaged(path, error)

@@ -112,7 +112,7 @@ class EventTable(Database):
         return int(found[0])
 
     def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
-        """Store a note. Raises `UnknownSession`."""
+        """Store a note of a session. Raises `UnknownSession`."""
         self.add_notes(key, [Note(at_event=at_event, kind=kind, data=data, at=time.time())])
 
     def add_notes(self, key: str, notes: Sequence[Note]) -> None:

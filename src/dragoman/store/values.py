@@ -100,7 +100,7 @@ class Park(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The recorded health of a peer."""
+    """What is recorded about the failures of a peer, and until when it is parked."""
 
     peer: str
     failures: int = 0

@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {"name": "mine", "title": "Mine", "launch": [{"command": 
         ({"name": "x" * 65}, "name", "is not a valid name"),
         ({"name": "none"}, "name", "is reserved"),
         ({"title": " "}, "title", "empty"),
-        ({"launch": []}, "launch", "needs a command or an address"),
+        ({"launch": []}, "launch", "with a command or an address"),
         ({"launch": [{}]}, "launch[0]", "either a command or an address"),
         ({"launch": [{"command": ["x"], "address": "unix:/x"}]}, "launch[0]", "not both"),
         ({"launch": [{"command": [" "]}]}, "launch[0]", "empty"),

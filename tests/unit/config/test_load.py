@@ -55,9 +55,9 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
     ("name", "text", "words"),
     [
         ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
-        ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "not a number"),
-        ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "not a number"),
-        ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "not a number"),
+        ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "not a valid number"),
+        ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "not a valid number"),
+        ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "not a valid number"),
         ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
         ("DRAGOMAN_WARM", "maybe", "'maybe' is not valid; use 1 or true or 0 or false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),

@@ -268,7 +268,7 @@ async def test_an_adapter_is_stopped_that_prompts_in_a_mode_that_does_not_ask() 
 @aio
 async def test_what_an_adapter_cannot_be_handed_is_refused() -> None:
     async with adapted(TalkingAdapter(), []) as peer:
-        with pytest.raises(Unsupported, match="starts new sessions"):
+        with pytest.raises(Unsupported, match="cannot continue a session"):
             await peer.open(opening(how="resume", session_id="old"))
         assert [each async for each in peer.list_sessions()] == []
         conversation = await peer.open(opening())

@@ -190,7 +190,7 @@ async def test_a_link_that_was_closed_does_not_connect_again(
     await link.aclose()
     assert first.closed
     work = Work(losses=0)
-    with pytest.raises(HostUnavailable, match="was closed here"):
+    with pytest.raises(HostUnavailable, match="has closed its connection"):
         await link.keep_trying(work)
     assert work.on == []
 
@@ -207,7 +207,7 @@ async def test_a_connection_that_opens_while_its_link_is_closed_is_closed_too(
         return opened
 
     monkeypatch.setattr(host_link, "open_host", open_host)
-    with pytest.raises(HostUnavailable, match="was closed here"):
+    with pytest.raises(HostUnavailable, match="has closed its connection"):
         await link.connection()
     assert opened.closed
 

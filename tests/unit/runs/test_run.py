@@ -425,7 +425,7 @@ async def test_a_disk_that_hangs_after_the_turn_is_a_notice_and_the_result_stays
         seen = await run.prompt([Text("hello")])
     assert outcome_of(seen) is Outcome.OK and seen.violations == ()
     assert [notice.partition(":")[0] for notice in heard.notices] == [
-        "files that changed without an allowed request are not known"
+        "it is unknown which files changed without an allowed request"
     ]
 
 

@@ -156,7 +156,7 @@ class AttemptTable(PosteriorTable):
                 "job = ? AND outcome IS NOT NULL ORDER BY number DESC LIMIT 1", job
             )
             if not found:
-                raise UnknownJob(f"no finished attempt of job {job} in this ledger")
+                raise UnknownJob(f"the ledger has no finished attempt of the job {job}")
             before = found[0]
             connection.execute(
                 "UPDATE attempts SET verdict = ?, verdict_source = ? WHERE id = ?",

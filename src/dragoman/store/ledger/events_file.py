@@ -52,7 +52,7 @@ _TEXTS: Final = (
 
 
 class EventName(enum.StrEnum):
-    """Events of a delegation."""
+    """Names of the events in the log."""
 
     DELEGATION_DECIDED = "delegation_decided"
     PEER_CALL_STARTED = "peer_call_started"

@@ -77,7 +77,7 @@ GROUP BY 1
 
 
 class Totals(PosteriorTable):
-    """The totals of the ledger."""
+    """The methods of the ledger that sum up attempts: spending and statistics."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
         """Return the usage since a time, of all peers or of one, on this machine and on hosts."""
