@@ -220,9 +220,9 @@ def _by_pattern(patterns: Sequence[str], folder: Path) -> Iterator[Path]:
 
 
 def _matches(pattern: str, folder: Path, root: str) -> Iterator[Path]:
-    """Yield what a relative pattern finds in a directory. Unlike `glob`, this visits every real
-    directory only once for each part of the pattern, and none outside `root`: links in a checkout
-    may lead in circles, or anywhere."""
+    """Yield the paths in a directory that match a relative pattern. Unlike `glob`, this visits
+    every real directory only once for each part of the pattern, and none outside `root`: links in a
+    checkout may lead in circles, or anywhere."""
     if "\0" in pattern:
         return
     parts = pattern.replace(os.sep, "/").split("/")
@@ -372,8 +372,9 @@ def _edit(
 
 
 def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
-    """Raise `UsageError` if there is a new problem. Existing problems do not block an edit:
-    otherwise two broken files could never be fixed."""
+    """Raise `UsageError`, which says that the change was undone, if `after` has a problem that
+    `before` does not have. Existing problems do not block an edit: otherwise two broken files could
+    never be fixed."""
     known = {(problem.path, problem.text) for problem in before}
     fresh = [problem for problem in after if (problem.path, problem.text) not in known]
     if fresh:

@@ -53,14 +53,14 @@ class Enforced(Struct, frozen=True, kw_only=True):
 
     def check_mode(self, mode: str) -> None:
         """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
-        permission in this mode, unless that is allowed."""
+        permission in this mode, unless `allow_unenforced` is set."""
         if self.restricts and not self.allow_unenforced:
             if why := _silent_mode(_table(self.way.descriptor), mode):
                 raise PolicyNotEnforced(self.way.name, why)
 
     def check_option(self, name: str, value: str | bool) -> None:
         """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
-        permission with this value of an option, unless that is allowed."""
+        permission with this value of an option, unless `allow_unenforced` is set."""
         asking = _table(self.way.descriptor).options.get(name, value)
         if self.restricts and not self.allow_unenforced and asking != value:
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
@@ -77,7 +77,7 @@ class Enforced(Struct, frozen=True, kw_only=True):
 
         Call it before each prompt: agents also change their mode during a turn. Returns why the
         policy is not enforced; empty if it is. Raises `PolicyNotEnforced` if the session reports
-        that it is not, unless that is allowed.
+        that it is not, unless `allow_unenforced` is set.
         """
         if not self.restricts:
             return ""

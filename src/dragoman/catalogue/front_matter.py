@@ -94,8 +94,8 @@ def drop(data: bytes, key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A file split into four parts. Without front matter all but `after` are empty, except for
-    a BOM."""
+    """A file split into three parts. Without front matter, `before` has at most a BOM, and `inner`
+    is empty."""
 
     before: str
     """The BOM if there is one, and the opening fence."""

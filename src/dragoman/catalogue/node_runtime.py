@@ -32,10 +32,11 @@ _known: dict[tuple[str, int, int], str] = {}
 
 
 def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the node that runs a script, or None if the program is not a node script.
+    """Return the path of the Node.js interpreter that runs a script, or None if the program is not
+    a Node.js script.
 
-    A Windows command file (`.cmd`, `.bat`, `.ps1`) is taken for a node script. An empty text means
-    that the script needs node and it is not installed.
+    A Windows command file (`.cmd`, `.bat`, `.ps1`) is taken for one. An empty text means that the
+    interpreter is not installed.
     """
     environ = os.environ if environ is None else environ
     path = environ.get("PATH", os.defpath)
@@ -64,7 +65,8 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
 
 
 async def node_version(node: str) -> str | None:
-    """Return the version of a node, such as ``22.11.0``, or None if it cannot be determined."""
+    """Return the version of a Node.js interpreter, such as ``22.11.0``, or None if it cannot be
+    determined."""
     key = _file_key(node)
     if key is None:
         return None
@@ -86,10 +88,10 @@ def _file_key(file: str) -> tuple[str, int, int] | None:
 
 
 async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
-    """Raise `NotInstalled` if the program's node is missing or too old.
+    """Raise `NotInstalled` if the Node.js interpreter of the program is missing or too old.
 
-    Returns the version of that node, or None if the descriptor requires none, the program does not
-    run in node, or the version is unknown.
+    Returns its version, or None if the descriptor requires none, the program does not run in
+    Node.js, or the version is unknown.
     """
     descriptor = spec.descriptor
     if descriptor is None or descriptor.install.node is None or not spec.command:

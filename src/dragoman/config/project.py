@@ -145,8 +145,8 @@ def parse(data: bytes, *, origin: str) -> dict[str, Any]:
 
 
 def adapter_file(value: str, folder: Path) -> Path | None:
-    """Return the path of the file that an `adapter` key names, relative to `folder`. None if it
-    names a module, as ``module:attribute``."""
+    """Return the path of the file that an `adapter` key names, resolved against `folder`, or None
+    if it names a module, as ``module:attribute``."""
     name = value.rpartition(":")[0] if value.count(":") and not value.endswith(".py") else value
     if name.endswith(".py"):
         return folder / os.path.expanduser(name)

@@ -157,8 +157,7 @@ def _found(path: Path) -> os.stat_result | None:
 
 
 def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write to something that is not a regular file, like a shell's redirection, but never create a
-    file."""
+    """Write to a device or a pipe, as a shell's redirection does, but never create a file."""
     fd = os.open(path, _PRESENT)
     with os.fdopen(fd, "wb") as file:
         if stat.S_ISREG(os.fstat(fd).st_mode):

@@ -57,7 +57,7 @@ class Trust:
         self._file = paths.trust_file
 
     def record(self) -> TrustRecord:
-        """Return the recorded trust.
+        """Return the record of trusted files; an empty one if none was ever written.
 
         Raises `ConfigInvalid` if the record is damaged or has an unknown format. `trusts` and
         `trusts_adapter` then return False.

@@ -221,8 +221,8 @@ class Approver(Struct):
     async def _decide(
         self, question: Question, act: Act, verdict: Verdict, *, lasting: bool = True
     ) -> Decision:
-        """Decide about a question. `lasting`: whether a permission granted here also covers work
-        that dragoman does for the agent later."""
+        """Return the decision on a question. `lasting` says whether a permission granted here also
+        covers work that dragoman does for the agent later."""
         known = self._known(question, act, verdict)
         if known is not None:
             return known
@@ -277,7 +277,8 @@ class Approver(Struct):
         return verdict.action == "deny" and verdict.by == "preset"
 
     async def _ask(self, question: Question) -> tuple[Any, str]:
-        """Return the caller's answer, which is not checked, and if there is none, the reason."""
+        """Return the caller's answer, which is not checked, and an empty text; without an answer,
+        None and the reason."""
         caller, inbox = self.caller, self.inbox
         if caller is None and inbox is None:
             return None, NO_ONE
@@ -438,8 +439,8 @@ def _without_always(question: Question) -> Question:
 
 
 def _key(act: Act) -> tuple[object, ...] | None:
-    """Return the key that an "always" covers: the same command, the same files, or else the same
-    text.
+    """Return the key under which an "always" for an act is remembered: its command, its files, or
+    else its text.
 
     None if that is uncertain; then the answer counts once.
     """

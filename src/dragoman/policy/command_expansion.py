@@ -302,7 +302,8 @@ class ProgramRuns:
 def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
 ) -> ProgramRuns:
-    """Return what an act runs. The command is given as words, as a line, or not at all."""
+    """Return what an act runs. `argv` is its command as words, `line` the same as a shell line;
+    both may be None."""
     found = ProgramRuns()
     if argv:
         found.told.append(ShellCommand(tuple(argv), tainted))

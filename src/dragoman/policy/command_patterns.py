@@ -44,8 +44,8 @@ def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
 
 
 def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
-    """Return the risky word because of which a pattern that otherwise matches does not cover the
-    command, or None."""
+    """Return a risky word that an otherwise matching pattern does not name, so that the pattern
+    does not cover the command; None if there is none."""
     if command.tainted:
         return None
     for words in map(pattern_words, patterns):

@@ -19,7 +19,7 @@ STAR, ONE, DEEP, REST = "*", "?", "**", "**$"
 
 
 def plain(text: str) -> str:
-    """Normalize differences in a text that some file systems ignore: case and Unicode normal
+    """Return a text without the differences that some file systems ignore: case and Unicode normal
     form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 

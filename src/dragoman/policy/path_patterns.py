@@ -75,8 +75,8 @@ def root_of(workspace: str) -> str:
 
 
 def absolute(pattern: str, root: str) -> str:
-    """Return a glob as an absolute one: relative to `root`, or to the home directory after ``~/``.
-    A slash at the end stands for everything in the directory."""
+    """Return the absolute form of a glob, which is relative to `root`, or to the home directory
+    after ``~/``. A slash at the end stands for everything in the directory."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):

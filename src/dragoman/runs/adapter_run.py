@@ -109,8 +109,8 @@ def adapter_work(
 def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
     """Return the role to work in: the wanted one, or else the first that the adapter claims.
 
-    Raises `RoleNotClaimed`, `UsageError` if it claims none, or `AdapterFailed` if its code fails.
-    `source` names the adapter.
+    Raises `RoleNotClaimed` if the adapter does not claim the wanted role, `UsageError` if it claims
+    none, or `AdapterFailed` if its code fails. `source` names the adapter.
     """
     try:
         claimed = tuple(str(role) for role in adapter.ROLES_CLAIMED)

@@ -381,7 +381,7 @@ class DirectRecorder:
         ]
 
     def _save(self, *, end: bool = False) -> None:
-        """Hand over the waiting lines.
+        """Hand the waiting lines over to the store's recorder.
 
         At the `end` of a turn, include those that were held back.
         """

@@ -158,7 +158,8 @@ async def demand(
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> ProgramOutput:
-    """Run git. Raises `IsolationFailed` if git fails, and otherwise what `ask` raises."""
+    """Run git, and return its output. Raises `IsolationFailed` if git fails, and what `ask`
+    raises."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
         doing = f"`git {args[0]}` in {cwd}"

@@ -42,7 +42,8 @@ def make_folder(folder: Path) -> None:
 
 
 def working_directory(cwd: str) -> Path:
-    """Return a directory that the other side names, relative to the home. Raises `UsageError`."""
+    """Return the directory that the other side names, resolved against the home directory. Raises
+    `UsageError` if it is not a directory."""
     folder = Path.home() / os.path.expanduser(cwd)
     if not os.path.isdir(folder):
         raise UsageError(

@@ -232,9 +232,9 @@ async def attempts_of(
 async def _stored_attempt(
     job: JobRecord, seen: int, after: EventCursor | None, paths: Paths
 ) -> tuple[SessionRecord | None, JobRecord, int]:
-    """Return the attempt with this index, or the cursor's one, with its session and its index. The
-    session is None if that attempt has not started. Read in a thread: another process may hold the
-    store."""
+    """Return the attempt with the index `seen`, or with a cursor that of the cursor, with its
+    session and its index. The session is None if that attempt has not started. Read in a thread:
+    another process may hold the store."""
 
     def read(_: threading.Event) -> tuple[SessionRecord | None, JobRecord, int]:
         with open_store(read_only=True, paths=paths) as store:

@@ -108,8 +108,8 @@ def _from_meta(meta: Any) -> Lineage:
 
 
 def _jobs(names: list[Any]) -> tuple[str, ...]:
-    """Return the valid job ids in received data, because they are used in file names and on
-    screens."""
+    """Return the valid job ids among received names, at most `MAX_KEPT`. They are used in file
+    names and on screens."""
     valid = [name for name in names if isinstance(name, str) and _JOB.match(name)]
     return tuple(valid[-MAX_KEPT:])
 

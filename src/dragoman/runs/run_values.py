@@ -185,7 +185,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def budgets_left(self) -> Budgets:
-        """The budgets of the first turn for a broker, in case this process ends before it."""
+        """The budgets of the first turn that a broker is sent, with the time left until the
+        deadline. They apply if this process ends before the turn does."""
         deadline, total = self.deadline, self.budgets.total
         if deadline is None:
             return self.budgets

@@ -64,7 +64,7 @@ class EventTable(Database):
             connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def go_on_at(self, key: str, next: int) -> None:
-        """Make this the number of the next event, if it is higher than the current one. Raises
+        """Make `next` the number of the next event, if it is higher than the current one. Raises
         `UnknownSession`."""
         with self.transaction() as connection:
             if _next_event(connection, key) < next:
@@ -83,8 +83,9 @@ class EventTable(Database):
     def lines(
         self, key: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield the events from `start` up to but excluding `stop`, with their numbers, as they are
-        when the first is requested. Events deleted by retention or lost in a gap are left out."""
+        """Yield the events from `start` up to but excluding `stop`, with their numbers. Events that
+        were stored after the first one was requested, deleted by retention or lost in a gap are
+        left out."""
         with self._reading() as connection:
             end = _next_event(connection, key)
         if stop is not None:

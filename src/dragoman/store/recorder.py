@@ -150,7 +150,7 @@ class SessionLines:
     def prepare(
         self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
     ) -> tuple[int, list[bytes]]:
-        """Return the lines that may be stored now (all of them at the `end` of a turn), and the
+        """Return the lines that may be stored now (all of them at the `end` of a turn), after the
         number of the first. Adds the agent's text in them to the answer."""
         safe = self._lines.feed_all(lines)
         if end:
@@ -374,7 +374,8 @@ class StoreRecorder:
 def permission_note(
     by: str, title: str | None, tool_call_id: str | None, option_id: str | None
 ) -> dict[str, Any]:
-    """Return the note for the answer to a permission request: what `by` chose, and for what."""
+    """Return the note for the answer to a permission request: which option `by` chose, for which
+    tool call."""
     return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
 
 

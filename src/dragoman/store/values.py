@@ -121,8 +121,8 @@ class Health(Struct, frozen=True, kw_only=True):
     requires a login. A key that one shell lacks may be set in another."""
 
     def parking(self, now: float, surroundings: str = "") -> Park | None:
-        """Return until when and why it is parked with this set of credentials, or None if it is
-        not."""
+        """Return until when and why the peer is parked with this set of credentials, or None if it
+        is not parked."""
         if self.parked_until is not None and now < self.parked_until:
             return Park(self.parked_until, self.parked_why)
         login = self.logins.get(surroundings)

@@ -149,7 +149,8 @@ class AttemptTable(PosteriorTable):
         ended.
 
         Returns that attempt as it was before, so that a repeated verdict can be distinguished from
-        a new one; `learned` is called with the same value. Raises `UnknownJob`.
+        a new one; `learned` is called with the same value, and may return the update of an arm.
+        Raises `UnknownJob`.
         """
         with self.transaction() as connection:
             found = self._attempts(

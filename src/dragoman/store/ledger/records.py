@@ -135,7 +135,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 class StatRow(Struct, frozen=True, kw_only=True):
     """The totals of all attempts of one role, peer, model, day or machine, or of one peer in one
-    role (`work`)."""
+    role on one machine (`work`)."""
 
     key: str | None
     """None if the attempts have no such value, for example because a peer reports no model. For

@@ -80,7 +80,8 @@ class Totals(PosteriorTable):
     """The methods of the ledger that sum up attempts: spending and statistics."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
-        """Return the usage since a time, of all peers or of one, on this machine and on hosts."""
+        """Return the usage since a time, of one peer or of all (None), on this machine and on
+        hosts."""
         where: str = ""
         values: tuple[str, ...] = ()
         if peer is not None:
