@@ -569,7 +569,7 @@ class Sessions:
         if self._broker.is_used(session):
             raise TurnInProgress("a session cannot be loaded while its turns are running or queued")
         if not loads(session.far):
-            raise UnknownSession("the peer cannot replay a session's history: use session/resume")
+            raise UnknownSession("the peer cannot replay a session's history: resume it instead")
         await self._peer.have_opened(session, session.far, caller)
 
     @contextlib.asynccontextmanager
