@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.scratch import scratch_folder
-from dragoman.delegation.worktree.sweep import sweep
+from dragoman.delegation.worktree.sweep import Swept, sweep
 from dragoman.errors import ConnectionLost
 from dragoman.runs import git as git_module
 from dragoman.transports import spawn
@@ -90,6 +90,12 @@ async def killed_maker(workspace: Path, folder: Path, stage: str = "") -> None:
         await stream.aclose()
 
 
+async def swept_in(folder: Path) -> list[Swept]:
+    swept: list[Swept] = []
+    await sweep(folder, swept.append)
+    return swept
+
+
 @aio
 async def test_after_kill_9_a_sweep_removes_the_worktrees_and_keeps_the_work(
     tmp_path: Path,
@@ -99,7 +105,7 @@ async def test_after_kill_9_a_sweep_removes_the_worktrees_and_keeps_the_work(
     before = tree(folder)
     await killed_maker(folder, tmp_path / "worktrees")
     assert git(folder, "worktree", "list").count("\n") == 2
-    swept = await sweep(tmp_path / "worktrees")
+    swept = await swept_in(tmp_path / "worktrees")
     assert [one.workspace for one in swept] == [str(folder)]
     assert os.listdir(tmp_path / "worktrees") == []
     for repository in (folder, folder / "lib"):
@@ -113,7 +119,7 @@ async def test_after_kill_9_a_sweep_removes_the_worktrees_and_keeps_the_work(
         "new.txt": "new\n",
         "lib/a.txt": "half done\n",
     }
-    assert await sweep(tmp_path / "worktrees") == []
+    assert await swept_in(tmp_path / "worktrees") == []
 
 
 @pytest.mark.parametrize("stage", ["write-tree", "worktree", "read-tree"])
@@ -124,7 +130,7 @@ async def test_kill_9_while_the_copy_is_made_leaves_nothing_after_a_sweep(
     folder = make(tmp_path / "repo")
     before = tree(folder)
     await killed_maker(folder, tmp_path / "worktrees", stage)
-    swept = await sweep(tmp_path / "worktrees")
+    swept = await swept_in(tmp_path / "worktrees")
     assert [one.patch for one in swept] == [None]
     assert os.listdir(tmp_path / "worktrees") == []
     assert not (folder / ".git" / "worktrees").exists()
@@ -137,7 +143,7 @@ async def test_kill_9_while_the_copy_is_made_leaves_nothing_after_a_sweep(
 async def test_a_sweep_leaves_the_worktree_of_a_living_process_alone(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
-        assert await sweep(tmp_path / "worktrees") == []
+        assert await swept_in(tmp_path / "worktrees") == []
         assert tree(isolation.workspace) == tree(folder)
 
 

@@ -41,7 +41,7 @@ from dragoman.delegation.prices import read_prices
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
-from dragoman.delegation.worktree.sweep import sweep
+from dragoman.delegation.worktree.sweep import Swept, sweep
 from dragoman.errors import UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
@@ -306,14 +306,16 @@ class _DelegationRun:
     async def _sweep(self) -> None:
         """Save the changes of killed delegations. At the deadline this is left to a later
         delegation."""
+
+        def tell(swept: Swept) -> None:
+            if swept.patch is not None:
+                self.listener.notice(
+                    f"a delegation in {swept.workspace} was killed; its changes are {swept.patch}"
+                )
+
         with suppress(TimeoutError):
             async with asyncio.timeout(None if self._deadline is None else self._deadline.left):
-                for swept in await sweep(self.place.paths.state / WORKTREES):
-                    if swept.patch is not None:
-                        self.listener.notice(
-                            f"a delegation in {swept.workspace} was killed; "
-                            f"its changes are {swept.patch}"
-                        )
+                await sweep(self.place.paths.state / WORKTREES, tell)
 
     # -- the decision
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,15 @@ async def test_an_unknown_peer_is_an_error_before_anything_starts(tmp_path: Path
 
 
 @aio
-async def test_a_time_limit_also_ends_the_wait_for_worktrees_of_killed_delegations(
+async def test_a_time_limit_also_ends_a_sweep_and_patches_that_it_saved_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hanging(folder: Path) -> list[Swept]:
+    saved = tmp_path / "1.patch"
+
+    async def hanging(folder: Path, on_swept: Callable[[Swept], None]) -> None:
+        on_swept(Swept("1", "/w", saved))
+        on_swept(Swept("2", "/w", None))
         await asyncio.Event().wait()
-        return []
 
     monkeypatch.setattr(execution, "sweep", hanging)
     bench = bench_in(tmp_path)
@@ -55,6 +59,8 @@ async def test_a_time_limit_also_ends_the_wait_for_worktrees_of_killed_delegatio
     async with asyncio.timeout(20):
         done = await bench.delegate(timeout=0.01)
     assert done.outcome is Outcome.TIMED_OUT and not done.final.may_have_run
+    told = [notice for notice in bench.heard.notices if "was killed" in notice]
+    assert told == [f"a delegation in /w was killed; its changes are {saved}"]
 
 
 @pytest.mark.parametrize("during", ["sweep", "gather"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A worktree that was removed."""
+    """A worktree of a killed process, whose changes are saved."""
 
     id: str
     workspace: str
@@ -43,27 +44,29 @@ class Swept:
     """The saved changes, if there were any."""
 
 
-async def sweep(folder: Path) -> list[Swept]:
+async def sweep(folder: Path, on_swept: Callable[[Swept], None]) -> None:
     """Remove every worktree whose owner is dead, after saving its changes in the directory
-    `patches` next to `folder`. Does nothing if another process is sweeping."""
+    `patches` next to `folder`. Does nothing if another process is sweeping.
+
+    `on_swept` is called as soon as the changes in a worktree are saved, so that a caller that is
+    cancelled later still knows the patch.
+    """
     lock = _lock(folder)
     if lock is None:
-        return []
+        return
     try:
-        swept: list[Swept] = []
         for home, record in records.read_records(folder):
             if record is None:
                 _remove_litter(home)
             elif state_of(record.owner) is ProcessState.DEAD:
-                one = await _sweep_one(home, record, folder.parent / "patches")
-                if one is not None:
-                    swept.append(one)
-        return swept
+                await _sweep_one(home, record, folder.parent / "patches", on_swept)
     finally:
         lock.release()
 
 
-async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept | None:
+async def _sweep_one(
+    home: Path, record: WorktreeRecord, patches: Path, on_swept: Callable[[Swept], None]
+) -> None:
     kept: Path | None = None
     if all(tree.base for tree in record.trees):
         # A worktree without a base was never completed, so it has no changes to save.
@@ -73,15 +76,15 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
         except OSError as error:
             # Such as a full disk for temporary files. A later sweep tries again.
             _report_once(home, error)
-            return None
+            return
         except DragomanError as error:
             if _is_there(record):
                 _report_once(home, error)
-                return None
+                return
             # The worktree or its repository is gone: there is nothing to save.
-    if not await records.remove_now(home, record):
-        return None
-    return Swept(record.id, record.workspace, kept)
+    # Nothing is awaited in between, so a cancellation cannot lose the patch.
+    on_swept(Swept(record.id, record.workspace, kept))
+    await records.remove_now(home, record)
 
 
 def _is_there(record: WorktreeRecord) -> bool:
