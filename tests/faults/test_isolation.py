@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.delegation.worktree.bundle import pack
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.scratch import scratch_folder
+from dragoman.delegation.worktree.sent_tree import remove_old, unpack
 from dragoman.delegation.worktree.sweep import Swept, sweep
 from dragoman.errors import ConnectionLost
 from dragoman.runs import git as git_module
@@ -120,6 +122,92 @@ async def test_after_kill_9_a_sweep_removes_the_worktrees_and_keeps_the_work(
         "lib/a.txt": "half done\n",
     }
     assert await swept_in(tmp_path / "worktrees") == []
+
+
+REMOVER = """
+import asyncio, shutil, sys, threading
+from pathlib import Path
+from dragoman.delegation.worktree import records
+from dragoman.delegation.worktree.isolation import Isolation
+from dragoman.delegation.worktree.sent_tree import remove_old
+from dragoman.delegation.worktree.sweep import sweep
+
+stage, action, folder, workspace = sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
+real = records.remove_tree
+
+def remove_tree(path):
+    if not (path / "a.txt").exists():
+        return real(path)
+    # The files of the worktree.
+    if stage == "halfway":
+        (path / "a.txt").unlink()
+    else:
+        shutil.rmtree(path)
+    print('{"there": true}', flush=True)
+    threading.Event().wait()
+
+records.remove_tree = remove_tree
+
+async def isolate():
+    async with Isolation(workspace, folder=folder) as made:
+        (made.workspace / "a.txt").write_text("half done\\n")
+        await made.save()
+
+asyncio.run({
+    "isolate": isolate,
+    "sweep": lambda: sweep(folder, print),
+    "remove old": lambda: remove_old(folder, patches=folder.parent / "patches", max_age=-1),
+}[action]())
+"""
+
+
+def killed_remover(stage: str, action: str, folder: Path, workspace: Path) -> None:
+    """Let another process begin to remove a worktree, then kill that process."""
+    with child(REMOVER, stage, action, folder, workspace) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "there" in line:
+                break
+        process.kill()
+        assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("stage", ["halfway", "deleted"])
+@pytest.mark.parametrize("action", ["isolate", "sweep"])
+@aio
+async def test_after_kill_9_during_a_removal_a_sweep_completes_it_and_reports_the_patch(
+    tmp_path: Path, action: str, stage: str
+) -> None:
+    folder, worktrees = make(tmp_path / "repo"), tmp_path / "worktrees"
+    if action == "sweep":
+        await killed_maker(folder, worktrees)
+    killed_remover(stage, action, worktrees, folder)
+    (home,) = (path for path in worktrees.iterdir() if path.is_dir())
+    assert len(os.listdir(home)) == (2 if stage == "halfway" else 1)
+    (swept,) = await swept_in(worktrees)
+    assert swept.workspace == str(folder) and swept.patch is not None
+    assert "+half done" in await asyncio.to_thread(swept.patch.read_text)
+    assert "deleted file" not in await asyncio.to_thread(swept.patch.read_text)
+    assert os.listdir(worktrees) == []
+    assert git(folder, "worktree", "list").count("\n") == 1
+    assert await swept_in(worktrees) == []
+
+
+@pytest.mark.parametrize("stage", ["halfway", "deleted"])
+@aio
+async def test_after_kill_9_during_the_removal_of_a_sent_worktree_it_is_completed(
+    tmp_path: Path, stage: str
+) -> None:
+    far, file, patches = tmp_path / "far", tmp_path / "it.bundle", tmp_path / "patches"
+    bundle = await pack(make(tmp_path / "repo"), file)
+    sent = await unpack(file, bundle, folder=far)
+    (Path(sent.workspace) / "a.txt").write_text("half done\n")
+    killed_remover(stage, "remove old", far, Path())
+    assert await remove_old(far, patches=patches) == [sent.id]
+    assert os.listdir(far / "trees") == []
+    (kept,) = patches.iterdir()
+    assert "+half done" in kept.read_text() and "deleted file" not in kept.read_text()
+    assert await remove_old(far, patches=patches) == []
 
 
 @pytest.mark.parametrize("stage", ["write-tree", "worktree", "read-tree"])

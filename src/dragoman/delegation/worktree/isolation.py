@@ -29,6 +29,7 @@ from dragoman.delegation.worktree.patch import (
     files_of,
     keep_patch,
     patch_of,
+    patch_path,
 )
 from dragoman.delegation.worktree.records import Tree, WorktreeRecord
 from dragoman.delegation.worktree.scratch import scratch_folder
@@ -154,8 +155,14 @@ class Isolation:
         home, record = self._home, self._record
         if home is None or record is None:
             return
-        await records.remove_now(home, record)
+        # If this process is killed during the removal, a sweep reports the patch.
+        await records.remove_now(home, msgspec.structs.replace(record, patch=self._saved()))
         self._home = self._workspace = None
+
+    def _saved(self) -> str:
+        """Return the path of the patch if it is on the disk, or an empty string."""
+        path = patch_path(self._patches, self.id)
+        return str(path) if os.path.exists(path) else ""
 
     # -- creating the worktree
 

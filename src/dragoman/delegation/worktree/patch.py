@@ -305,11 +305,16 @@ def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, .
     return tuple(Conflict(path, why or "its content has changed") for path, why in told.items())
 
 
+def patch_path(folder: Path, name: str) -> Path:
+    """Return the path at which `keep_patch` saves a patch."""
+    return folder / f"{name}.patch"
+
+
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:
     """Write a patch atomically to a private file, and return its path. Raises `FileFailed`."""
     try:
         make_private(folder)
-        path = folder / f"{name}.patch"
+        path = patch_path(folder, name)
         write_whole(path, data, sync=True)
     except OSError as error:
         raise FileFailed(str(folder), error.strerror or str(error), error.errno) from error

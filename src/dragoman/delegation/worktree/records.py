@@ -67,6 +67,11 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     trees: tuple[Tree, ...] = ()
     """The repositories, outermost first."""
     made_at: float = 0.0
+    removing: bool = False
+    """Whether its removal has begun. Its changes are then saved or not needed, and the files that
+    are left do not show them."""
+    patch: str = ""
+    """Path of the patch with its changes, if the next sweep is to report it."""
 
 
 def make_folder(folder: Path, record: WorktreeRecord) -> Path:
@@ -97,12 +102,13 @@ def read_records(folder: Path) -> Iterator[tuple[Path, WorktreeRecord | None]]:
     except OSError:
         return
     for entry in entries:
-        yield entry, _read_record(entry / RECORD)
+        yield entry, read_record(entry)
 
 
-def _read_record(path: Path) -> WorktreeRecord | None:
+def read_record(folder: Path) -> WorktreeRecord | None:
+    """Return the record in a worktree's directory, or None if it is missing or unreadable."""
     try:
-        with path.open("rb") as file:
+        with (folder / RECORD).open("rb") as file:
             return decode_typed(file.read(MAX_SIZE), WorktreeRecord)
     except (OSError, *UNDECODABLE):
         return None
@@ -111,8 +117,12 @@ def _read_record(path: Path) -> WorktreeRecord | None:
 def remove(folder: Path, record: WorktreeRecord) -> bool:
     """Remove a worktree from its repositories and from disk. Returns True if nothing is left.
 
-    Blocking. The record is removed last, so that an interrupted removal is repeated.
+    Blocking. The record says that the removal has begun, and is removed last, so that an
+    interrupted removal is repeated.
     """
+    # Without room on the disk for the new record, the removal makes some.
+    with contextlib.suppress(OSError):
+        write_record(folder, msgspec.structs.replace(record, removing=True))
     for tree in reversed(record.trees):
         _forget(tree)
         remove_tree(Path(tree.path))
@@ -127,6 +137,8 @@ def remove(folder: Path, record: WorktreeRecord) -> bool:
 async def remove_now(folder: Path, record: WorktreeRecord) -> bool:
     """Remove a worktree in a thread, even if the caller is cancelled. Returns False and logs it if
     something is left; a sweep tries again."""
+    # Every later delegation tries again, and must not warn each time.
+    level = logging.DEBUG if record.removing else logging.WARNING
     try:
         whole = await finish(
             in_thread(
@@ -137,10 +149,10 @@ async def remove_now(folder: Path, record: WorktreeRecord) -> bool:
             )
         )
     except (FileFailed, OSError) as error:
-        log.warning("the worktree cannot be removed: %s", error)
+        log.log(level, "the worktree cannot be removed: %s", error)
         return False
     if not whole:
-        log.warning("the worktree %s could not be removed completely", folder)
+        log.log(level, "the worktree %s could not be removed completely", folder)
     return whole
 
 

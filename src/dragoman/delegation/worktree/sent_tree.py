@@ -177,14 +177,20 @@ async def remove_sent(folder: Path, sent: SentTree) -> None:
 
 
 async def remove_old(folder: Path, *, patches: Path, max_age: float = MAX_AGE) -> list[str]:
-    """Remove worktrees older than `max_age`, after saving their changes as patches. A worktree
-    whose changes cannot be saved is kept. Returns the ids of the removed worktrees."""
+    """Remove worktrees older than `max_age`, after saving their changes as patches, and those whose
+    removal was interrupted. A worktree whose changes cannot be saved is kept. Returns the ids of
+    the removed worktrees."""
     removed = []
     try:
         entries = sorted((folder / "trees").iterdir())
     except OSError:
         return []
     for entry in entries:
+        begun = records.read_record(entry)
+        if begun is not None and begun.removing:
+            if await records.remove_now(entry, begun):
+                removed.append(entry.name)
+            continue
         sent = _read(entry / RECORD)
         if sent is None and _is_incomplete(entry, max_age):
             await _remove(entry, None)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dragoman.broker.lock import HeldLock, try_lock
 from dragoman.config.safe_files import write_whole
 from dragoman.delegation.worktree import records
@@ -67,6 +69,12 @@ async def sweep(folder: Path, on_swept: Callable[[Swept], None]) -> None:
 async def _sweep_one(
     home: Path, record: WorktreeRecord, patches: Path, on_swept: Callable[[Swept], None]
 ) -> None:
+    if record.removing:
+        if record.patch:
+            # The process that saved it may have been killed before it reported it.
+            on_swept(Swept(record.id, record.workspace, Path(record.patch)))
+        await records.remove_now(home, msgspec.structs.replace(record, patch=""))
+        return
     kept: Path | None = None
     if all(tree.base for tree in record.trees):
         # A worktree without a base was never completed, so it has no changes to save.
@@ -84,6 +92,8 @@ async def _sweep_one(
             # The worktree or its repository is gone: there is nothing to save.
     # Nothing is awaited in between, so a cancellation cannot lose the patch.
     on_swept(Swept(record.id, record.workspace, kept))
+    if kept is not None:
+        record = msgspec.structs.replace(record, patch=str(kept))
     await records.remove_now(home, record)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.delegation.worktree import records
@@ -15,6 +17,7 @@ from dragoman.delegation.worktree.records import (
     Tree,
     WorktreeRecord,
     make_folder,
+    read_record,
     read_records,
     remove,
     remove_now,
@@ -75,6 +78,29 @@ def test_a_removal_can_be_done_again(tmp_path: Path) -> None:
     home = make_folder(tmp_path / "worktrees", record())
     assert remove(home, record())
     assert remove(home, record())
+
+
+def test_while_the_files_are_removed_the_record_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    (home / "tree").mkdir()
+    seen = []
+    monkeypatch.setattr(records, "remove_tree", lambda _: seen.append(read_record(home)))
+    assert not remove(home, record())
+    assert seen == [msgspec.structs.replace(record(), removing=True)]
+
+
+def test_a_worktree_is_removed_even_if_the_disk_has_no_room_for_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path, record: WorktreeRecord) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    home = make_folder(tmp_path / "worktrees", record())
+    monkeypatch.setattr(records, "write_record", full)
+    assert remove(home, record())
+    assert not home.exists()
 
 
 def test_read_only_folders_and_links_are_removed_and_links_not_followed(tmp_path: Path) -> None:

@@ -134,6 +134,26 @@ async def test_a_sweep_that_is_cancelled_during_a_removal_has_reported_the_patch
 
 
 @aio
+async def test_a_removal_that_cannot_be_completed_is_repeated_and_its_patch_reported_at_most_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def read(trees: Sequence[Tree]) -> bytes:
+        return b"changes"
+
+    home = left(tmp_path / "w", DEAD)
+    (home / "tree").mkdir()
+    monkeypatch.setattr(sweep_module, "patch_of", read)
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "remove_tree", lambda path: None)
+        first, second, third = [await swept_in(tmp_path / "w") for _ in range(3)]
+        assert first == second == [Swept("x", "/w", tmp_path / "patches" / "x.patch")]
+        assert third == [] and home.exists()
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    assert await swept_in(tmp_path / "w") == []
+    assert not home.exists()
+
+
+@aio
 async def test_a_copy_whose_repository_is_gone_is_removed(tmp_path: Path) -> None:
     tree = Tree(top="/gone", common_folder="/gone/.git", path=str(tmp_path / "gone"), base="1")
     home = left(tmp_path / "w", DEAD, tree)
