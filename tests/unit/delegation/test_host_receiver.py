@@ -15,6 +15,7 @@ from dragoman.delegation import host_receiver
 from dragoman.delegation.host_receiver import LEFT_AGE, PART, SENT, serve_transfer
 from dragoman.delegation.host_transfer import MARK, TransferRequest, TransferResponse
 from dragoman.delegation.worktree.bundle import pack
+from dragoman.delegation.worktree.sent_tree import RECORD, SentTree
 from dragoman.errors import DragomanError
 from tests.aio import aio
 from tests.unit.config.folders import paths_in
@@ -114,6 +115,25 @@ async def test_a_bundle_of_a_process_that_was_killed_is_removed_some_day(tmp_pat
     bundle = await pack(make(tmp_path / "repo"), file)
     await ask(tmp_path, TransferRequest(what="receive", bundle=bundle), file.read_bytes())
     assert [each.name for each in folder.glob(f"{PART}*")] == [f"{PART}new"]
+
+
+@aio
+async def test_the_patch_of_an_old_worktree_that_is_removed_is_logged_with_its_path(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "it.bundle"
+    bundle = await pack(make(tmp_path / "repo"), file)
+    receive = TransferRequest(what="receive", bundle=bundle)
+    made, _ = await ask(tmp_path, receive, file.read_bytes())
+    (Path(made.workspace) / "a.txt").write_text("changed\n")
+    record = tmp_path / "state" / SENT / "trees" / made.id / RECORD
+    sent = msgspec.json.decode(record.read_bytes(), type=SentTree)
+    record.write_bytes(msgspec.json.encode(msgspec.structs.replace(sent, made_at=0.0)))
+    await ask(tmp_path, receive, file.read_bytes())
+    assert not record.exists()
+    patch = tmp_path / "state" / "patches" / f"{made.id}.patch"
+    assert b"+changed" in patch.read_bytes()
+    assert f"are saved in {patch}" in caplog.text
 
 
 @aio

@@ -200,7 +200,8 @@ async def remove_old(folder: Path, *, patches: Path, max_age: float = MAX_AGE) -
             # Without the directory there is nothing to save.
             data = await result_patch(sent) if _exists(sent) else b""
             if data:
-                keep_patch(patches, sent.id, data)
+                kept = keep_patch(patches, sent.id, data)
+                log.warning("the changes in the old sent worktree %s are saved in %s", entry, kept)
         except DragomanError as error:
             log.warning(
                 "keeping the sent worktree %s, because its changes cannot be saved: %s",
