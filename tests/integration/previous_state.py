@@ -22,7 +22,7 @@ COLUMNS = (("sessions", "root"), ("sessions", "cwd"), ("jobs", "root"))
 def restore(cli: Cli) -> None:
     """Copy all of it into the folders of a command line, whose folder becomes the project."""
     home = cli.home
-    scout = home / ".local" / "state" / "dragoman" / "scout"
+    scout = home / "state_home" / "scout"
     for name, target in (
         ("config", home / "config_home"),
         ("data", home / "data_home"),

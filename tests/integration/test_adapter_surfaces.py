@@ -109,9 +109,9 @@ async def test_an_untrusted_adapter_never_runs(surface: str, cli: Cli) -> None:
     file = project(cli, marked(mark), trusted=False)
     told = await SURFACES[surface](cli, "a house")
     assert "ADAPTED" not in told
-    # An editor is not offered the peer.
+    # An editor is not offered the peer, and so no choice of peers.
     reason = "the project defines the peer tool and is not trusted"
-    assert (reason if surface != "editor" else "tool") in told
+    assert (reason if surface != "editor" else "the agent has no option 'peer'") in told
     assert not mark.exists()
     # The project is trusted, and then its adapter is changed.
     file.write_text(ADAPTER)

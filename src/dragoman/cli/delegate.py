@@ -237,8 +237,12 @@ def _run(
                 cancel.pulled = True
                 main.cancel()
 
+        closed = False
+
         def output_closed() -> None:
             # Without a message: no one reads the output any more.
+            nonlocal closed
+            closed = True
             cancel.pull()
 
         live.listen(interrupted)
@@ -255,6 +259,6 @@ def _run(
             executor=executor,
         )
         code = telling.over(done, terminated=live.terminated) or int(show.lost)
-        return ExitCode.FAILED if done.interrupted and not live.interrupts else code
+        return ExitCode.FAILED if closed and done.interrupted and not live.interrupts else code
 
     return perform(live, work)
