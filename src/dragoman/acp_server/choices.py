@@ -1,7 +1,7 @@
 """Session config options of the ACP server: peer, role, and the options of the chosen peer.
 
 Validates only the peer and the role. The peer's options come from `gateway.choices` and are
-validated by the peer; an option whose id collides with one of these gets a prefix.
+validated by the peer; one whose id collides with one of our options gets a prefix.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ FIRST_ROLE: Final = "execute"
 
 
 def peers_in(place: RunContext) -> list[str]:
-    """Return the peers that may be chosen: those that the user enabled, and those that are always
-    available."""
+    """Return the names of the peers that may be chosen: those that the user enabled, and those that
+    are always available."""
     catalogue = place.catalogue
     enabled = [name for name in place.config.settings.enabled_peers if name in catalogue]
     return list(dict.fromkeys([*enabled, *(n for n in sorted(ALWAYS_ENABLED) if n in catalogue)]))
 
 
 def first_role(place: RunContext) -> str:
-    """Return the default role of a session."""
+    """Return the default role of a session: `FIRST_ROLE`, or the first claimed role if peers claim
+    only others."""
     roles = place.role_catalogue().roles
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
@@ -58,7 +59,7 @@ class ServerChoices(SessionSettings):
         self._theirs: Choices | None = None
 
     def show(self, theirs: Choices | None) -> None:
-        """Set the options of the current peer, which are offered after ours; None for none."""
+        """Set the options of the current peer, which are offered after ours; None to offer none."""
         self._theirs = theirs
 
     @property
@@ -132,7 +133,7 @@ class ServerChoices(SessionSettings):
 
 
 def theirs(option_id: str) -> str:
-    """Return the peer's own id for an option."""
+    """Return the id under which the peer knows one of its options."""
     return option_id.removeprefix(PEERS_OWN)
 
 

@@ -39,7 +39,8 @@ class ClientRequests:
     # -- permission
 
     async def permit(self, question: Question) -> Decision:
-        """Let the client's user decide. Raises `DragomanError` if the client cannot be asked."""
+        """Ask the client's user for permission. Returns `Answer.CANCEL` if the question was
+        cancelled. Raises `DragomanError` if the client cannot be asked."""
         # The client must get the tool call before the request about it.
         await self._caught_up()
         chosen = await self.side.permission(_tool_call(question), permission_options(question))
@@ -66,8 +67,8 @@ class ClientRequests:
         return reply
 
     async def page_done(self, event: model.InputAnswered) -> None:
-        """Called when a peer's question was answered. If it was about a page that the client opened
-        and the user has completed it, notify the client."""
+        """Notify the client if this event completes a question for which the user was sent to a web
+        page. Called for every answered question of a peer."""
         if event.action == "completed" and event.request_id in self._pages:
             self._pages.discard(event.request_id)
             await self.side.elicitation_done(event.request_id)
@@ -75,8 +76,8 @@ class ClientRequests:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a request. Returns None if the client does not offer that
-        service."""
+        """Return a coroutine in which the client serves a peer's request for a file or terminal, or
+        None if the client does not offer that service."""
         return serve(self.side, name, replace(params, session_id=self._id))
 
 

@@ -71,8 +71,8 @@ def peers_text(place: RunContext) -> str:
 
 
 def explain_text(place: RunContext, role: str, workspace: Path) -> str:
-    """Explain which peer routing would choose for a role now. Raises `UsageError` without a role,
-    and `UnknownRole`."""
+    """Explain which peer routing would choose for a role now. Raises `UsageError` if the role is
+    empty, and `UnknownRole` if no peer claims it."""
     from dragoman.delegation import DelegationRequest, decide_for
     from dragoman.delegation.peer_status import clock
     from dragoman.delegation.routing import explain

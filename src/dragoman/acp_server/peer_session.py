@@ -1,8 +1,8 @@
-"""Keep a run with the chosen peer open for one ACP session, and serve it with the client.
+"""Keep a run with the chosen peer open for one ACP session; the client serves the peer's requests.
 
 Builds the request for `runs.run`, which connects, opens, prompts and records. One task enters and
-leaves the run, so that `start` and `aclose` may be called from different tasks. Prompts and updates
-to the client are in `acp_server.session`.
+leaves the run, so that `start` and `aclose` may be called from different tasks. `acp_server.session`
+prepares the prompts, and `acp_server.updates` sends the updates to the client.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class PeerSession(RunListener):
 
     @property
     def view(self) -> View:
-        """The current settings of the session."""
+        """The current settings and commands of the session."""
         return self._run.seen.view
 
     @property
@@ -285,15 +285,17 @@ class PeerSession(RunListener):
     # -- settings
 
     async def set_mode(self, mode: str) -> None:
-        """Set a mode that the client's user has chosen. Raises `PolicyNotEnforced`."""
+        """Set a mode that the client's user has chosen. Raises `PolicyNotEnforced` if the policy
+        would not be enforced in it."""
         self._request.enforced.check_mode(mode)
         switch = getattr(self.conversation, "switch_mode", self.conversation.set_mode)
         with self._broker_named():
             await switch(mode)
 
     async def set_option(self, name: str, value: str | bool) -> None:
-        """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`, and
-        `ProtocolMismatch` for a model that the peer does not accept."""
+        """Set an option that the client's user has chosen. Raises `PolicyNotEnforced` if the policy
+        would not be enforced with it, and `ProtocolMismatch` for a model that the peer does not
+        accept."""
         self._request.enforced.check_option(name, value)
         kinds = {one.id: one.category for one in self.view.options}
         kind = kinds.get(name) or name
@@ -337,8 +339,8 @@ class PeerSession(RunListener):
     # -- services of the client
 
     def _serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a file or a terminal if the policy allows it. Returns None if the
-        client does not offer that service."""
+        """Return a coroutine in which the client serves a file or terminal if the policy allows it,
+        or None if the client does not offer that service."""
         served = self._asking.serve(name, params)
         question = None if served is None else _question(name, params)
         if served is None or question is None:
@@ -372,8 +374,8 @@ class PeerSession(RunListener):
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
         """Run one turn. `on_begin` is called before the prompt is sent; `follow` is called with the
-        turn, to read its events. Raises an error such as `PolicyNotEnforced` if the prompt could
-        not be sent, also if the peer rejects the model."""
+        turn, to read its events. Raises an error if the prompt could not be sent: for example
+        `PolicyNotEnforced`, or the error with which the peer rejected the model."""
         if self._refused is not None:
             raise self._refused.fresh()
         request = self._request

@@ -85,7 +85,7 @@ class ServerContext:
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
     def load_context(self, cwd: Path) -> RunContext:
-        """Return the settings and peers of a directory."""
+        """Load the settings and peers that apply in a directory."""
         return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
@@ -273,12 +273,12 @@ class AcpServer:
     # -- sessions
 
     async def _place(self, cwd: Path) -> RunContext:
-        """Return the settings and peers of a directory, read in a thread."""
+        """Return the settings and peers that apply in a directory, read in a thread."""
         return await in_thread(str(cwd), lambda _: self._front.load_context(cwd))
 
     async def _place_of(self, session: Session) -> RunContext:
-        """Return the settings and peers of a session's directory. Raises `UsageError` if one of the
-        session's directories does not exist."""
+        """Return the settings and peers that apply in a session's directory. Raises `UsageError` if
+        one of the session's directories does not exist."""
 
         def load(_: object) -> RunContext:
             for folder in session.roots:

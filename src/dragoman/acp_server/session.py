@@ -140,8 +140,8 @@ class EditorSession:
                 log.warning("cannot connect to %s yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Disconnect from the peer, and from one that is still starting as soon as it has started.
-        With `close_session`, also close the peer's session."""
+        """Disconnect from the peer. One that is still starting is disconnected as soon as it has
+        started. With `close_session`, also close the peer's session."""
         self._closed = True
         await self.disconnect(close_session=close_session)
 
@@ -161,7 +161,8 @@ class EditorSession:
     # -- choosing
 
     async def choose_peer(self, name: str) -> None:
-        """Switch to another peer. If that fails, nothing changes."""
+        """Switch to another peer. If that fails, the session keeps its peer. Raises `RemoteError`
+        while a turn is running."""
         # Checked before the lock is taken: a prompt that arrives later waits for this choice.
         if self.session.turn is not None and name != self.peer:
             raise RemoteError(
@@ -203,11 +204,12 @@ class EditorSession:
         self._remember(worker)
 
     async def worker(self) -> PeerSession:
-        """Return the session with the chosen peer; connect to it if needed."""
+        """Return the session with the chosen peer; connect to it if needed. Raises `UsageError` if
+        the peer is `auto`, and the error if the peer cannot be reached."""
         async with self._lock:
             name = self.peer
             if name == AUTO:
-                raise UsageError("this setting belongs to a peer: choose a peer first")
+                raise UsageError("modes and options are those of a peer: choose a peer first")
             worker = self._worker
             if worker is not None and worker.name == name and worker.alive:
                 # Only an adapter uses the role.
@@ -281,7 +283,8 @@ class EditorSession:
             log.warning("cannot read the stored session: %s", error)
 
     async def _record(self, name: str) -> tuple[SessionRecord | None, str]:
-        """Return the peer's stored session, or None, and why it cannot be read, if it cannot."""
+        """Return the peer's stored session, or None, and why it cannot be read; empty if it can or
+        if there is none."""
         key = self._threads.get(name)
         try:
             return (None if key is None else await self._store.thread_record(key)), ""
@@ -308,7 +311,7 @@ class EditorSession:
             self._notices.append(text)
         else:
             self._more_notices += 1
-            log.warning("a notice that the client does not get: %s", text)
+            log.warning("too many notices to send this one to the client: %s", text)
 
     # -- prompts
 
@@ -470,8 +473,8 @@ class EditorSession:
             self._more_notices -= more
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
-        """Store the start of a turn, and the title if the session has none yet. Returns that
-        title."""
+        """Store the start of a turn, and a title if the session has none yet. Returns that title,
+        or None if none was set."""
         title = None if self.titled else title_of(text) or None
         self.titled = self.titled or title is not None
         self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)

@@ -50,13 +50,13 @@ TITLE_SIZE: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurnNote:
-    """The note of one stored turn."""
+    """A stored turn: its prompt, and either our own answer or the peer's output."""
 
     job: str
     peer: str
     prompt: str
     said: str = ""
-    """Our own text: the answer of a delegation or of a command."""
+    """Our own text: the answer of a delegation, or why it failed."""
     lines: tuple[bytes, ...] = ()
     """The peer's output, as params of ``session/update``."""
 
@@ -77,8 +77,9 @@ class StoredConversation:
 class SessionStore:
     """Reads and writes stored sessions, in threads. Always call `aclose` at the end.
 
-    The methods that write return at once; `flush` waits until it is stored. A failure of the store
-    is reported, and the writes are tried again until the process ends.
+    Methods that are not coroutines only queue what they write; `flush` waits until it is stored. A
+    failure to write is reported with `on_trouble`, and the writes are tried again until the process
+    ends.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class SessionStore:
         self._writer: StoreWriter | None = None
 
     async def flush(self) -> None:
-        """Wait until everything so far is stored, if the disk accepts it, but at most
-        `STORED_TIMEOUT`."""
+        """Wait until everything queued so far is stored, but at most `STORED_TIMEOUT`. Does not say
+        whether it is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STORED_TIMEOUT):
                 await self._flushed()
@@ -149,7 +150,7 @@ class SessionStore:
         self._note(id, TURN, told, title=title)
 
     def answer(self, id: str, *, job: str, said: str) -> None:
-        """Store the answer of a delegation or command."""
+        """Store the answer of a delegation, or why it failed."""
         self._note(id, ANSWER, {"job": job, "said": said[-MAX_KEPT_TEXT:]})
 
     def title(self, id: str, title: str | None) -> None:
@@ -172,7 +173,7 @@ class SessionStore:
         await in_thread(str(self._paths.state), run, changes_disk=True)
 
     def discard(self, id: str) -> None:
-        """Delete a new, unused session soon."""
+        """Queue the deletion of a new, unused session."""
         self._write(lambda store: store.delete_session(id))
 
     def _note(self, id: str, kind: str, data: dict[str, Any], *, title: str | None = None) -> None:
@@ -222,8 +223,8 @@ class SessionStore:
         """Return the sessions that can be loaded, most recently used first. `cwd` limits them to
         one directory.
 
-        Sessions of peers that are part of one of ours are left out, and so are empty and closed
-        sessions of peers, such as those of a delegation.
+        Sessions of peers that belong to one of ours are left out, and so are those that are empty
+        or closed, such as those of a delegation.
         """
 
         def read(store: Store) -> list[SessionRecord]:
@@ -269,7 +270,7 @@ class SessionStore:
         return {} if kept is None else kept.threads
 
     async def thread_record(self, key: str) -> SessionRecord | None:
-        """Return the stored session of a peer, or None."""
+        """Return the stored session with this key, or None if there is none."""
         return await self._read(lambda store: store.session(key))
 
     async def _read(self, read: Callable[[Store], T]) -> T:
@@ -353,5 +354,5 @@ def title_of(prompt: str) -> str:
 
 
 def instant(at: float) -> str:
-    """Return a time in the protocol's format."""
+    """Return a Unix time in the protocol's format, ISO 8601."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,7 +1,7 @@
 """Send `session/update` notifications to one client, in order.
 
-Events of a turn are sent in wire order; events outside a turn wait until the response to its prompt
-is sent.
+Events of a turn are sent in wire order. Events outside the turn wait until the response to the
+running prompt is sent.
 Updates from a peer that speaks ACP are forwarded without translation under the client's session id,
 except options, modes and commands, which are merged with ours.
 """
@@ -53,7 +53,8 @@ MERGED: Final = frozenset(
 """Kinds of a peer's updates that are merged with ours."""
 
 UNTOLD: Final = frozenset({*MERGED, f"{_UPDATE}:user_message_chunk"})
-"""Kinds of updates that are not forwarded unchanged. The client already has the user's messages."""
+"""Kinds of updates that are not forwarded as they are: those merged with ours, and the user's
+messages, which the client already has."""
 
 
 class _Params(Struct):
@@ -132,7 +133,8 @@ class UpdateSender:
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Send updates in a task. Inside a `responding` block, they wait until it ends."""
+        """Call these functions, each of which sends updates, one after the other in a task. Inside
+        a `responding` block, they wait until it ends."""
         connection = self._server.connection
         response = _response.get()
 
@@ -151,7 +153,7 @@ class UpdateSender:
     @contextlib.contextmanager
     def prompted(self, turn: Turn) -> Iterator[GatewaySession]:
         """Context manager for a prompt to the peer: events outside the turn wait until the response
-        to the prompt is sent. Yields the session for `turn`."""
+        to the prompt is sent. Yields the gateway session to pass to `UpdateSender.turn`."""
         gateway_session = self._gateway_session
         assert gateway_session is not None
         tell = partial(self._tell, gateway_session)
@@ -166,15 +168,15 @@ class UpdateSender:
         taken: Callable[[model.Event], None],
         first: Callable[[], Awaitable[None]],
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled. The arguments
-        are those of `GatewaySession.follow`."""
+        """Send the events of a turn until it ends, even after the client cancelled, and return its
+        last event. `taken` and `first` are those of `GatewaySession.follow`."""
         # Not `self._gateway_session`: the session may be left while the prompt is prepared.
         tell = partial(self._tell, gateway_session)
         return await gateway_session.follow(running, tell, taken=taken, first=first)
 
     def happened(self, event: model.Event) -> None:
-        """Queue an event that is outside a turn, and send it. Others are ignored: `turn` sends the
-        events of turns."""
+        """Queue an event that is outside a turn, and send it when possible. Events of a turn are
+        ignored here: `turn` sends them."""
         gateway_session = self._gateway_session
         if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
@@ -206,8 +208,8 @@ class UpdateSender:
             await gateway_session.tell_all(event, gateway_session.speaker.updates)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Forward the peer's update unchanged, only once if several events came from the same
-        line."""
+        """Forward the peer's update unchanged, and only once even if it was decoded into several
+        events."""
         raw = event.raw
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
@@ -240,7 +242,8 @@ class UpdateSender:
     # -- stored updates
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
-        """Send a peer's stored update again. `events` are the events decoded from `line`."""
+        """Send a peer's stored update again, unless it is of a kind in `UNTOLD`. `events` are the
+        events decoded from `line`."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)
