@@ -251,7 +251,7 @@ def test_several_answers_of_which_one_fails_say_so(console: Served, tabs: Tabs) 
     first = request(page, "GET", "inbox")[1]["questions"][0]["id"]
     # Another browser was faster.
     told = json.dumps(
-        {"error": "question_settled", "message": "this question was already answered"}
+        {"error": "question_settled", "message": "this question was already answered or cancelled"}
     )
     page.route(
         f"**/questions/{first}/answer",
@@ -260,7 +260,7 @@ def test_several_answers_of_which_one_fails_say_so(console: Served, tabs: Tabs) 
     for number in range(2):
         page.get_by_role("checkbox").nth(number).check()
     page.get_by_role("button", name="Refuse all").click()
-    page.get_by_text("1 of 2 answered: this question was already answered").wait_for()
+    page.get_by_text("1 of 2 answered: this question was already answered or cancelled").wait_for()
 
 
 def test_an_answer_with_the_wrong_digest_is_refused(console: Served, tabs: Tabs) -> None:

@@ -1,8 +1,8 @@
 """Keep a run with the chosen peer open for one ACP session; the client serves the peer's requests.
 
 Builds the request for `runs.run`, which connects, opens, prompts and records. One task enters and
-leaves the run, so that `start` and `aclose` may be called from different tasks. `acp_server.session`
-prepares the prompts, and `acp_server.updates` sends the updates to the client.
+leaves the run, so that `start` and `aclose` may be called from different tasks.
+`acp_server.session` prepares the prompts; `acp_server.updates` sends the updates to the client.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ MAX_LABEL: Final = 120
 
 
 class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A one-time login link."""
+    """An unused one-time login link, stored without its secret."""
 
     digest: str
     rights: Rights
@@ -54,7 +54,7 @@ class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConsoleToken(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The token that a browser gets in exchange for a link."""
+    """A token that a browser got in exchange for a link, stored without its secret."""
 
     id: str
     digest: str
@@ -110,7 +110,7 @@ class ConsoleAccess:
             change.record = replace(change.record, url=url)
 
     def new_link(self, rights: Rights) -> str:
-        """Create a link and return its secret."""
+        """Create a link with these rights and return its secret."""
         secret = secrets.token_urlsafe(SECRET_SIZE)
         link = ConsoleLink(
             digest=_digest(secret), rights=rights, expires_at=time.time() + LINK_TIMEOUT
@@ -120,16 +120,17 @@ class ConsoleAccess:
         return secret
 
     def has_expired(self, secret: str) -> bool:
-        """Return whether a link has expired. The next change to the file drops expired links; after
-        that, the link is unknown and this returns False."""
+        """Return whether the link with this secret has expired. The next change to the file drops
+        expired links; after that, the link is unknown and this returns False."""
         wanted, now = _digest(secret), time.time()
         return any(e.digest == wanted and e.expires_at <= now for e in self.record.links)
 
     def exchange(
         self, secret: str, label: str, *, key: str = ""
     ) -> tuple[str, ConsoleToken] | None:
-        """Exchange a link for a token. Returns the secret and the token, or None if the link is
-        unknown, used or expired. With a `key`, the token is only valid together with it."""
+        """Exchange the link with this secret for a token. Returns the secret of the token, for the
+        cookie, and the token; None if the link is unknown, used or expired. `label` is the
+        browser's User-Agent. With a `key`, the token is only valid together with it."""
         wanted = _digest(secret)
         if all(each.digest != wanted for each in self.record.links):
             # Without a link, a client must not make the console write a file.
@@ -208,7 +209,8 @@ class ConsoleAccess:
 
     @contextmanager
     def _changing(self) -> Iterator[_Change]:
-        """Context manager: change the record under the file lock. Expired entries are dropped."""
+        """Context manager: let the block change the record under the file lock, then write it.
+        Expired entries are dropped."""
         with locked(self.path):
             now = time.time()
             before = self._read() or AccessRecord(instance=secrets.token_hex(4), created_at=now)

@@ -46,11 +46,11 @@ class StartedJob(Struct, omit_defaults=True):
     session: str = ""
     """The session key; empty for a delegation, whose attempts have sessions of their own."""
     notices: list[str] = []
-    """Messages for the user until the job started, such as that the peer has lost the session."""
+    """Messages for the user from before the start, such as that the peer has lost the session."""
 
 
 async def start_run(peer: str, prompt: str, workspace: Path) -> StartedJob:
-    """Start a session with a peer."""
+    """Start a session with a peer and send it the prompt."""
     request = await in_thread(str(workspace), lambda _: _request(peer, workspace, None))
     return await _submit(request, prompt)
 
@@ -82,7 +82,8 @@ class RunningDelegations:
     async def start(
         self, role: str, prompt: str, workspace: Path, *, isolate: bool = False
     ) -> StartedJob:
-        """Start a delegation. Raises the error if it could not start."""
+        """Start a delegation and return when it has a job. Raises the error if it does not get that
+        far, and `UsageError` if `MAX_DELEGATIONS` are running."""
         request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
         place = await in_thread(str(workspace), lambda _: _context(workspace))
         if len(self._tasks) >= MAX_DELEGATIONS:
@@ -146,8 +147,8 @@ class _SubmitListener(RunListener):
 
 
 async def _from_inbox(question: Question) -> Decision:
-    """Answer permission requests in the inbox: wait until the broker cancels this call. The user's
-    answer goes from the inbox to the broker."""
+    """Leave a permission request to the inbox, whose answer goes to the broker: wait until the
+    broker cancels this call."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the wait only ends by cancellation")
 
@@ -168,10 +169,10 @@ async def _submit(request: RunRequest, prompt: str, *, brief: Brief | None = Non
 
 def _context(workspace: Path) -> RunContext:
     if not workspace.is_absolute():
-        raise UsageError(f"not an absolute path: {workspace}")
+        raise UsageError(f"the workspace is not an absolute path: {workspace}")
     # Not `Path.is_dir`, which raises an error for a path that is too long or must not be read.
     if not os.path.isdir(workspace):
-        raise UsageError(f"not a directory: {workspace}")
+        raise UsageError(f"the workspace is not a directory: {workspace}")
     return load_context(workspace)
 
 

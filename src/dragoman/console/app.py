@@ -324,7 +324,7 @@ class ConsoleApp:
         reply = await body_of(request, _QuestionReply)
         id = request.path_params["id"]
         question = self._state.question(id)
-        gone = failure(409, "question_settled", "this question was already answered")
+        gone = failure(409, "question_settled", "this question was already answered or cancelled")
         if question is None:
             return gone
         result: dict[str, Any]

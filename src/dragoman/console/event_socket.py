@@ -37,7 +37,7 @@ MAX_WAITING: Final = 2000
 """Maximum number of state messages queued for one browser."""
 
 MAX_FEEDS: Final = 16
-"""Maximum number of sessions that one browser can follow at the same time."""
+"""Maximum number of sessions and fleet jobs that one connection can follow at the same time."""
 
 ALIVE_INTERVAL: Final = 15.0
 """Seconds between two keep-alive messages. A page cannot see the pings of a WebSocket, and after a
@@ -173,7 +173,7 @@ class EventSocket:
         if command.type == "unfollow":
             return
         if len(self._feeds) >= MAX_FEEDS:
-            raise UsageError(f"a browser can follow at most {MAX_FEEDS} sessions")
+            raise UsageError(f"a page can follow at most {MAX_FEEDS} sessions and fleet jobs")
         after = None if command.after is None else EventCursor.parse(command.after)
         if after is not None and after.session != key:
             raise UsageError(f"{after} is a cursor of another session")

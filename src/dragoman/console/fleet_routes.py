@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.fleet.submitter import FleetEvent, JobReader
 
 FEED: Final = "fleet/"
-"""Prefix of the keys for following the events of a job: fleet/TEAM/JOB."""
+"""Prefix of the keys with which browsers follow a job's events: fleet/TEAM/JOB."""
 
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Pattern of a valid job id. An id becomes part of a NATS subject, so it must not contain dots or
@@ -74,7 +74,7 @@ class FleetRoutes:
     def _named(self, team: str, id: str) -> tuple[TeamWatch, str]:
         found = self._fleet.team(team)
         if found is None:
-            raise UnknownJob(f"this user is not a submitter of the fleet {team[:MAX_ID]!r}")
+            raise UnknownJob(f"this user has no submitter credential for fleet {team[:MAX_ID]!r}")
         if not _JOB_ID.fullmatch(id):
             raise UnknownJob(f"the fleet has no job {id[:MAX_ID]!r}")
         return found, id

@@ -124,7 +124,8 @@ class FleetWatch:
         return is_new
 
     def _credentials(self) -> tuple[dict[str, MemberCredential], str]:
-        """Return the valid credentials, and why others are not."""
+        """Return the valid credentials by id, and why the others are not valid; empty if all
+        are."""
         if not any(self._folder.glob("*.*.json")):
             return {}, ""
         try:
@@ -186,7 +187,8 @@ class TeamWatch:
         return self.connection
 
     async def job(self, id: str) -> FleetJob:
-        """Return the record of a job. Raises `UnknownJob`, and what `open_connection` does."""
+        """Return the record of a job. Raises `UnknownJob` if the fleet has none with this id, and
+        `FleetUnreachable` if there is no open connection."""
         from dragoman.fleet.submitter import read_job
 
         found = await read_job(self.open_connection(), id)

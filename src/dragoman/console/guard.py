@@ -32,8 +32,8 @@ READING: Final = frozenset({"GET", "HEAD"})
 
 KEY_HEADER: Final = b"x-dragoman-key"
 KEY_PROTOCOL: Final = b"dragoman.key."
-"""A request has the key of its token in the header `KEY_HEADER`. A page cannot set headers for a
-WebSocket, so there the key is in a subprotocol with the prefix `KEY_PROTOCOL`."""
+"""A request carries the key of its token in the header `KEY_HEADER`. A page cannot set headers for
+a WebSocket, so there the key follows the prefix `KEY_PROTOCOL` in the name of a subprotocol."""
 
 
 class ConsoleGuard(AddressGuard):
@@ -74,7 +74,7 @@ class ConsoleGuard(AddressGuard):
             raise HTTPException(401, "the token is missing, expired or revoked")
         if not (reads or is_socket or path == LOGOUT):
             if self._read_only or token.rights != "act":
-                raise HTTPException(403, "this token may only read")
+                raise HTTPException(403, "this token, or the whole console, may only read")
         self.admit(scope)
         scope.setdefault("state", {})[TOKEN] = token
 

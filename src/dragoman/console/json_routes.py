@@ -48,7 +48,7 @@ HEADERS: Final = {
 MAX_ID: Final = 100
 """Maximum number of characters of an id that are repeated in a message or stored."""
 
-INTERNAL_PROBLEM: Final = "it failed inside dragoman: see the log of the console"
+INTERNAL_PROBLEM: Final = "an internal error of dragoman: see the log of the console"
 """Shown for an unexpected error of background work, instead of the text of that error, which may
 contain secrets."""
 
@@ -62,7 +62,7 @@ class InvalidRequest(Exception):
 
 
 async def body_of(request: Request, shape: type[T]) -> T:
-    """Return the decoded body of a request. Raises `InvalidRequest`."""
+    """Return the body of a request, decoded as `shape`. Raises `InvalidRequest` if it cannot be."""
     try:
         return decode_typed(await request.body(), shape)
     except UNDECODABLE as error:
@@ -70,7 +70,8 @@ async def body_of(request: Request, shape: type[T]) -> T:
 
 
 def query_of(request: Request, shape: type[T]) -> T:
-    """Return the decoded query string of a request. Raises `InvalidRequest`."""
+    """Return the query string of a request, decoded as `shape`. Raises `InvalidRequest` if it
+    cannot be."""
     try:
         return convert_typed(dict(request.query_params), shape, strict=False)
     except UNDECODABLE as error:
@@ -117,7 +118,8 @@ def answer(status: int, value: Any) -> Response:
 
 
 def failure(status: int, word: str, message: str) -> Response:
-    """Return the response to a request that the console refuses without doing anything."""
+    """Return the response to a request that the console refuses without doing anything. `word` is
+    the error's name for programs."""
     return _failure(status, word, message, blame="us")
 
 

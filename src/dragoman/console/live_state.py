@@ -150,11 +150,13 @@ class LiveState:
         self._file_listeners.append(listener)
 
     def add_to_snapshot(self, name: str, read: Callable[[], Any]) -> None:
-        """Add a field to the snapshot, the first message that each browser gets."""
+        """Add a field to the snapshot, the first message that each browser gets. `read` returns its
+        value at that time."""
         self._further[name] = read
 
     def add_feed(self, prefix: str, follow: Callable[[str, Send], Awaitable[None]]) -> None:
-        """Let browsers follow something other than a session, by keys with this prefix."""
+        """Let browsers follow something other than a session, by keys with this prefix. `follow`
+        sends the events of one key."""
         self._feeds[prefix] = follow
 
     def feed_of(self, key: str) -> Callable[[str, Send], Awaitable[None]] | None:
@@ -225,8 +227,9 @@ class LiveState:
         return self._brokers.get(last.endpoint)
 
     async def answer(self, id: str, digest: str, result: Any) -> bool:
-        """Send the answer to the process that asked. Returns False if the question is no longer
-        open. Raises `RemoteError` if the answer is invalid."""
+        """Send the answer to the process that asked. `digest` is that of the question that the user
+        saw. Returns False if the question is no longer open. Raises `RemoteError` if the answer is
+        invalid."""
         found = self._questions.get(id)
         return found is not None and await answer_question(found[0], id, digest, result)
 
@@ -445,8 +448,8 @@ class LiveState:
         workspace: str = "",
         on_reached: Callable[[], None] = lambda: None,
     ) -> None:
-        """Follow the questions at an address. After a reconnect, only the questions it reports
-        then are kept."""
+        """Follow the questions at an address. After a reconnect, only those that are reported then
+        are kept."""
         about = Watched(peer=peer, workspace=workspace)
 
         def asked(shown: ShownQuestion) -> None:

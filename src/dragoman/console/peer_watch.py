@@ -1,7 +1,7 @@
 """Notify browsers when peers or the ledger have changed, and keep track of parked peers.
 
-Settings, descriptors, cards and the ledger are files that other commands change too. They are read
-again when they change, and when a parked peer becomes available again.
+Other commands change the settings, descriptors, cards, host checks and the ledger too. After each
+change, and when a parked peer becomes available again, the parked peers are read again.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ class OpenForm(Struct, rename="camel", kw_only=True, tag="form", tag_field="type
 def open_question(
     shown: ShownQuestion, *, peer: str, workspace: str
 ) -> OpenPermission | OpenForm | None:
-    """Convert a broker's question for the page. Returns None if it cannot be decoded."""
+    """Convert the question of a broker or run for the page. Returns None if it cannot be
+    decoded."""
     about: dict[str, Any] = {
         "id": shown.id,
         "digest": shown.digest,

@@ -1,6 +1,6 @@
 """Unsent review comments, stored in a file so that all browsers of a user show the same ones.
 
-`review_routes` is their HTTP API, and `delegation.review` makes one prompt of them.
+`review_routes` is their HTTP API, and `delegation.review` combines them into one prompt.
 """
 
 from __future__ import annotations

@@ -164,7 +164,8 @@ class ReviewRoutes:
             raise
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
-        """Run work with the comments in a thread: another program may hold the lock of the file."""
+        """Run a function that uses the comments in a thread: another process may hold the lock of
+        their file."""
         file = ReviewComments.FILE_NAME
         return await in_thread(file, lambda _: work(), changes_disk=True)
 

@@ -51,7 +51,8 @@ class ConsoleOptions:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Parse the address of ``--listen``. Raises `UsageError`."""
+    """Return the host and port in the value of ``--listen``. Raises `UsageError` if it is
+    invalid."""
     example = f"{LOOPBACK}:{DEFAULT_PORT}"
     host, port = parse_address(text, option="--listen", example=example)
     try:
@@ -145,6 +146,6 @@ async def _end(
 
 
 def new_link(access: ConsoleAccess, rights: Rights, *, url: str = "") -> str:
-    """Create a one-time login link. The secret is in the URL fragment, which browsers do not send,
-    so it appears in no log."""
+    """Create a one-time login link and return its URL. The secret is in the fragment, which
+    browsers do not send, so it appears in no log."""
     return f"{url or access.record.url}#token={access.new_link(rights)}"

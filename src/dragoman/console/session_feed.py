@@ -57,8 +57,9 @@ Send = Callable[[list[dict[str, Any]], bool], Awaitable[None]]
 
 
 class SessionFeed:
-    """Sends the events of one session. `send` gets a list of events and whether they bring the
-    browser up to date; it waits while the browser reads slowly."""
+    """Sends the events of one session, or those after the cursor `after`. `send` gets a list of
+    events and whether they bring the browser up to date; it waits while the browser reads
+    slowly."""
 
     def __init__(
         self, record: SessionRecord, state: LiveState, send: Send, after: EventCursor | None = None
@@ -85,7 +86,7 @@ class SessionFeed:
         self._pending_size = 0
 
     async def run(self) -> None:
-        """Send events until cancelled."""
+        """Send the stored events, then new ones as they come, until cancelled."""
         tasks = TaskOwner("session feed")
         forget = self._state.on_store(self._store_changed)
         try:

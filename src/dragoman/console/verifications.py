@@ -1,4 +1,4 @@
-"""Verifications of peers started from the page, with progress after every step.
+"""Run the verifications that users start from the page, and report progress after every rung.
 
 They run in this process and end with it. `setup.add_peer` measures and stores the card.
 """
