@@ -40,8 +40,8 @@ HOMES: Final[Mapping[str, str]] = {
 """Variables that point to a user's files, and their paths in the empty home."""
 
 CUT: Final = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
-"""Variables that programs usually inherit. An unknown program does not get them: they let it act as
-the user."""
+"""Variables that programs usually inherit. An unknown program does not get them: they give access
+to the user's SSH keys, or to settings outside the empty home."""
 
 PROXIES: Final = tuple(name for name in NETWORK_NAMES if name.lower().endswith("proxy"))
 

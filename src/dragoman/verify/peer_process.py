@@ -96,7 +96,8 @@ def start(
 
 
 async def reach(address: str, *, codex: bool) -> PeerProcess:
-    """Connect to a peer that is already running."""
+    """Connect to a peer that is already running. `codex` says that it speaks WebSocket on a Unix
+    socket too."""
     if address.startswith("unix:"):
         path = address.removeprefix("unix:").removeprefix("//")
         if codex:

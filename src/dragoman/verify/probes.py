@@ -1,7 +1,7 @@
 """Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Also requests models, modes and login status if a dialect can. The method names and parameters
-of these requests are only here. The rungs judge the responses.
+Also finds out models, modes and login status where a dialect reports them. The method names and
+parameters of these requests are only here. The rungs judge the responses.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def names_version(line: bytes) -> bool:
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
     """Return the error code of the response to a request; `ACCEPTED` if it was not an error.
 
-    Raises if no response came.
+    Raises `CallTimeout` or another `DragomanError` if no response came.
     """
     method, params = question
     try:
@@ -169,8 +169,8 @@ async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
 
 
 async def needs_login(peer: Peer) -> bool | None:
-    """Return whether the peer reports a missing login, or None if its dialect has no such
-    request."""
+    """Return whether the peer reports a missing login, or None if its dialect has no request for
+    that."""
     if peer.dialect != discovery.CODEX:
         return None
     await peer.client.account()
@@ -203,7 +203,7 @@ def model_in_use(events: list[model.Event]) -> str | None:
 
 
 def modes_of(events: list[model.Event]) -> tuple[str, ...] | None:
-    """Return the modes of a session, or None if it has none."""
+    """Return the ids of the modes that a session reported, or None if it reported none."""
     for event in reversed(events):
         if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
             return tuple(option.id for option in event.modes)

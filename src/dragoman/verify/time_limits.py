@@ -54,7 +54,7 @@ class LadderLimits:
     def budgets(self, handshake: float | None = None) -> Budgets:
         """Return the limits as client budgets.
 
-        A peer that is known to be slow gets a longer handshake.
+        `handshake` is the timeout in the peer's descriptor, used if it is longer than ours.
         """
         return Budgets(
             initialize=max(self.handshake, handshake or 0.0),

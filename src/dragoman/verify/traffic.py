@@ -155,7 +155,7 @@ class TrafficCounts:
 
 
 def shown(line: bytes) -> str:
-    """Return a line shortened for a message."""
+    """Return a line as text in quotes, shortened for a message."""
     text = line.decode("utf-8", "replace").strip()
     return repr(text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…")
 

@@ -179,7 +179,8 @@ def _is_shown(peer: Peer) -> bool:
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
-    """Return whether the peer speaks this protocol in another version."""
+    """Return whether the error or the response shows that the peer speaks this protocol in another
+    version."""
     refused = isinstance(error.__cause__, RemoteError)
     return refused or error.version is not None or probes.names_version(state.witness.greeting)
 

@@ -60,8 +60,8 @@ def _offered(state: Verification, peer: Peer) -> str:
 
 
 def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
-    """Return whether a missing login shows only later, so that an open session does not prove a
-    login."""
+    """Return whether a missing login may show only in a turn, so that an open session does not
+    prove a login."""
     if known is None:
         return bool(peer.auth_methods)
     return quirks.login_shown_in != "session"
