@@ -1,9 +1,9 @@
 """scout as an ACP agent: its handlers, and the course of a turn.
 
 A prompt or a command becomes an intent (`questions`), the intent an answer (`answers`), and the
-answer is sent and remembered (`store`). A question that cannot be answered ends as a refusal, with
-a text that lists the questions that can be. Modules that a turn needs are imported by the first
-turn, so that start-up is quick.
+answer is sent and remembered (`store`). A turn whose question cannot be answered ends as a refusal,
+with a text that says which questions scout answers. Modules that a turn needs are imported by the
+first turn, so that start-up is quick.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class Scout:
         if intent is None:
             usage = f"/{command.name} {command.hint}".strip()
             text = (
-                f"`/{command.name}` cannot use this. Usage: `{usage}`, such as `{command.example}`."
+                f"`/{command.name}` cannot use this input. Usage: `{usage}`, "
+                f"such as `{command.example}`."
             )
             return await self._end(turn, written, text, answered=False)
         return await self._respond(turn, written, intent)

@@ -65,19 +65,21 @@ class FileReader:
     def folder(self, path: str) -> str:
         """Return the directory that a path means, relative to the root.
 
-        Raises what `Workspace` raises.
+        Raises what `Workspace.resolve_folder` raises.
         """
         # A trailing slash makes no difference here.
         return self.relative(self._workspace.resolve_folder(self.locate(path.rstrip("/") or path)))
 
     def file(self, path: str) -> str:
-        """Return the file that a path means, relative to the root."""
+        """Return the file that a path means, relative to the root. Raises what
+        `Workspace.resolve_for_read` raises."""
         return self.relative(self._workspace.resolve_for_read(self.locate(path)))
 
     def part(
         self, path: str, first: int | None, last: int | None, stop: threading.Event
     ) -> FilePart:
-        """Read some lines of a file."""
+        """Return the lines `first` to `last` of a file, counted from 1, but at most `MAX_LINES`.
+        None means from the start, or as many as allowed. Raises `NotText` for a binary file."""
         lines = self._raw_lines(path, stop)
         start = max(first or 1, 1)
         wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))

@@ -32,7 +32,7 @@ def code(text: str) -> str:
 
 
 def place(path: str, line: int | None = None) -> str:
-    """Return a path, and a line, as a code span."""
+    """Return a path, with a line number if there is one, as a code span."""
     shown = shown_path(path)
     return code(shown if line is None else f"{shown}:{line}")
 
@@ -47,7 +47,7 @@ def fence(lines: Sequence[str], language: Language | None = None) -> str:
 
 
 def bullet(hit: Hit, note: str = "") -> str:
-    """Return a hit as a list item."""
+    """Return a hit as a list item: its place, the note if there is one, and its text."""
     text = clip(hit.text.strip())
     parts = [place(hit.path, hit.line), *([note] if note else []), *([code(text)] if text else [])]
     return "- " + " ".join(parts)
@@ -70,6 +70,7 @@ def paragraphs(*parts: str | Iterable[str]) -> str:
 
 
 def listed(lines: Sequence[str], total: int) -> list[str]:
-    """Return the items of a list, and how many more there are."""
+    """Return the lines of a list that has `total` items, and a last one with the number of the
+    items left out, if any."""
     more = total - len(lines)
     return [*lines, f"- … and {more:,} more"] if more > 0 else list(lines)

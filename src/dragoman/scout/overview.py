@@ -35,7 +35,7 @@ _README: Final = re.compile(r"readme(?:\.(?:md|rst|txt|markdown|org|adoc))?", re
 
 @dataclass(slots=True)
 class Survey:
-    """The result of a walk."""
+    """What the file names below a directory show about it."""
 
     files: int = 0
     complete: bool = True
@@ -51,7 +51,7 @@ class Survey:
 
 
 def survey(root: str, under: str, stop: threading.Event) -> Survey:
-    """Examine all names below a directory."""
+    """Survey all files below a directory by their names."""
     walk = Walk(root, under)
     seen = Survey()
     for path in walk.files(stop):
@@ -85,7 +85,7 @@ def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
 
 
 def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
-    """Return the entry points: those in manifests, then files with such names."""
+    """Return the entry points, each with a note: those in manifests, then files named like one."""
     found: list[tuple[Hit, str]] = []
     for path in seen.manifests:
         try:

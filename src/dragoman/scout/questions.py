@@ -304,7 +304,7 @@ def of_command(name: str, words: str) -> Intent | None:
 
 
 def of_read(words: str) -> ReadPath:
-    """Return a path and the lines named after it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
+    """Parse a path and the lines named after it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
     path = words.strip(_QUOTES)
     found = _RANGE.fullmatch(path)
     if found is None:
@@ -314,7 +314,7 @@ def of_read(words: str) -> ReadPath:
 
 
 def of_todo(words: str) -> Todos:
-    """Return the marks, the directory, and the words that the lines must contain."""
+    """Parse the marks to list, the directory, and the text that the lines must contain."""
     found = re.search(r"(?:^|\s)in (\S+)", words)
     rest = (words.replace(found[0], "", 1) if found else words).split()
     tags = tuple(word for word in rest if word in TAGS)

@@ -37,7 +37,7 @@ HEAD_LINES: Final = 10
 """Number of lines at the start of a file, which usually describe it."""
 
 WINDOW: Final = 4
-"""Maximum distance in lines of terms that count as close together."""
+"""Number of lines within which terms count as close together."""
 
 MANY: Final = 16
 """Maximum number of lines with a term that count towards the score."""
@@ -79,7 +79,8 @@ class Weights:
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
-        """Return how likely a file of this kind is meant."""
+        """Return the factor for files of this kind (test, document, data, generated): low if the
+        question is unlikely to be about them."""
         language = languages.of_path(path)
         factor = 0.4 if is_generated(path) else 1.0
         if is_test(path):
@@ -92,13 +93,14 @@ class Weights:
 def weigh(
     terms: Iterable[str], files: int, found_in: Mapping[str, int], words: Iterable[str]
 ) -> Weights:
-    """Return the weights of terms. The fewer files contain a term, the more it weighs."""
+    """Return the weights of terms: the fewer of the `files` contain a term, the more it weighs.
+    `words` are all words of the question, which may ask for tests or documents."""
     rarity = {term: math.log(1.5 + files / (1 + found_in.get(term, 0))) for term in terms}
     return Weights(rarity, list(words))
 
 
 def path_terms(path: str, terms: Iterable[str]) -> InPath:
-    """Return the terms in a path."""
+    """Return the terms that a path contains, and how well each matches."""
     lower = path.lower()
     # Most paths have none, which this check shows at once: matching words share a prefix.
     terms = [term for term in terms if term[:4] in lower]
@@ -214,7 +216,7 @@ def _best_definition(
 
 def _nearest(on_line: Mapping[int, set[str]], weights: Weights) -> tuple[set[str], int]:
     """Return the terms in the best group of `WINDOW` lines, and the line in it that contains the
-    most."""
+    most; an empty set and 0 if no line has a term."""
     best: tuple[float, set[str], int] = (0.0, set(), 0)
     for number in on_line:
         window = range(number, number + WINDOW)

@@ -133,7 +133,7 @@ def compile_bytes(pattern: str) -> re.Pattern[bytes]:
 
 
 def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[str, bytes]]:
-    """Yield the files to search, for at most `SEARCH_TIMEOUT`."""
+    """Yield the path and content of each file to search, for at most `SEARCH_TIMEOUT`."""
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
     for number, path in enumerate(found.matching):
         if number % 256 == 0:

@@ -102,7 +102,7 @@ class SessionFiles:
         return self._given
 
     def begin(self, session_id: str, cwd: str) -> bool:
-        """Store a new session. Returns False if that is not possible here."""
+        """Store a new session. Returns False if it could not be stored."""
         try:
             make_private(self.folder)
         except OSError:
@@ -111,7 +111,7 @@ class SessionFiles:
         return self._append(session_id, Head(session_id, cwd), os.O_CREAT | os.O_EXCL)
 
     def add(self, session_id: str, entry: RememberedTurn) -> bool:
-        """Store a turn. Returns False if that is not possible."""
+        """Store a turn. Returns False if it could not be stored."""
         short = msgspec.structs.replace(entry, answer=entry.answer[:MAX_ANSWER_SIZE])
         return self._append(session_id, short, 0)
 
@@ -129,7 +129,8 @@ class SessionFiles:
         return sorted(found, key=lambda known: (-known.updated_at, known.id))
 
     def delete(self, session_id: str) -> None:
-        """Forget a session; an unknown one is not an error. Raises `OSError`."""
+        """Delete a session; an unknown one is not an error. Raises `OSError` if its file cannot be
+        deleted."""
         path = self._path(session_id)
         if path is not None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -200,5 +201,5 @@ class SessionFiles:
 
 
 def timestamp(at: float) -> str:
-    """Return a time in the format of the protocol."""
+    """Return a Unix time in the format of the protocol: ISO 8601, in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -1,4 +1,4 @@
-"""Sort the lines with a name into definitions, uses and calls while a search runs.
+"""Sort the lines that contain a name into definitions, uses and calls while a search runs.
 
 Also finds the context of a line, by indentation. `definitions` decides what is a definition;
 `answers.names` presents the result.
@@ -50,7 +50,8 @@ def is_generated(path: str) -> bool:
 
 
 def split_name(symbol: str) -> tuple[str, str]:
-    """Return a name and its owner: ``Session.prompt`` is ``prompt`` of ``Session``."""
+    """Return a name and its owner, or an empty string if it has none: ``Session.prompt`` is
+    ``prompt`` of ``Session``."""
     parts = [part for part in _SEPARATORS.split(symbol.strip("$@~.:#")) if part]
     if not parts:
         return symbol, ""

@@ -82,7 +82,7 @@ class TurnContext:
     async def tool(
         self, title: str, kind: str, name: str, raw_input: Any = None, path: str | None = None
     ) -> AsyncIterator[ToolCall]:
-        """Report an access to the repository as a tool call."""
+        """Context manager: report what the block does with the repository as a tool call."""
         where = None if path is None else self._locations([Hit(path, 0, "")])
         async with self.turn.tool(
             title, kind=kind, name=name, raw_input=raw_input, locations=where
@@ -118,7 +118,8 @@ class TurnContext:
     # -- searching
 
     async def in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """Run a blocking function until it is done or the turn is cancelled."""
+        """Run a blocking function in a thread until it is done, or the turn is cancelled: then the
+        event that it gets is set."""
         return await in_thread(self.root, work)
 
     async def search(

@@ -1,7 +1,7 @@
 """Answer any question with the best places for its words, and say why each was chosen.
 
-`search` counts the words in all files, `rank` orders the files and picks the lines. It also lists
-the nearest places if nothing was found.
+`search` counts the words in all files, `rank` orders the files and picks the lines. `nearest` lists
+places for a name that `names` did not find.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dragoman.scout.questions import Save
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_OLD_SIZE: Final = 1024 * 1024
-"""Maximum size of an existing file whose content is shown in the diff, in bytes."""
+"""Maximum size in bytes of an existing file to replace: its content is shown in the diff."""
 
 
 async def save(context: TurnContext, asked: Save, last: str) -> ScoutAnswer:
