@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage:
-    """`data` appears after `at` bytes, followed by the real bytes."""
+    """Insert `data` after the first `at` bytes."""
 
     at: int
     data: bytes = b"\x00\xff garbage \xfe\n"
@@ -95,7 +95,7 @@ Fault = Slow | Cut | Garbage | Silent | HalfClosed | Rechunk
 
 
 class FaultyStream(Stream):
-    """A stream around another one. It owns the inner stream and closes it."""
+    """A stream that applies faults to another one, which it owns and closes."""
 
     def __init__(self, stream: Stream, faults: Iterable[Fault]) -> None:
         self._inner = stream
@@ -227,7 +227,8 @@ class FaultyStream(Stream):
 
 
 class _Inside:
-    """Receives from the inner stream; separate from the stream, to hide its methods from users."""
+    """Receives from the inner stream. A class of its own, so that users of the stream do not see
+    these methods."""
 
     def __init__(self, stream: FaultyStream) -> None:
         self._stream = stream

@@ -37,7 +37,7 @@ USAGE: Final = b"error: unexpected argument '--acp' found\n\nUsage: chaos [OPTIO
 
 
 class Refused(Exception):
-    """Makes the response to a request an error."""
+    """Raised by a method, so that its request gets this error as the response."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

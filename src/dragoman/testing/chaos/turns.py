@@ -58,7 +58,7 @@ class Pause:
 
 
 class TurnFailed(Exception):
-    """Makes the response to the prompt an error."""
+    """Raised by a turn, so that its prompt gets an error as the response."""
 
 
 Steps: TypeAlias = Generator[Ask | Pause, Any, str]

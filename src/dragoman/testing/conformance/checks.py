@@ -87,7 +87,8 @@ class AgentCheck:
 def agent_check(
     *ids: str, turns: bool = False, advisory: bool = False
 ) -> Callable[[Run], AgentCheck]:
-    """Declare a check. Its name is the name of the function, its expectation the docstring.
+    """Decorator that makes a check of a function. The check has the name of the function, and its
+    docstring as the expectation.
 
     The function returns if the check passes, and raises `Violation` or `Skip` otherwise.
     """
@@ -174,7 +175,8 @@ class Lab:
     async def greet(
         self, conversation: Conversation, capabilities: Message | None = None
     ) -> Message:
-        """Do the handshake as a client with these capabilities; by default with none."""
+        """Do the handshake as a client with these capabilities, by default with none, and return
+        the result."""
         conversation.offers_services = bool(capabilities)
         answer = await conversation.ask("initialize", hello(capabilities=capabilities))
         return answer.fields()

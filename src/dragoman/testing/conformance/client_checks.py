@@ -204,7 +204,7 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
     ),
     _check(
         "messages_are_well_formed", NO_HANDSHAKE, "ACP1-RPC-01", "ACP1-RPC-04",
-        says="Every message has its version, and every response has exactly one of result "
+        says='Every message has `"jsonrpc": "2.0"`, and every response has exactly one of result '
             "and error.",
     ),
     _check(

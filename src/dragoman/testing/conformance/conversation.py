@@ -184,7 +184,8 @@ class Conversation:
         return list(self._answers.get(_key(id), ()))
 
     async def fence(self, what: str) -> Answer:
-        """Check that the other side still reads and responds, after `what`."""
+        """Check that the other side still reads and responds after `what`, and return its response.
+        Raises `Silence` or `Gone` otherwise."""
         try:
             return await self.ask(FENCE, {})
         except Silence as error:

@@ -164,7 +164,8 @@ async def output_is_only_messages(lab: Lab) -> None:
 
 @agent_check("ACP1-RPC-01", "ACP1-RPC-04")
 async def messages_are_well_formed(lab: Lab) -> None:
-    """Every message has its version, and every response has exactly one of result and error."""
+    """Every message has `"jsonrpc": "2.0"`, and every response has exactly one of result and
+    error."""
     _no_breach(lab, "version", "shape", "id")
 
 

@@ -98,7 +98,12 @@ class Probe:
             self._judge("only_advertised_methods_are_called", False, f"it called {method}", request)
             return refuse()
         first = len(self._talk.messages) == 1
-        self._judge("handshake_comes_first", first or bool(self._peer), "it did not", request)
+        self._judge(
+            "handshake_comes_first",
+            first or bool(self._peer),
+            "`initialize` was not the first message",
+            request,
+        )
         if method == "initialize":
             return self._initialize(params)
         if method == "session/new":
@@ -113,7 +118,7 @@ class Probe:
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         version = params.get("protocolVersion")
         whole = type(version) is int and 0 < version < 65536
-        self._judge("version_is_a_whole_number", whole, f"it is {version!r}", params)
+        self._judge("version_is_a_whole_number", whole, f"protocolVersion is {version!r}", params)
         problem = scenes.client_capabilities(capabilities)
         self._judge("capabilities_are_told", not problem, problem, params)
         named = isinstance(info, dict) and all(
@@ -136,7 +141,7 @@ class Probe:
         rooted = isinstance(cwd, str) and (
             PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute()
         )
-        self._judge("session_folder_is_absolute", rooted, f"it is {cwd!r}", request)
+        self._judge("session_folder_is_absolute", rooted, f"cwd is {cwd!r}", request)
         servers = params.get("mcpServers")
         listed = servers if isinstance(servers, list) else []
         reason = "mcpServers is not a list"

@@ -33,7 +33,7 @@ def offers(capabilities: Message, path: str) -> bool:
 
 
 class Services:
-    """The services of one session, if the client offers them."""
+    """Checks the services that a client offers in one session."""
 
     def __init__(
         self, conversation: Conversation, session: str, cwd: str, capabilities: Message
@@ -54,7 +54,7 @@ class Services:
     # -- services that are not offered
 
     async def refused(self) -> None:
-        """Requests for services that are not offered are refused."""
+        """Check that requests for services that are not offered are refused."""
         path = str(self._cwd / "dragoman-conformance.txt")
         tried = 0
         for capability, method, params in (
@@ -78,19 +78,21 @@ class Services:
     # -- files
 
     async def files(self) -> None:
-        """A new file is written, read back, and read by lines."""
+        """Check that a new file is written, and can be read completely and by lines."""
         self._require("fs.readTextFile", "fs.writeTextFile")
         with self._file() as path:
             text = "one\ntwo ☃\nthree\nfour\n"
             (await self._ask("fs/write_text_file", path=path, content=text)).result()
             expect(_bytes_of(path) == text.encode(), "the file does not have the written content")
-            expect(await self._read(path) == text, "the file does not read as it was written")
+            expect(
+                await self._read(path) == text, "reading the file does not return what was written"
+            )
             part = await self._read(path, line=2, limit=2)
             good = part.splitlines() == ["two ☃", "three"]
-            expect(good, "lines 2 and 3 are not the requested ones", part)
+            expect(good, "reading lines 2 and 3 returns something else", part)
 
     async def wrong_paths(self) -> None:
-        """A missing file and a relative path get their error codes."""
+        """Check that a missing file and a relative path are refused with their error codes."""
         self._require("fs.readTextFile")
         with self._file() as path:
             missing = await self._ask("fs/read_text_file", path=path)
@@ -121,13 +123,17 @@ class Services:
     # -- terminals
 
     async def terminal(self) -> None:
-        """A command runs to its end, and is gone after its release."""
+        """Check that a command runs to its end, and that its terminal is gone after its release."""
         self._require("terminal")
         id = await self._run("import sys; print('hello'); sys.exit(3)")
         exit = (await self._ask("terminal/wait_for_exit", terminalId=id)).fields()
         expect(exit.get("exitCode") == 3, "the exit code is not that of the command", exit)
         output = (await self._ask("terminal/output", terminalId=id)).fields()
-        expect(str(output.get("output")).strip() == "hello", "the output differs", output)
+        expect(
+            str(output.get("output")).strip() == "hello",
+            "the output is not that of the command",
+            output,
+        )
         expect(output.get("truncated") is False, "the output counts as truncated", output)
         status = output.get("exitStatus")
         told = isinstance(status, dict) and status.get("exitCode") == 3
@@ -137,7 +143,8 @@ class Services:
         expect(again.error is not None, "a released terminal can be read", again.message)
 
     async def truncated(self) -> None:
-        """Output over the limit loses its start, and no partial character is left."""
+        """Check that output over the limit loses its start, and that no partial character is
+        left."""
         self._require("terminal")
         program = f"import sys; sys.stdout.buffer.write({PRINTED!r}.encode()); sys.exit(0)"
         id = await self._run(program, outputByteLimit=LIMIT)
@@ -150,7 +157,7 @@ class Services:
         (await self._ask("terminal/release", terminalId=id)).result()
 
     async def killed(self) -> None:
-        """A killed terminal still has its output and its exit."""
+        """Check that the output and the exit status of a killed terminal can still be read."""
         self._require("terminal")
         program = "import time; print('begun', flush=True); time.sleep(600)"
         id = await self._run(program)
@@ -169,7 +176,7 @@ class Services:
     # -- questions
 
     async def form(self) -> None:
-        """A form is answered in one of three ways."""
+        """Check that a form is accepted, declined or cancelled."""
         self._require("elicitation.form")
         answer = await self._ask("elicitation/create", **FORM)
         action = answer.fields().get("action")
@@ -177,7 +184,7 @@ class Services:
         expect(known, "a form is not accepted, declined or cancelled", answer.message)
 
     async def unknown_way(self) -> None:
-        """An elicitation in an unknown mode is not accepted."""
+        """Check that an elicitation in an unknown mode is not accepted."""
         if not offers(self._capabilities, "elicitation"):
             raise Skip("the client does not offer elicitation")
         params = {"mode": "dragoman-telepathy", "message": "Think of a number"}

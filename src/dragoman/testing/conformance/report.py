@@ -119,7 +119,7 @@ def from_json(text: str | bytes) -> Report:
 
 
 def shortened(value: bytes | str | object) -> str:
-    """Format a message for a report: on one line, and shortened."""
+    """Return a value (a message, a line or a text) as one line of limited length, for a report."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
     elif isinstance(value, str):

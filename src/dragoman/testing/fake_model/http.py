@@ -51,7 +51,8 @@ class Request:
 async def read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> Request | None:
-    """Return the next request, or None at the end of the connection. Raises `BadRequest`."""
+    """Return the next request, or None at the end of the connection. Raises `BadRequest` if it is
+    invalid or too large."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -61,7 +62,7 @@ async def read_request(
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise BadRequest(400, "this is not an HTTP/1.1 request")
+        raise BadRequest(400, "the first line is not that of an HTTP/1 request")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")

@@ -51,7 +51,7 @@ class Asked:
     tools: tuple[Tool, ...] = ()
     stream: bool = False
     schema: dict[str, Any] | None = None
-    """The schema of a JSON answer; empty if any JSON will do."""
+    """The schema that a JSON answer must fit; None if no JSON is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Reply:
 
     @property
     def words(self) -> int:
-        """The number of words, which counts as the number of tokens."""
+        """The number of chunks and calls, which counts as the number of tokens."""
         return len(self.chunks) + len(self.thoughts) + (self.call is not None)
 
 
@@ -131,7 +131,7 @@ def reply_to(asked: Asked, *, ignore_errors: bool = False) -> Reply:
         kind, argument = actions[done]
         call = _call(kind, argument.strip(), asked.tools)
         if call is None:
-            return Reply((f"There is no tool for {kind}.",), thoughts)
+            return Reply((f"There is no tool for {kind}, or its argument is wrong.",), thoughts)
         return Reply(thoughts=thoughts, call=call)
     if asked.results:
         return Reply(words(f"The tool said: {asked.results[-1][:SAID_SIZE]}"), thoughts)

@@ -127,7 +127,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """End the turn with an error: `rate_limit` or `internal`."""
+    """End the turn with an error. `reason` is `rate_limit` or `internal`."""
 
     reason: str
     message: str

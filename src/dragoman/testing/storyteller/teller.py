@@ -150,7 +150,8 @@ class Teller:
         return False
 
     def request(self, method: str, params: Params) -> Any:
-        """Ask the client, and wait for its response."""
+        """Send a request to the client, wait for the response, and return its result; None for an
+        error."""
         self._asked += 1
         id = f"ask-{self._asked}"
         self.send(id=id, method=method, params=params)
@@ -176,7 +177,7 @@ class Teller:
     # -- the story
 
     def tell(self) -> End | Fail:
-        """Tell the story once, to its end or until it is cancelled."""
+        """Tell the story once, to its end or until it is cancelled, and return how it ended."""
         self.cancelled = False
         self.count = None
         self.calls.clear()
