@@ -197,7 +197,7 @@ def test_a_read_only_token_cannot_act_and_its_attempts_are_logged(console: Serve
         assert web.request("POST", f"/api/v1/peers/page/{path}", {})[0] == 403
     for path in ("peers/status", "ledger", "peers", "inbox"):
         assert web.request("GET", f"/api/v1/{path}")[0] == 200
-    logged(console, "refused POST", "this token, or the whole console, may only read")
+    logged(console, "refused POST", "this token, or the whole console, is read-only")
 
 
 def test_revoking_a_token_closes_its_sockets_and_later_requests_are_logged(

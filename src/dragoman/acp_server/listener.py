@@ -41,7 +41,8 @@ async def serve_stdio(front: ServerContext) -> None:
 
 
 async def serve_unix(front: ServerContext, path: str | PathLike[str]) -> Listener:
-    """Serve clients on a Unix socket that only its owner may use."""
+    """Start to serve clients on a Unix socket that only its owner may use, and return the
+    listener."""
     # Not at the top: most editors use stdio, and their users wait for the start.
     from dragoman.transports import listen_unix
 
@@ -58,7 +59,7 @@ async def serve_websocket(
     greeting_timeout: float = GREETING_TIMEOUT,
     **options: Any,
 ) -> Listener:
-    """Serve clients that have the token on a WebSocket.
+    """Start to serve, on a WebSocket, the clients that have the token, and return the listener.
 
     Raises `UsageError` for an address that other machines can reach, where the token would be sent
     in the clear, and for a token that is not valid.

@@ -72,7 +72,7 @@ open a session. A client that wants to stop us sooner sends a signal or closes o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """State that all clients of one server share: environment, defaults, settings."""
+    """What all clients of one server share: its environment, defaults and settings."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     peer: str = AUTO

@@ -91,8 +91,8 @@ class SessionStore:
         self._writer: StoreWriter | None = None
 
     async def flush(self) -> None:
-        """Wait until everything queued so far is stored, but at most `STORED_TIMEOUT`. Does not say
-        whether it is."""
+        """Wait until everything queued so far is stored, but at most `STORED_TIMEOUT`, after which
+        it may still not be stored."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STORED_TIMEOUT):
                 await self._flushed()
@@ -249,8 +249,8 @@ class SessionStore:
         return await self._read(read)
 
     async def take(self, id: str) -> StoredConversation:
-        """Return a stored session with its turns. Raises `UnknownSession`, `StoreError`, and
-        `FileFailed` if the disk does not answer."""
+        """Return a stored session with its turns. Raises `UnknownSession` if there is none with
+        this id, `StoreError`, and `FileFailed` if the disk does not answer."""
 
         def read(store: Store) -> StoredConversation | None:
             kept = _load(store, id)
@@ -332,7 +332,7 @@ def _load(store: Store, id: str) -> StoredConversation | None:
 
 
 def _complete(store: Store, turn: StoredTurnNote) -> StoredTurnNote:
-    """Return a turn with the stored output of its peer."""
+    """Return a turn with the stored output of its peer, unless it has our own answer."""
     if turn.said:
         return turn
     job = store.job(turn.job)

@@ -232,7 +232,7 @@ class _Change:
 
 
 def new_key() -> str:
-    """Return a key for `ConsoleAccess.exchange`."""
+    """Return a new random key for `ConsoleAccess.exchange`."""
     return secrets.token_urlsafe(SECRET_SIZE)
 
 

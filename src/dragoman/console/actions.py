@@ -2,7 +2,7 @@
 
 Builds the request for `runs.run`, which submits the prompt to a broker, or for `delegation`, which
 runs in this process. The policy comes from the settings. If a delegated agent started the console,
-the policy is never wider than that agent's own. A policy of `ask` puts the question in the inbox.
+the policy is never wider than that agent's own. With the policy `ask`, questions go to the inbox.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def continue_session(record: SessionRecord, prompt: str) -> StartedJob:
 
 
 async def hand_over(record: SessionRecord, peer: str, prompt: str) -> StartedJob:
-    """Continue in a new session with another peer, which gets a summary of the old one."""
+    """Send a prompt to another peer, in a new session, with a summary of the old session."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(peer, folder, None))
     brief = await brief_of(record)

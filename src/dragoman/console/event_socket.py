@@ -63,7 +63,7 @@ _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class _Command(Struct):
-    """A message from a browser."""
+    """A message in which a browser asks for the events of a session, or no longer wants them."""
 
     type: Literal["follow", "unfollow"]
     session: str

@@ -74,7 +74,7 @@ class ConsoleGuard(AddressGuard):
             raise HTTPException(401, "the token is missing, expired or revoked")
         if not (reads or is_socket or path == LOGOUT):
             if self._read_only or token.rights != "act":
-                raise HTTPException(403, "this token, or the whole console, may only read")
+                raise HTTPException(403, "this token, or the whole console, is read-only")
         self.admit(scope)
         scope.setdefault("state", {})[TOKEN] = token
 

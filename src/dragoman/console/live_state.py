@@ -68,8 +68,8 @@ MAX_JOBS: Final = 600
 """Maximum number of listed sessions and jobs. Older ones are read on request."""
 
 MAX_TITLE: Final = 300
-"""Maximum length of a text from an agent about a session, in characters. It is sent with every
-change."""
+"""Maximum length of a session's title, model or mode, in characters. They come from an agent and
+are sent with every change."""
 
 MAX_SEEN: Final = 5 * MAX_JOBS
 """Maximum number of jobs remembered as seen. Higher than the number of jobs shown."""
@@ -168,7 +168,7 @@ class LiveState:
         return {name: read() for name, read in self._further.items()}
 
     def set_parked(self, parked: dict[str, Park]) -> None:
-        """Set the currently parked peers."""
+        """Store which peers are parked now, and notify browsers of the work that this changes."""
         if parked != self.parked:
             self.parked = parked
             self._tell_work()

@@ -103,7 +103,7 @@ async def _change(change: Callable[[str], Any], request: Request) -> Any:
 
 
 def status_of_all() -> dict[str, Any]:
-    """Return the status of every peer, as seen from the home directory."""
+    """Return the status of every peer, with the settings that apply in the home directory."""
     place = load_context(Path.home())
     problem = ""
     known: dict[str, PeerStanding] = {}

@@ -18,7 +18,7 @@ _rng: Final = random.Random()
 
 async def changed_or_due(changed: asyncio.Event, failed: int) -> None:
     """Wait until `changed` is set, or until a retry is due. `failed` is the number of failures in a
-    row; without one, there is no retry."""
+    row; if it is 0, no retry is due."""
     with suppress(TimeoutError):
         async with asyncio.timeout(delay_after(failed) if failed else None):
             await changed.wait()

@@ -1,6 +1,6 @@
 """Run the console: listen, serve the page and the API, and shut down in the right order.
 
-Refuses an address that other machines can reach without TLS. `app` answers the requests, `guard`
+Without TLS, refuses an address that other machines can reach. `app` answers the requests, `guard`
 checks them, and `transports.http_server` has the connections.
 """
 
@@ -76,7 +76,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def require_safe(options: ConsoleOptions) -> None:
-    """Raise `UsageError` if other machines could reach the address without TLS."""
+    """Raise `UsageError` if other machines can reach the address and TLS is not configured."""
     if options.tls is None and not is_loopback(options.host):
         raise UsageError(
             f"{options.host} can be reached from other machines, which requires TLS: "
@@ -91,7 +91,8 @@ async def serve_console(
     stop: asyncio.Event,
     on_listening: Callable[[str, str], None],
 ) -> None:
-    """Serve until `stop` is set. `on_listening` gets the URL and a one-time login link."""
+    """Serve until `stop` is set. `on_listening` gets the URL and a one-time login link. Raises what
+    `require_safe` raises, before anything is started."""
     require_safe(options)
     access = ConsoleAccess(paths)
     state = LiveState(paths, answers=not options.read_only, since=access.record.created_at)

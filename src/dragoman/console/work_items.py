@@ -63,8 +63,8 @@ def _as_delegation(job: JobRecord, parent: JobRecord) -> JobRecord:
 def summary_of(
     id: str, jobs: list[JobRecord], *, waiting: bool, parked: Park | None = None
 ) -> dict[str, Any]:
-    """Summarise a session from its jobs, newest first. `parked`: why and until when its peer is
-    parked, or None."""
+    """Summarise a session from its jobs, newest first. `waiting` says whether it has an open
+    question, `parked` why and until when its peer is parked."""
     running = next((job for job in reversed(jobs) if job.state == "running"), None)
     queued = [job for job in jobs if job.state == "queued"]
     ended = [job for job in jobs if job.state == "ended"]
@@ -112,7 +112,7 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 def _cost(jobs: list[JobRecord]) -> dict[str, Any] | None:
     """Return the cost of a session: the sum in the first unit that its jobs report, or None if they
-    report no cost."""
+    report no cost or the sum is infinite."""
     costs = [cost for job in jobs if isinstance(cost := (job.usage or {}).get("cost"), dict)]
     unit = next((cost.get("unit") for cost in costs), None)
     amounts = [

@@ -20,7 +20,8 @@ class Hit(NamedTuple):
     """One line of one file."""
 
     path: str
-    """Path relative to the root, with slashes; bytes that are not text are Python's surrogates."""
+    """Path relative to the root, with slashes; bytes that are not UTF-8 are surrogates, as returned
+    by `os.fsdecode`."""
     line: int
     text: str
 
@@ -39,7 +40,7 @@ def clean(text: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """Return a path as text on one line; bytes that are not text are replaced."""
+    """Return a path as text on one line; bytes that are not UTF-8 are replaced."""
     text = os.fsencode(path).decode("utf-8", "replace")
     return clean(text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t"))
 

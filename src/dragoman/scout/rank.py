@@ -141,7 +141,8 @@ def _text_score(counts: Mapping[str, int], weights: Weights) -> float:
 def shortlist(
     paths: Iterable[str], counts: Mapping[str, Mapping[str, int]], weights: Weights
 ) -> list[str]:
-    """Return the files worth reading, by their paths and by how often terms occur in them."""
+    """Return the files worth reading, best first, judged by their paths and by how often terms
+    occur in them."""
     scored: list[tuple[float, str]] = []
     for path in paths:
         inside, found = counts.get(path, {}), path_terms(path, weights.terms)

@@ -69,8 +69,8 @@ def _known(peer: Peer, concept: str) -> str:
 
 
 def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
-    """Return requests with all the params that the dialect defines for them. They do no work: at
-    most they open a session."""
+    """Return requests with all the params that the dialect defines for them; none if the dialect
+    has no request that is safe to send. They do no work: at most they open a session."""
     cwd = str(workspace)
     create = _known(peer, "create") if peer.dialect not in METHODS else ""
     match peer.dialect:

@@ -229,7 +229,8 @@ class Verification:
         return self.first.peer
 
     async def successor(self) -> ConnectedPeer:
-        """Return the second process, which must find the session of the first.
+        """Return the second process, which must find the session of the first; start one if there
+        is none or it has died.
 
         The first is closed.
         """

@@ -101,7 +101,7 @@ async def test_a_read_only_browser_cannot_act(
                 assert (await client.post(path, json={})).status_code == 403, path
             # Logging out is allowed.
             assert (await client.post("/api/v1/logout", json={})).status_code == 200
-    assert "may only read" in caplog.text
+    assert "is read-only" in caplog.text
 
 
 @aio

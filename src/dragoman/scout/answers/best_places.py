@@ -120,7 +120,7 @@ def _listed(places: list[RankedPlace]) -> list[str]:
 
 
 def cannot(reason: str) -> str:
-    """Say that a question cannot be answered, and which ones can."""
+    """Return a text that says that a question cannot be answered, why, and which ones can."""
     examples = ", ".join(code(kind.examples[0]) for kind in QUESTIONS[:4])
     return (
         f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I answer"

@@ -1,7 +1,7 @@
 """Answer questions about files and directories: content, names, layout, entry points.
 
 `overview` finds files and `file_reader` reads them. A path in a question is first taken literally,
-then as part of a path.
+then as the end of a longer path.
 """
 
 from __future__ import annotations

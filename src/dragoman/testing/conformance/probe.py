@@ -135,7 +135,7 @@ class Probe:
 
     def _new(self, params: Message, request: Message) -> Message:
         if self._scenario == "version":
-            self._judge("unknown_version_ends_it", False, "it opened a session", request)
+            self._judge("unknown_version_ends_it", False, "it opened a session anyway", request)
             return refuse(codes.INVALID_REQUEST, "unsupported protocol version")
         cwd = params.get("cwd")
         rooted = isinstance(cwd, str) and (

@@ -129,7 +129,7 @@ UPDATES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     ),
     "large_update_is_taken": (chunk("x" * LARGE_SIZE),),
 }  # fmt: skip
-"""Updates by the check they are for."""
+"""The updates to send for each check, by the name of the check."""
 
 AFTER_CANCEL: Final[tuple[dict[str, Any], ...]] = (
     {"sessionUpdate": "tool_call_update", "toolCallId": "probe-call", "status": "failed"},

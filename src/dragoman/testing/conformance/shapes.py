@@ -61,8 +61,7 @@ def capabilities(value: object) -> str:
 
 
 def mistyped(value: object, *, booleans: Sequence[str], markers: Sequence[str]) -> str:
-    """Return what is wrong with the first of these members, given by their paths, that has a wrong
-    type, or an empty string if none has."""
+    """Check the types of members, given by their dotted paths. A missing member is no problem."""
     for paths, kind, name in ((booleans, bool, "a boolean"), (markers, dict, "an object")):
         for path in paths:
             found = _at(value, path)
@@ -217,7 +216,7 @@ def _plan(value: dict[str, Any]) -> str:
         if problem := _strings(entry, "content", "priority", "status"):
             return f"an entry: {problem}"
         if entry["priority"] not in PRIORITIES or entry["status"] not in PLAN_STATUSES:
-            return f"an entry has the priority {entry['priority']!r}, status {entry['status']!r}"
+            return f"an unknown priority or status: {entry['priority']!r}, {entry['status']!r}"
     return ""
 
 

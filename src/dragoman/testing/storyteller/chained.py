@@ -1,7 +1,7 @@
 """The story in the chained dialect, under one set of its method names.
 
 Written from the dialect's specification, which has several names for each method. This agent knows
-only the third, so that a client has to find it. A prompt is acknowledged at once; a notification
+only one name of each, which a client has to find. A prompt is acknowledged at once; a notification
 ends its turn.
 """
 

@@ -230,7 +230,7 @@ def _plain(step: Step) -> dict[str, Any]:
 
 
 def loads(text: str) -> Story:
-    """Return the story from JSON."""
+    """Return the story that `dumps` wrote as JSON."""
     told = json.loads(text)
     past = [
         Past(each["id"], each["title"], tuple((who, said) for who, said in each["messages"]))

@@ -255,5 +255,5 @@ LATER: Final = (
         turns=True,
     ),
 )
-"""Run after the other rungs: the first leaves a failed turn behind, the second may leave a turn
-running."""
+"""Run after the other rungs that use the first process: `errors` leaves a failed turn behind, and
+`cancel` may leave a turn running."""
