@@ -118,7 +118,7 @@ async def test_notices_that_do_not_fit_into_the_queue_are_counted_and_logged(
         assert "left starts a new session: " in editor.text
         assert "right starts" not in editor.text
         assert "2 more notices are in the log of dragoman" in editor.text
-        logged = [text for text in caplog.messages if text.startswith("a notice that")]
+        logged = [text for text in caplog.messages if text.startswith("too many notices")]
         assert len(logged) == 2 and "right starts a new session: " in logged[0]
         await editor.prompt(session, "two")
         assert "notice" not in editor.text

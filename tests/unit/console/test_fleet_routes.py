@@ -51,10 +51,10 @@ async def test_a_job_of_an_unknown_fleet_is_not_found(paths: Paths) -> None:
     async with console(paths) as place, place.browser() as client:
         assert (await client.get("/api/v1/fleet/team.alice/jobs/f1")).status_code == 404
         cancel = await client.post("/api/v1/fleet/team.alice/jobs/f1/cancel", json={})
-        assert cancel.status_code == 404 and "not a submitter" in cancel.json()["message"]
+        assert cancel.status_code == 404 and "no submitter credential" in cancel.json()["message"]
         async with place.socket(client) as socket:
             await socket.send('{"type": "follow", "session": "fleet/team.alice/f1"}')
-            assert "not a submitter" in (await told(socket, "error"))["message"]
+            assert "no submitter credential" in (await told(socket, "error"))["message"]
 
 
 def feed_of(memory: MemoryConnection, monkeypatch: pytest.MonkeyPatch) -> Any:
