@@ -177,14 +177,20 @@ def _notice(title: str, *, severity: str, mark: str) -> dict[str, Any]:
 
 
 def _event_as_json(event: FleetEvent) -> dict[str, Any]:
+    from dragoman.fleet.records import NOTICE
+
+    # All events are sent again after a reconnect. The browser uses the mark to skip duplicates.
+    mark = f"{event.attempt}:{event.number}"
+    if event.event.get("type") == NOTICE:
+        text = f"{event.worker}: {event.event.get('text')}"
+        return _notice(text, severity="warning", mark=mark)
     try:
         # Workers do not send the raw message of an event.
         told = as_json(convert_typed({"raw": None} | event.event, model.Event))
     except UNDECODABLE:
         # A worker may send anything, and a newer one may send unknown kinds of events.
         told = {"type": "Unknown"}
-    # All events are sent again after a reconnect. The browser uses the mark to skip duplicates.
-    return told | {"mark": f"{event.attempt}:{event.number}"}
+    return told | {"mark": mark}
 
 
 def job_as_json(job: FleetJob, *, mine: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dragoman.delegation.collect_facts import LOCAL, gather, login_of
 from dragoman.delegation.executor import Executor
 from dragoman.delegation.health import BREAKER, Reading, Sign, backoff
 from dragoman.delegation.journal import Journal
-from dragoman.delegation.listener import DelegationListener, EventListener
+from dragoman.delegation.listener import DelegationListener, FunctionListener
 from dragoman.delegation.otel import calling
 from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.permission_ceiling import inherited_ceilings
@@ -96,6 +96,7 @@ async def delegate(
     cold: bool = False,
     timeout: float | None = None,
     on_event: Callable[[Event], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
     executor: Executor | None = None,
 ) -> Delegation:
     """Delegate work to the best available peer, and return the answer with every attempt.
@@ -125,6 +126,8 @@ async def delegate(
     timeout (default None): maximum seconds for all attempts together, including starting the
         peers. None: as the settings say, for each turn.
     on_event (default None): function to call with every event of every attempt.
+    on_notice (default None): function to call with every message for the user, such as where the
+        changes of a failed attempt are. None: log them as warnings.
     executor (default None): runs the work on another machine, in a copy of the repository, such as
         `dragoman.fleet.executor.FleetExecutor`. That machine chooses the peer, and its settings
         decide about permissions. None: work on this machine.
@@ -140,8 +143,9 @@ async def delegate(
         raise UsageError(
             "permit= cannot be used with executor=: the other machine grants permissions"
         )
-    if on_event is not None and not callable(on_event):
-        raise UsageError(f"on_event= takes a function, not {on_event!r}")
+    for name, function in (("on_event", on_event), ("on_notice", on_notice)):
+        if function is not None and not callable(function):
+            raise UsageError(f"{name}= takes a function, not {function!r}")
     if fallback not in (None, *FALLBACKS):
         raise UsageError(f"unknown fallback {fallback!r}: use {', '.join(FALLBACKS)}")
     seconds: object = timeout
@@ -169,7 +173,7 @@ async def delegate(
         cold=cold,
         timeout=timeout,
     )
-    listener = None if on_event is None else EventListener(on_event)
+    listener = FunctionListener(on_event=on_event, on_notice=on_notice)
     return await delegate_request(
         request, place=place, listener=listener, caller=permit, executor=executor
     )

@@ -24,7 +24,7 @@ from dragoman.events.words import ToolKind
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import RETRY_INTERVAL, FleetConnection
 from dragoman.fleet.objects import put_object
-from dragoman.fleet.records import AttemptActed, EventBatch, FleetLimits, encode
+from dragoman.fleet.records import NOTICE, AttemptActed, EventBatch, FleetLimits, encode
 from dragoman.redaction.messages import MessageRedactor
 from dragoman.redaction.redactor import Redactor
 
@@ -80,16 +80,13 @@ class EventPublisher:
         self._view = View()
         self._acted = ""
         self._told_acted = False
+        self.heard = False
+        """Whether the delegation produced an event. A notice does not count, because there may be
+        one before any peer is prompted."""
         self.count = 0
         """Number of events stored."""
         self._dropped = 0
         """Number of events dropped because of a limit or a full server."""
-
-    @property
-    def heard(self) -> bool:
-        """Whether the delegation produced an event or another value to publish, even one that was
-        dropped."""
-        return self._next > 1 or self._dropped > 0
 
     @property
     def unstored(self) -> int:
@@ -112,6 +109,7 @@ class EventPublisher:
     def tell(self, told: dict[str, Any], *, stream: object = None) -> None:
         """Queue a value to be published like an event. `stream` is the session that it belongs to:
         redaction looks for secrets that continue in later values of the same stream."""
+        self.heard = self.heard or told.get("type") != NOTICE
         line = _TOLD.encode(told)
         over = self._taken + len(line) > self._limits.events_size
         if over or self._size + len(line) > MAX_WAITING_SIZE:

@@ -25,7 +25,7 @@ from dragoman.events.model import Event, Source
 from dragoman.events.words import Outcome
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.credentials import MemberCredential, find_credential
-from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, JobSpec
+from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, NOTICE, JobSpec
 from dragoman.fleet.results import executed_job, forget_pending, note_submitted
 from dragoman.fleet.submitter import (
     FleetEvent,
@@ -273,6 +273,8 @@ class _Follower:
             elif kind == ATTEMPT_BEGUN:
                 begun = convert_typed(told, _Begun)
                 self._listener.attempt(begun.number, convert_typed(told, Candidate), begun.reason)
+            elif kind == NOTICE:
+                self._listener.notice(f"{one.worker}: {convert_typed(told, _Notice).text}")
             else:
                 self._listener.event(event_of(told))
         except UNDECODABLE:
@@ -283,6 +285,10 @@ class _Follower:
 class _Begun(msgspec.Struct):
     number: int
     reason: str = ""
+
+
+class _Notice(msgspec.Struct):
+    text: str
 
 
 def event_of(told: dict[str, Any]) -> Event:

@@ -34,7 +34,14 @@ from dragoman.delegation.worktree.sent_tree import SentTree, result_patch, unpac
 from dragoman.errors import FileFailed, IsolationFailed, UsageError
 from dragoman.events.model import Event
 from dragoman.fleet.event_publisher import EventPublisher
-from dragoman.fleet.records import ATTEMPT_BEGUN, DECIDED, AttemptEnded, FleetResult, JobSpec
+from dragoman.fleet.records import (
+    ATTEMPT_BEGUN,
+    DECIDED,
+    NOTICE,
+    AttemptEnded,
+    FleetResult,
+    JobSpec,
+)
 from dragoman.fleet.subjects import require_job_id
 from dragoman.rpc.tasks import check, in_thread
 from dragoman.runs.context import RunContext, load_context
@@ -104,6 +111,10 @@ class _Listener(DelegationListener):
                 **msgspec.to_builtins(candidate),
             }
         )
+
+    def notice(self, text: str) -> None:
+        log.warning("%s", text)
+        self._on_told({"type": NOTICE, "text": text})
 
 
 def worker_context(folder: Path, limits: WorkerLimits) -> RunContext:
@@ -223,7 +234,7 @@ async def run_job(
     on_told: Callable[[dict[str, Any]], None] = lambda told: None,
 ) -> JobOutput:
     """Delegate the prompt in the checked-out repository. `on_told` is called with the routing
-    decision and with the start of each attempt."""
+    decision, the start of each attempt and each message for the user."""
     workspace = Path(sent.workspace)
     place = worker_context(workspace, limits)
     request = DelegationRequest(

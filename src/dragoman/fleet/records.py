@@ -25,6 +25,9 @@ ATTEMPT_BEGUN: Final = "AttemptBegun"
 """Types of published values that are not events of a peer: the routing decision of a delegation,
 and the start of an attempt. They have the fields of the JSON lines of `dragoman delegate`."""
 
+NOTICE: Final = "Notice"
+"""Type of a published value with a message for the user, in `text`."""
+
 LOST: Final = "lost"
 """Outcome of a job that has no result and is not run again, because its worker was lost or its
 attempts are used up."""

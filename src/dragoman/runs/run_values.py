@@ -8,6 +8,7 @@ from other processes are in `cancel_by_file`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dragoman.runs.adapter_run import AdapterWork
     from dragoman.store.records import SessionRecord
 
+log: Final = logging.getLogger("dragoman.runs")
 
 Value = TypeVar("Value")
 
@@ -324,7 +326,8 @@ def _is_life(event: Event) -> bool:
 
 
 class RunListener:
-    """Callbacks of a run. They do nothing by default; a subclass overrides those it needs."""
+    """Callbacks of a run. By default `notice` logs its text and the others do nothing; a subclass
+    overrides those it needs."""
 
     def connected(self, peer: Peer) -> None:
         """Called when the peer is connected and no session is open. May raise a `DragomanError`."""
@@ -343,7 +346,8 @@ class RunListener:
         """Called with every event of the session."""
 
     def notice(self, text: str) -> None:
-        """Called with a message for the user."""
+        """Called with a message for the user. Logs it by default, so that none is lost."""
+        log.warning("%s", text)
 
 
 class Cancellable(Protocol):

@@ -17,7 +17,7 @@ from dragoman.console import retry
 from dragoman.console.fleet_routes import FleetRoutes, job_as_json
 from dragoman.errors import FleetUnreachable
 from dragoman.fleet import subjects, submitter
-from dragoman.fleet.records import FleetAttempt, FleetJob, FleetResult, encode
+from dragoman.fleet.records import NOTICE, EventBatch, FleetAttempt, FleetJob, FleetResult, encode
 from dragoman.paths import Paths
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
@@ -131,6 +131,24 @@ async def test_a_fleet_that_cannot_be_reached_is_a_notice_and_is_tried_again(
         "no route; trying again",
         "4 events of f1 are missing",
     ]
+
+
+@aio
+async def test_a_notice_of_the_delegation_is_shown_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryConnection("s1")
+    await memory.store(subjects.job_record("f1"), encode(test_submitter.JOB))
+    batch = EventBatch(first=1, events=({"type": NOTICE, "text": "its changes stay in /tmp/x"},))
+    await memory.store(subjects.events("w2", "f1", 2), encode(batch))
+    monkeypatch.setattr(submitter, "SETTLE_TIMEOUT", 0.0)
+    sent: list[dict[str, Any]] = []
+
+    async def send(told: Sequence[dict[str, Any]], live: bool) -> None:
+        sent.extend(told)
+
+    async with asyncio.timeout(TIMEOUT):
+        await feed_of(memory, monkeypatch)("fleet/team.alice/f1", send)
+    assert sent[1]["type"] == "Noticed" and sent[1]["mark"] == "2:1"
+    assert sent[1]["title"] == "w2: its changes stay in /tmp/x"
 
 
 @pytest.mark.parametrize(("state", "cancelled"), [("running", True), ("done", False)])

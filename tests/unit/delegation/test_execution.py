@@ -21,6 +21,7 @@ from dragoman.delegation.worktree.sweep import Swept
 from dragoman.errors import NoPeer, UnknownPeer, UsageError
 from dragoman.events.words import Outcome
 from dragoman.runs.run_values import CancelHandle
+from dragoman.store.ledger.ledger import ledger_path
 from tests.aio import aio
 from tests.integration.delegated_peers import bench_in
 from tests.unit.runs.contexts import place_in
@@ -115,6 +116,7 @@ def test_the_docstring_of_delegate_describes_every_option_with_its_default() -> 
         ({"timeout": "5"}, "timeout= must be a number of seconds"),
         ({"timeout": True}, "timeout= must be a number of seconds"),
         ({"workspace": b"/"}, "workspace= takes the path"),
+        ({"on_notice": "print"}, "on_notice= takes a function"),
         ({"apply": True}, "only a patch from a worktree can be applied"),
     ],
     ids=str,
@@ -125,3 +127,31 @@ async def test_an_invalid_argument_is_an_error_before_anything_starts(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         await delegate(**{"role": "review", "prompt": "x", "workspace": tmp_path, **given})
+
+
+@pytest.mark.parametrize("function", [True, False])
+@aio
+async def test_a_damaged_ledger_is_a_notice_of_the_library_too(
+    function: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.settings()
+    bench.state.mkdir()
+    ledger_path(bench.state).write_bytes(b"junk" * 4096)
+    monkeypatch.setattr(execution, "load_context", lambda folder: bench.place())
+    told: list[str] = []
+    with pytest.raises(NoPeer):
+        await delegate(
+            "review",
+            "x",
+            workspace=bench.work,
+            fallback="peers",
+            on_notice=told.append if function else None,
+        )
+    logged = [one.getMessage() for one in caplog.records if one.name == "dragoman.delegation"]
+    found, others = (told, logged) if function else (logged, told)
+    assert [one for one in found if "damaged" in one]
+    assert not [one for one in others if "damaged" in one]

@@ -23,6 +23,7 @@ from dragoman.fleet.objects import put_object
 from dragoman.fleet.records import (
     ATTEMPT_BEGUN,
     DECIDED,
+    NOTICE,
     EventBatch,
     FleetAttempt,
     FleetJob,
@@ -107,6 +108,7 @@ class FakeFleet(MemoryConnection):
     async def worker_began(self) -> None:
         await self._record("running", None)
         events = (
+            {"type": NOTICE, "text": "the ledger was damaged"},
             {"type": DECIDED, **msgspec.to_builtins(DECISION)},
             {
                 "type": ATTEMPT_BEGUN,
@@ -229,6 +231,7 @@ async def test_a_job_passes_on_its_events_and_returns_result_and_patch(workspace
     assert heard.told == [
         "submitted to fleet red",
         "placed on w1",
+        "w1: the ledger was damaged",
         "decided: codex is first",
         "attempt 1 by codex",
         "MessageDelta",

@@ -8,12 +8,13 @@ import os
 import stat
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.errors import IsolationFailed, UsageError
+from dragoman.errors import IsolationFailed, NoPeer, UsageError
 from dragoman.fleet import job_run
 from dragoman.fleet.job_run import (
     LEFT_AGE,
@@ -30,12 +31,15 @@ from dragoman.fleet.job_run import (
     worker_context,
     worker_secrets,
 )
-from dragoman.fleet.records import AttemptEnded, JobSpec, ObjectRef
+from dragoman.fleet.records import NOTICE, AttemptEnded, JobSpec, ObjectRef
 from dragoman.runs.context import RunContext
+from dragoman.runs.run_values import CancelHandle
+from dragoman.store.ledger.ledger import ledger_path
 from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
+from tests.integration.delegated_peers import bench_in
 from tests.unit.fleet.fakes import MemoryConnection
-from tests.unit.fleet.test_event_publisher import WORKSPACE, publisher, said
+from tests.unit.fleet.test_event_publisher import WORKSPACE, batches, publisher, said
 
 
 def spec(**more: object) -> JobSpec:
@@ -240,3 +244,33 @@ async def test_an_error_after_a_peer_was_prompted_ends_the_job() -> None:
     assert not ended.refused and ended.result is not None
     assert (ended.result.outcome, ended.result.events) == ("failed", 1)
     assert ended.result.may_have_run
+
+
+@aio
+async def test_a_notice_of_a_job_is_published_and_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.settings()
+    bench.state.mkdir()
+    ledger_path(bench.state).write_bytes(b"junk" * 4096)
+    monkeypatch.setattr(job_run, "worker_context", lambda folder, limits: bench.place())
+    sent: Any = SimpleNamespace(workspace=str(bench.work))
+    out = publisher(memory := MemoryConnection())
+    with pytest.raises(NoPeer):
+        await job_run.run_job(
+            spec(fallback="peers"),
+            sent,
+            limits=WorkerLimits(),
+            cancel=CancelHandle(),
+            on_event=lambda event: None,
+            on_told=out.tell,
+        )
+    out.finish()
+    await out.run()
+    [notice] = [told for batch in batches(memory) for told in batch.events]
+    assert notice["type"] == NOTICE and "damaged" in notice["text"]
+    logged = [one for one in caplog.records if one.name == "dragoman.fleet"]
+    assert [one.getMessage() for one in logged] == [notice["text"]]
+    # No peer was prompted, so another worker may still run the job.
+    assert failed_attempt(out, "no peer", 1.0) == AttemptEnded(refused="no peer")

@@ -120,6 +120,7 @@ def write_placement(
 
 async def watch(connection: FleetConnection, job: str, format: str) -> int:
     """Print the events of a job and its result. Returns the exit code."""
+    from dragoman.fleet.records import NOTICE
     from dragoman.fleet.submitter import JobReader
 
     attempt, open_line = 0, False
@@ -145,6 +146,9 @@ async def watch(connection: FleetConnection, job: str, format: str) -> int:
         if one.attempt != attempt:
             attempt = one.attempt
             notice(f"attempt {attempt} on {one.worker}")
+        if one.event.get("type") == NOTICE:
+            notice(f"{one.worker}: {one.event.get('text')}")
+            continue
         text = _said(one)
         put_out(text)
         # The next event may take a while, and may be a notice on stderr.

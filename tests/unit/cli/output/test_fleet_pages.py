@@ -21,6 +21,7 @@ from dragoman.cli.output.fleet_pages import (
 from dragoman.fleet import subjects, submitter
 from dragoman.fleet.objects import put_object
 from dragoman.fleet.records import (
+    NOTICE,
     FleetAttempt,
     FleetJob,
     FleetResult,
@@ -132,6 +133,7 @@ async def test_text_and_notices_of_a_followed_job_keep_their_order_in_one_file(
         for attempt, text in ((1, "half of"), (2, "the whole")):
             event = {"type": "MessageDelta", "role": "agent", "text": text}
             yield FleetEvent(attempt, f"w{attempt}", 1, event)
+        yield FleetEvent(2, "w2", 2, {"type": NOTICE, "text": "its changes stay in /tmp/x"})
         reader.job = test_submitter.JOB
 
     monkeypatch.setattr(submitter.JobReader, "follow", follow)
@@ -140,11 +142,12 @@ async def test_text_and_notices_of_a_followed_job_keep_their_order_in_one_file(
         monkeypatch.setattr(sys, "stdout", out)
         monkeypatch.setattr(sys, "stderr", err)
         await watch(MemoryConnection("s1").as_connection(), "f1", "text")
-    assert path.read_text().splitlines()[:4] == [
+    assert path.read_text().splitlines()[:5] == [
         "dragoman: attempt 1 on w1",
         "half of",
         "dragoman: attempt 2 on w2",
         "the whole",
+        "dragoman: w2: its changes stay in /tmp/x",
     ]
 
 
