@@ -6,6 +6,7 @@ import json
 
 from dragoman.agent import Agent, Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError
 
 agent = Agent("Form", version="1")
 
@@ -30,6 +31,10 @@ async def answer(turn: Turn) -> None:
         await turn.say(f"got {type(reply).__name__}")
         return
     reply = await turn.client.ask_form("Who are you?\nfake row", FORM)
+    if turn.text in ("two forms", "forms and an error"):
+        await turn.client.ask_form("Where are you?", FORM)
+    if turn.text == "forms and an error":
+        raise RemoteError(-32055, "no model left")
     content = reply.content if isinstance(reply, acp.ElicitationAccepted) else None
     await turn.say(f"got {type(reply).__name__} {json.dumps(content, sort_keys=True)}")
 

@@ -147,3 +147,27 @@ def test_without_a_terminal_a_form_is_declined_and_told(cli: Cli) -> None:
     assert "the agent's question" in done.err and "no terminal to ask on" in done.err
     # Without a broker the agent knows that it cannot ask.
     assert cli("run", "asker", "form", "--cold").out == "no forms here\n"
+
+
+@pytest.mark.parametrize(("prompt", "code"), [("two forms", 0), ("forms and an error", 1)])
+def test_every_form_that_was_declined_is_named_however_the_turn_ends(
+    cli: Cli, prompt: str, code: int
+) -> None:
+    done = cli("run", "asker", prompt)
+    assert done.code == code
+    assert done.err.count("no terminal to ask on") == 2
+    assert "Who are you?" in done.err and "Where are you?" in done.err
+
+
+def test_the_forms_that_a_job_without_a_caller_declined_are_named_with_its_result(
+    cli: Cli,
+) -> None:
+    job = cli("run", "asker", "two forms", "--no-wait").out.strip()
+    for command in (("result", job, "--wait"), ("result", job), ("watch", job)):
+        done = cli("jobs", *command)
+        assert done.code == 0, command
+        assert "Who are you?" in done.err and "Where are you?" in done.err, command
+    told = json.loads(cli("jobs", "result", job, "--format", "json").out)
+    assert len(told["notices"]) == 2
+    logged = cli("broker", "logs", "asker")
+    assert "'Where are you?' was declined" in logged.out + logged.err

@@ -30,6 +30,8 @@ KEY: Final = "dragoman"
 BUSY: Final = -32050
 """The code of `BrokerBusy` on the wire."""
 
+_NOTICE: Final = "notice"
+
 MAX_TEXT_SIZE: Final = 16 * 1024
 """Maximum number of characters in a text field, taken from its end: the last output of a peer
 matters most."""
@@ -102,6 +104,30 @@ def refusal(error: DragomanError) -> RemoteError:
     else:
         code = codes.INTERNAL_ERROR
     return RemoteError(code, str(error), describe(error))
+
+
+def with_notice(refused: RemoteError, notice: str) -> RemoteError:
+    """Return an error for a caller with a notice for its user added, if its data has room for
+    one."""
+    data = {} if refused.data is None else refused.data
+    if not notice or not isinstance(data, dict):
+        return refused
+    ours = data.get(KEY)
+    ours = {**(ours if isinstance(ours, dict) else {}), _NOTICE: notice}
+    return RemoteError(refused.code, refused.message, {**data, KEY: ours})
+
+
+def notice_in(error: BaseException | None) -> str | None:
+    """Return the notice that a broker sent with an error, or None if there is none."""
+    while error is not None:
+        data = error.data if isinstance(error, RemoteError) else None
+        ours = data.get(KEY) if isinstance(data, dict) else None
+        told = ours.get(_NOTICE) if isinstance(ours, dict) else None
+        if isinstance(told, str):
+            return told
+        # An error that was rebuilt from its description has the sent one as its cause.
+        error = error.__cause__
+    return None
 
 
 def blame_of(error_class: str | None) -> Blame:

@@ -283,7 +283,8 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
     unstored: str | None = None
     """With the end of a turn: why it is not stored."""
     notice: str | None = None
-    """With the end of a turn: a notice for the user, sent once."""
+    """Notices for the user, each sent once. Those of a turn that ends with an error are in the data
+    of the error (`error_codec.with_notice`)."""
 
 
 def added_to(meta: Mapping[str, Any] | None) -> Added:

@@ -295,6 +295,8 @@ class HostTurns:
         assert followed.ended is not None
         report = self._report(followed.ended, submitted, view, time.monotonic() - began_at)
         if not self.show.broken:
+            for notice in followed.ended.notices:
+                self.show.notice(notice)
             self.show.ended(report)
         return report
 

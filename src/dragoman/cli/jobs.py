@@ -213,6 +213,7 @@ def show_result(job: JobRecord, format: ListFormat) -> int:
         failure = (job.failure or {}).get("message")
         trouble = f": {neutral(str(failure))}" if failure else ""
         put_err(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
+        put_err(job_pages.notices_of(job))
         put_err(job_pages.stderr_of(job))
     if not over:
         return ExitCode.TIMEOUT

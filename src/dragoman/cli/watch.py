@@ -84,6 +84,7 @@ def show_end(job: JobRecord, show: Renderer) -> int:
         show.over(f"{told}: {failure}" if failure else told)
     show.flush()
     if isinstance(show, HistoryView):
+        put_err(job_pages.notices_of(job))
         put_err(job_pages.stderr_of(job))
     return of_outcome(job.outcome or "unknown")
 

@@ -134,6 +134,7 @@ def of_job(job: JobRecord) -> ToolAnswer:
         "session": job.session_key,
         "failure": job.failure,
         "usage": job.usage,
+        "notices": list(job.notices),
     }
     if job.state != "ended":
         so_far = f" What it said so far:\n{said}" if said else ""
@@ -146,7 +147,11 @@ def of_job(job: JobRecord) -> ToolAnswer:
         f"{job.peer} answered",
         f"{job.peer} did not complete it ({outcome}){failure and ': ' + failure}",
         said,
-        [*(["said on stderr:", stderr.rstrip()] if stderr else []), f"job {job.id}"],
+        [
+            *(["said on stderr:", stderr.rstrip()] if stderr else []),
+            *job.notices,
+            f"job {job.id}",
+        ],
     )
 
 

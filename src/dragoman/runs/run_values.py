@@ -419,6 +419,11 @@ class BrokerNotes:
     def turn_ended(self, turn: ConversationTurn, *, warm: bool) -> None:
         """Keep what the broker added to the response to the prompt."""
         self.ended = _added(turn, warm=warm)
+        error = turn.result.error
+        if self.ended is not None and error is not None:
+            from dragoman.broker.error_codec import notice_in
+
+            self.ended.notice = self.ended.notice or notice_in(error)
 
     def turn_begins(self) -> None:
         """Forget the additions of the last turn."""

@@ -1,13 +1,14 @@
 """The table of jobs: create, update, list, and end the jobs whose process is gone.
 
-The caller passes the liveness check to `end_orphans`. The missing events of a job are counted from
-the gaps that `store.events` records.
+The caller passes the liveness check to `end_orphans`. The notices of a job and the number of its
+missing events are computed from the notes that `store.events` keeps.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -17,9 +18,18 @@ from dragoman.decoders import convert_typed, decode_typed
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
 from dragoman.store.database import Database
-from dragoman.store.records import GAP, Gap, JobRecord, JobState
+from dragoman.store.records import (
+    GAP,
+    JOB_NOTICE,
+    Gap,
+    JobNotice,
+    JobRecord,
+    JobState,
+    delegated_job,
+)
 from dragoman.store.sessions import MANY, equal
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
+from dragoman.wire.messages import UNDECODABLE
 
 PROMPT_SIZE: Final = 64 * 1024
 """Maximum number of characters of a prompt to keep. A longer one is usually a pasted file."""
@@ -27,10 +37,10 @@ PROMPT_SIZE: Final = 64 * 1024
 TEXT_SIZE: Final = 1024 * 1024
 """Maximum number of characters of an answer to keep with its job. The events have all of it."""
 
-_COUNTED: Final = "missing_events"
-"""The field without a column: it is computed when a job is read."""
+_COMPUTED: Final = frozenset({"missing_events", "notices"})
+"""The fields without a column: they are computed when a job is read."""
 
-COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name != _COUNTED)
+COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name not in _COMPUTED)
 _NAMES: Final = ", ".join(COLUMNS)
 _TEXTLESS: Final = ", ".join("''" if name == "text" else name for name in COLUMNS)
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
@@ -67,7 +77,7 @@ class JobTable(Database):
         """Return the job with this id, or None."""
         with self._reading() as connection:
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
-            return None if row is None else self._counted([_record(row)])[0]
+            return None if row is None else self._computed([_record(row)])[0]
 
     def job_ids(self, prefix: str = "", *, limit: int = MANY) -> list[str]:
         """Return the job ids that start with this prefix, newest job first.
@@ -104,7 +114,7 @@ class JobTable(Database):
                 " ORDER BY created_at DESC, id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
-            return self._counted([_record(row) for row in rows])
+            return self._computed([_record(row) for row in rows])
 
     def first_prompts(self, session_keys: Iterable[str]) -> dict[str, str]:
         """Return the first prompt of each of these sessions that has one."""
@@ -128,25 +138,37 @@ class JobTable(Database):
                 # The character after "-" is ".".
                 (f"{job}-", f"{job}."),
             ).fetchall()
-            return self._counted([_record(row) for row in rows])
+            return self._computed([_record(row) for row in rows])
 
-    def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
-        """Return the jobs, each with the number of its missing events. This costs one lookup per
-        session; there is almost never a gap."""
+    def _computed(self, jobs: list[JobRecord]) -> list[JobRecord]:
+        """Return the jobs, each with its notices and the number of its missing events. This costs
+        one lookup per session; there is almost never a note of these kinds."""
         gaps: dict[str, list[Gap]] = {}
+        notices: dict[tuple[str, str], list[str]] = {}
         with self._reading() as connection:
             for key in {job.session_key for job in jobs if job.session_key}:
                 rows = connection.execute(
-                    "SELECT data FROM notes WHERE session_key = ? AND kind = ?", (key, GAP)
-                ).fetchall()
-                if rows:
-                    gaps[key] = [decode_typed(data, Gap) for (data,) in rows]
-        if not gaps:
+                    "SELECT kind, data FROM notes WHERE session_key = ? AND kind IN (?, ?)"
+                    " ORDER BY at_event, number",
+                    (key, GAP, JOB_NOTICE),
+                )
+                for kind, data in rows:
+                    if kind == GAP:
+                        gaps.setdefault(key, []).append(decode_typed(data, Gap))
+                        continue
+                    # An imported session may have any data in a note.
+                    with suppress(*UNDECODABLE):
+                        notice = decode_typed(data, JobNotice)
+                        # The notices of an attempt are also those of the whole delegation.
+                        for id in (notice.job, delegated_job(notice.job)):
+                            notices.setdefault((key, id), []).append(notice.text)
+        if not gaps and not notices:
             return jobs
         return [
             structs.replace(
                 job,
                 missing_events=sum(_shared(job, gap) for gap in gaps.get(job.session_key, ())),
+                notices=tuple(notices.get((job.session_key, job.id), ())),
             )
             for job in jobs
         ]

@@ -358,7 +358,8 @@ class StoreRecorder:
             )
 
     def job_ended(self, record: JobRecord) -> None:
-        """Store the end and the result of a job, after its lines."""
+        """Store the end and the result of a job, after its lines and notes."""
+        self._put_notes()
         if record.id in self._jobs:
             self._jobs.discard(record.id)
             fields = {name: getattr(record, name) for name in _ENDS}

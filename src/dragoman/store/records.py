@@ -100,6 +100,9 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """The process that runs it: pid, start time, boot id."""
     missing_events: int = 0
     """How many of its events could not be stored. Computed from the gaps of its session."""
+    notices: tuple[str, ...] = ()
+    """What the user should know about it, such as declined questions. Computed from the notes of
+    its session."""
 
 
 class Note(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -114,6 +117,9 @@ class Note(Struct, frozen=True, kw_only=True, rename="camel"):
 
 GAP: Final = "gap"
 """The kind of note that stands for events that could not be stored."""
+
+JOB_NOTICE: Final = "notice"
+"""The kind of note with a notice for the user of a job (`JobNotice`)."""
 
 
 REPORT: Final = "attempt_report"
@@ -134,6 +140,13 @@ class Gap(Struct, frozen=True, kw_only=True):
     next: int
     """The number after the last missing event."""
     why: str = ""
+
+
+class JobNotice(Struct, frozen=True, kw_only=True):
+    """A notice for the user of a job."""
+
+    job: str
+    text: str
 
 
 def counted(events: int) -> str:

@@ -10,8 +10,10 @@ from dragoman.broker.error_codec import (
     VERDICT,
     busy,
     describe,
+    notice_in,
     refusal,
     revive,
+    with_notice,
 )
 from dragoman.errors import (
     AuthRequired,
@@ -119,6 +121,26 @@ def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> N
     assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
     theirs = refusal(RemoteError(-1, "no", {"x": 1}))
     assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})
+
+
+@pytest.mark.parametrize(
+    "error", [UnknownJob("j"), RemoteError(-1, "no"), RemoteError(-1, "no", {})]
+)
+def test_a_notice_travels_with_an_error_and_does_not_change_it(error: DragomanError) -> None:
+    plain = refusal(error)
+    sent = with_notice(plain, "a question was declined")
+    assert str(sent) == str(plain)
+    received = revive(sent.data, sent.message) or sent
+    if received is not sent:
+        received.__cause__ = sent
+    assert (type(received), str(received)) == (type(error), str(error))
+    assert notice_in(received) == "a question was declined"
+    assert with_notice(plain, "") is plain and notice_in(error) is None
+
+
+def test_a_notice_is_left_out_where_the_data_of_an_error_has_no_room() -> None:
+    theirs = RemoteError(-1, "no", "disk full")
+    assert with_notice(theirs, "a question was declined") is theirs
 
 
 @pytest.mark.parametrize("data", [None, "disk full", {"details": "disk full"}])

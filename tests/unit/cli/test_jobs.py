@@ -73,3 +73,15 @@ def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert show_result(failed, ListFormat.TEXT) == 1
     assert capsys.readouterr() == ("", "[crashed] 2.0 s: it is ␛gone\n")
     assert show_result(job(state="queued", started_at=None), ListFormat.QUIET) == 3
+
+
+def test_the_notices_of_a_job_follow_its_result(stored: Shell) -> None:
+    with open_store() as store:
+        note = {"job": "j-0000000001", "text": "a question\x1b was declined"}
+        store.note("s-0000000001", 0, "notice", note)
+    for command in ("result", "watch"):
+        said = stored("jobs", command, "j-0000000001")
+        assert said.code == 0 and "dragoman: a question" in said.err, command
+        assert "was declined\n" in said.err and "\x1b" not in said.err, command
+    told = stored("jobs", "result", "j-0000000001", "--format", "json").out
+    assert json.loads(told)["notices"] == ["a question\x1b was declined"]

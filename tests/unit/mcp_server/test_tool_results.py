@@ -121,6 +121,9 @@ def test_a_stored_job_is_reported_as_it_stands() -> None:
     )
     assert (lost.failed, lost.data["outcome"]) == (True, "crashed")
     assert "it died" in lost.text
+    declined = tool_results.of_job(job("j-1", notices=("a question was declined",)))
+    assert declined.data["notices"] == ["a question was declined"]
+    assert "a question was declined" in declined.text
 
 
 def test_a_job_that_is_over_cannot_be_cancelled() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from dragoman.broker.error_codec import with_notice
 from dragoman.broker.protocol import Added
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.catalogue.enforcement import Enforced
@@ -16,7 +18,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerError, BudgetExceeded, ProcessExited
+from dragoman.errors import BrokerError, BudgetExceeded, ProcessExited, RemoteError
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Capabilities, Failure
@@ -28,6 +30,7 @@ from dragoman.runs.run_values import (
     BrokerNotes,
     CancelHandle,
     Deadline,
+    RunListener,
     RunRequest,
     RunResult,
     explain_silence,
@@ -291,3 +294,25 @@ async def test_no_timer_outlives_its_turn(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(5):
         await asyncio.sleep(0)
     assert not notices and not turn.expired.is_set()
+
+
+def test_a_listener_logs_a_notice_unless_it_overrides_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    RunListener().notice("the disk is full")
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("WARNING", "the disk is full")
+    ]
+
+
+@pytest.mark.parametrize(("warm", "expected"), [(True, ["a question was declined"]), (False, [])])
+def test_a_notice_that_a_broker_sent_with_an_error_is_reported(
+    warm: bool, expected: list[str]
+) -> None:
+    told: list[str] = []
+    notes = BrokerNotes(told.append)
+    error = with_notice(RemoteError(-1, "no"), "a question was declined")
+    turn: Any = SimpleNamespace(answer_meta=None, result=Result(Outcome.FAILED, "", error=error))
+    notes.turn_ended(turn, warm=warm)
+    notes.report()
+    assert told == expected

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from dragoman.errors import StoreConflict, UnknownJob
 from dragoman.store.jobs import PROMPT_SIZE, shortened
+from dragoman.store.records import JOB_NOTICE
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session
 
 
@@ -195,3 +196,15 @@ def test_the_first_prompt_of_a_session_is_found_by_its_key(tmp_path: Path) -> No
         store.create_job(job(one.key, prompt="second", created_at=2.0))
         store.create_job(job(one.key, prompt="first", created_at=1.0))
         assert store.first_prompts([one.key, other.key]) == {one.key: "first"}
+
+
+def test_a_job_has_its_notices_and_a_delegation_those_of_its_attempt(tmp_path: Path) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        for id in ("j-1", "j-1-1", "j-2"):
+            store.create_job(structs.replace(job(one.key), id=id))
+        for data in ({"job": "j-1-1", "text": "a"}, {"text": 5}, {"job": "j-1-1", "text": "b"}):
+            store.note(one.key, 0, JOB_NOTICE, data)
+        found = {each.id: each.notices for each in store.jobs()}
+    assert found == {"j-1": ("a", "b"), "j-1-1": ("a", "b"), "j-2": ()}

@@ -18,8 +18,10 @@ from msgspec import Raw
 from dragoman.broker.protocol import PolicyTerms, TurnBudgets
 from dragoman.client.results import outcome_with
 from dragoman.errors import BudgetExceeded, UsageError
+from dragoman.errors.usage import shown
 from dragoman.events.words import Outcome
 from dragoman.store.recorder import JobAnswer
+from dragoman.store.records import JOB_NOTICE
 from dragoman.wire.messages import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ are more than twice as many jobs. The store has the older ones."""
 
 MAX_PROMPT_SIZE: Final = 4096
 """Maximum number of characters of a prompt to show to callers, and to keep after its end."""
+
+MAX_NOTICES: Final = 16
+"""Maximum number of notices of a job. An agent may ask any number of questions."""
 
 _BLOCK_NAMES: Final = {"resource_link": "link"}
 """Prompt block types whose name in a text differs, as in a run without a broker."""
@@ -77,8 +82,8 @@ class Job:
         """Whether to continue in a new session if the peer has lost this one."""
         self.budgets = budgets
         """The budgets that the caller set for it, if any."""
-        self.notice = ""
-        """A notice for its caller, sent with the end of the turn."""
+        self.notices: list[str] = []
+        """Notices for the user, sent with the end of the turn and stored with its session."""
         self.expired: BudgetExceeded | None = None
         """The budget that ran out, if that is why the job is cancelled."""
         self.stderr_before = 0
@@ -170,6 +175,19 @@ class Job:
             self.approvals += 1
         else:
             self.denials += 1
+
+    def declined(self, question: str) -> None:
+        """Record that a question of the agent was declined, because no person could be asked."""
+        text = f"the agent's question {shown(question)} was declined: no terminal to ask on"
+        log.info("job %s: %s", self.id, text)
+        if len(self.notices) < MAX_NOTICES:
+            self._note(text)
+        elif len(self.notices) == MAX_NOTICES:
+            self._note("more questions were declined; the log of the broker has them")
+
+    def _note(self, text: str) -> None:
+        self.notices.append(text)
+        self.session.note(JOB_NOTICE, {"job": self.id, "text": text})
 
     def settled(self) -> None:
         """Called when the end is final, and is stored or cannot be."""

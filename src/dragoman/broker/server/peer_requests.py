@@ -35,7 +35,6 @@ from dragoman.decoders import typed_decoder
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
-from dragoman.errors.usage import shown
 from dragoman.gateway.relay import HERE
 from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
@@ -366,7 +365,7 @@ class PeerQuestions:
 
     def _declined(self, request: Request) -> acp.ElicitationDeclined:
         """Decline a question that neither a caller nor a watcher answers, and report that at the
-        end of the turn."""
+        end of the turn and with the job."""
         job = self.session.job
         if job is not None:
             try:
@@ -374,8 +373,7 @@ class PeerQuestions:
             except msgspec.ValidationError:
                 pass
             else:
-                told = shown(getattr(asked, "message", ""))
-                job.notice = f"the agent's question {told} was declined: no terminal to ask on"
+                job.declined(getattr(asked, "message", ""))
         return acp.ElicitationDeclined()
 
     # -- for those that were asked

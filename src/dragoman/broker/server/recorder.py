@@ -459,6 +459,7 @@ class BrokerRecorder:
             next_event=job.next_event,
             endpoint=self._endpoint,
             runner=self._runner,
+            notices=tuple(map(self._recorder.redact.text, job.notices)),
         )
 
     async def find_job(self, id: str) -> JobRecord | None:

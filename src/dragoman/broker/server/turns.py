@@ -327,26 +327,32 @@ class Turns:
         if caller is None or request is None or caller.connection.failure is not None:
             return
         connection = caller.connection
+        notices = job.notices
+
+        def refuse(refused: RemoteError) -> None:
+            refused = error_codec.with_notice(refused, "; ".join(notices))
+            connection.refuse(request, refused.code, refused.message, refused.data)
 
         def answer() -> None:
             if error is not None:
-                refused = error_codec.refusal(error)
-                connection.refuse(request, refused.code, refused.message, refused.data)
+                # The broker's own notice waits for the next turn that ends without an error.
+                refuse(error_codec.refusal(error))
                 return
             assert result is not None
+            try:
+                told = prompt_responses.prompt_result(result)
+            except RemoteError as failed:
+                # The caller may be any ACP client, and this stop reason is not part of ACP.
+                refuse(failed)
+                return
+            own = self._broker.take_notice()
             added = protocol.Added(
                 job=job.id,
                 next_event=job.next_event,
                 context=job.context,
                 unstored=self._broker.unstored or None,
-                notice=self._broker.take_notice() or job.notice or None,
+                notice="; ".join([own, *notices] if own else notices) or None,
             )
-            try:
-                told = prompt_responses.prompt_result(result)
-            except RemoteError as failed:
-                # The caller may be any ACP client, and this stop reason is not part of ACP.
-                connection.refuse(request, failed.code, failed.message, failed.data)
-                return
             raw = told if told is result else Raw(acp.encode(told))
             connection.answer(request, protocol.with_added(raw, added))
 

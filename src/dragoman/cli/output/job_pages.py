@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.renderer import duration
 from dragoman.cli.output.times import ago, iso
 
@@ -61,6 +61,11 @@ def stderr_of(job: JobRecord) -> str:
     return "".join(f"{line}\n" for line in stderr_lines(tail if isinstance(tail, str) else ""))
 
 
+def notices_of(job: JobRecord) -> str:
+    """Return the notices of a job, formatted as lines; empty if there are none."""
+    return "".join(f"dragoman: {neutral(text)}\n" for text in job.notices)
+
+
 def as_json(job: JobRecord) -> dict[str, Any]:
     """Return a job as a JSON object."""
     return {
@@ -82,5 +87,6 @@ def as_json(job: JobRecord) -> dict[str, Any]:
         "first_event": job.first_event,
         "next_event": job.next_event,
         "missing_events": job.missing_events,
+        "notices": list(job.notices),
         "broker": job.endpoint,
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.broker.server.jobs import MAX_PROMPT_SIZE, Job, Jobs
+from dragoman.broker.server.jobs import MAX_NOTICES, MAX_PROMPT_SIZE, Job, Jobs
 from dragoman.errors import UsageError
 from dragoman.events.words import Outcome
 from tests.unit.broker.near import notice
@@ -124,3 +126,20 @@ def test_a_callback_that_fails_is_logged_and_the_others_are_called(
     assert called == ["first", "last"]
     assert one.params == {}
     assert "a callback for the end of job j-1 failed" in caplog.text
+
+
+def test_every_declined_question_is_kept_up_to_a_limit_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    notes: list[tuple[str, dict[str, Any]]] = []
+    session: Any = SimpleNamespace(note=lambda kind, data: notes.append((kind, data)))
+    one = Job("j-1", session, {})
+    for number in range(MAX_NOTICES + 5):
+        one.declined(f"question {number}")
+    assert len(one.notices) == MAX_NOTICES + 1
+    assert "'question 0' was declined" in one.notices[0]
+    assert "'question 1' was declined" in one.notices[1]
+    assert "the log of the broker has them" in one.notices[-1]
+    assert notes == [("notice", {"job": "j-1", "text": text}) for text in one.notices]
+    assert len(caplog.records) == MAX_NOTICES + 5

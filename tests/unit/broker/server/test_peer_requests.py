@@ -208,6 +208,18 @@ async def test_services_that_the_caller_does_not_offer_are_served_here(tmp_path:
 
 
 @aio
+async def test_all_declined_questions_of_a_turn_are_named(tmp_path: Path) -> None:
+    async with asking(tmp_path) as (live, notes):
+        for id, text in ((1, "Who?"), (2, "Where?")):
+            schema = {"type": "object", "properties": {}}
+            form = about(ELICITATION, mode="form", message=text, requestedSchema=schema)
+            assert msgspec.json.encode(live.request(form)) == b'{"action":"decline"}', id
+        assert live.job is not None
+        assert [text.split()[3] for text in live.job.notices] == ["'Who?'", "'Where?'"]
+        assert [data["text"] for _, data in notes.notes] == live.job.notices
+
+
+@aio
 async def test_a_caller_that_does_not_read_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

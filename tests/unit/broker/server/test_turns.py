@@ -91,6 +91,38 @@ async def test_the_peers_own_error_travels_as_it_is(tmp_path: Path) -> None:
 
 
 @aio
+async def test_the_notices_of_a_turn_are_sent_with_its_end_and_with_an_error(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        at.broker.recording.notice = "the store was damaged"
+        for stop in (None, "end_turn"):
+            task = await prompted(at, agent, caller, session)
+            job = at.broker.sessions.require(session).job
+            assert job is not None
+            job.declined("Who?")
+            job.declined("Where?")
+            if stop is not None:
+                agent.end(stop)
+                own, who, where = (await task)["_meta"]["dragoman"]["notice"].split("; ")
+                assert own == "the store was damaged"
+            else:
+                assert agent.connection is not None
+                agent.connection.refuse(agent.prompts.pop(), -32055, "no model", {"why": "paid"})
+                with pytest.raises(RemoteError) as refused:
+                    await task
+                assert refused.value.data["why"] == "paid"
+                who, where = refused.value.data["dragoman"]["notice"].split("; ")
+            assert "'Who?' was declined" in who and "'Where?' was declined" in where
+            told = await caller.call("_dragoman/result", {"job": job.id, "wait": True})
+            assert told["notices"] == job.notices
+    with Store.open(store_path(Path(at.broker.spec.paths.state))) as store:
+        assert store.job(job.id).notices == tuple(job.notices)  # type: ignore[union-attr]
+
+
+@aio
 async def test_a_cancel_is_sent_once_and_a_late_answer_ends_the_quarantine(tmp_path: Path) -> None:
     agent = NearAgent()
     budgets = Budgets(cancel_grace=0.02)
