@@ -42,7 +42,7 @@ class CommandSpec(Struct, frozen=True):
 
 
 class AgentHandlers(Struct):
-    """The handlers by purpose; None if the author gave none."""
+    """An agent's handlers by purpose; None where the author registered none."""
 
     prompt: Callable[..., Any] | None = None
     new_session: Callable[..., Any] | None = None
@@ -161,7 +161,7 @@ class Agent:
     def prompt(self, handler: F) -> F:
         """Register ``handler(turn)``, which answers a prompt.
 
-        It may return a stop reason; None means ``end_turn``.
+        It may return a stop reason or a whole `PromptResponse`; None means ``end_turn``.
         """
         return self._register("prompt", handler, "turn")
 
@@ -185,23 +185,23 @@ class Agent:
         return self._register("resume_session", handler, "session")
 
     def list_sessions(self, handler: F) -> F:
-        """Register ``handler(request)``, which returns `SessionInfo` values or a whole
-        `ListSessionsResponse`."""
+        """Register ``handler(request)``, which answers a `ListSessionsRequest` with `SessionInfo`
+        values or a whole `ListSessionsResponse`."""
         return self._register("list_sessions", handler, "request")
 
     def close_session(self, handler: F) -> F:
-        """Register ``handler(session)``, which frees the session's resources; a running turn is
-        cancelled before."""
+        """Register ``handler(session)``, which frees the resources of a closed session. A
+        running turn is cancelled first."""
         return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
-        """Register ``handler(session_id)``, which deletes a session; a missing one is not an
-        error."""
+        """Register ``handler(session_id)``, which deletes a session. It should not raise an error
+        if the session does not exist."""
         return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:
-        """Register ``handler(session, mode_id)``, called when the client chooses a known mode,
-        before the mode changes."""
+        """Register ``handler(session, mode_id)``, called when the client chooses one of the
+        session's modes, before the mode changes."""
         return self._register("set_mode", handler, "session", "mode_id")
 
     def set_option(self, handler: F) -> F:
@@ -210,7 +210,8 @@ class Agent:
         return self._register("set_option", handler, "session", "option_id", "value")
 
     def authenticate(self, handler: F) -> F:
-        """Register ``handler(method_id)``, which logs in with one of the agent's own methods."""
+        """Register ``handler(method_id)``, which logs in with one of the agent's login methods. It
+        is not called for those that run in a terminal."""
         return self._register("authenticate", handler, "method_id")
 
     def logout(self, handler: F) -> F:
@@ -220,8 +221,11 @@ class Agent:
     def command(
         self, name: str, description: str = "", *, hint: str | None = None
     ) -> Callable[[F], F]:
-        """Register ``handler(turn, input)``, which runs the slash command ``/name input``. The
-        default description is the handler's docstring."""
+        """Register ``handler(turn, input)``, which runs the slash command ``/name input``.
+
+        The client shows the description, by default the handler's docstring or else the name, and
+        `hint`, which says what the input is.
+        """
 
         _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
@@ -242,14 +246,14 @@ class Agent:
         return register
 
     def extension(self, method: str) -> Callable[[F], F]:
-        """Register ``handler(params)``, which answers one of the agent's own methods, such as
-        ``_name/verb``."""
+        """Register ``handler(params)``, which answers requests for an extension method. Its name
+        begins with an underscore, such as ``_name/verb``."""
         return self._extension(self.handlers.extensions, method)
 
     def extension_notification(self, method: str) -> Callable[[F], F]:
-        """Register ``handler(params)``, which receives one of the agent's own notifications.
+        """Register ``handler(params)``, which receives an extension notification from the client.
 
-        Calls are serial, in the order of arrival.
+        The name begins with an underscore. Calls are serial, in the order of arrival.
         """
         return self._extension(self.handlers.extension_notifications, method)
 

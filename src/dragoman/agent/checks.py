@@ -94,7 +94,8 @@ def _marked(entry: acp.PlanEntry) -> None:
 
 
 def tool(*, title: object = None, kind: object = None, status: object = None) -> None:
-    """Raise for a title, kind or status of a tool call that the protocol does not have."""
+    """Raise `TypeError` for a title, kind or status of a tool call that is not text, and
+    `UsageError` for a kind or status that the protocol does not have."""
     if title is not None and not isinstance(title, str):
         raise TypeError(f"the title of a tool call must be text, not {_named(title)}")
     for value, known, what in ((kind, KINDS, "kind"), (status, STATUSES, "status")):
@@ -158,7 +159,8 @@ def tokens(input: object, output: object) -> tuple[int, int]:
 
 
 def file_path(value: object) -> None:
-    """Raise for an invalid file path: it must be absolute on the client's system."""
+    """Raise `TypeError` for a path that is not text, and `UsageError` for one that is absolute
+    neither on POSIX nor on Windows."""
     text(value, "the path of a file")
     path = str(value)
     if not path.startswith("/") and not PureWindowsPath(path).is_absolute():
@@ -197,7 +199,8 @@ def handler(value: object, name: str, *arguments: str) -> None:
 
 
 def listed(values: object, what: str) -> None:
-    """Raise `TypeError` for text instead of a list, because it would be split into letters."""
+    """Raise `TypeError` for a value that is not a sequence, and for text, which would be split into
+    letters."""
     if type(values) is list or type(values) is tuple:
         return
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):

@@ -1,6 +1,7 @@
 """Requests from an agent to its client: files, terminals, permission, user input.
 
-A service that the client did not advertise is not requested. May be used from any thread.
+The methods for files, terminals, forms and URLs raise `Unsupported` if the client does not
+advertise the service. All may be awaited in the event loop of any thread.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class ClientSide:
 
     @awaited("client.ask(…)")
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Call a method of the client, one of the table in `dragoman.acp`."""
+        """Call a method of the client, such as `dragoman.acp.FS_READ_TEXT_FILE`, and return its
+        result. Whether the client advertises it is not checked."""
         return await self._ask(method, params)
 
     def _ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
@@ -110,10 +112,9 @@ class ClientSide:
         options: Sequence[acp.PermissionOption] = DEFAULT_OPTIONS,
     ) -> Coroutine[Any, Any, acp.PermissionOption | None]:
         """Ask whether a tool call may run. Returns the chosen option, or None if the question was
-        cancelled.
+        cancelled or the answer is not one of the options.
 
-        The result is truthy only if the option allows the call. An answer that is not one of the
-        options counts as a refusal, never as consent.
+        The result is truthy only if the chosen option allows the call.
         """
         work = self._permission(tool_call, options)
         return must_await(work, self._calls, "client.permission(…)")
@@ -142,7 +143,8 @@ class ClientSide:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes."""
+        """Return the text of a file as the client sees it, including unsaved changes: at most
+        `limit` lines, from the line number `line` on."""
         self._require("fs.readTextFile", "read files for its agent")
         checks.file_path(path)
         response = await self._ask(
@@ -201,7 +203,7 @@ class ClientSide:
         self, message: str, schema: acp.ElicitationSchema, *, tool_call_id: str | None = None
     ) -> acp.CreateElicitationResponse:
         """Ask the user to fill in a form. Never use it for secrets."""
-        self._require("elicitation.form", "ask its user with forms")
+        self._require("elicitation.form", "show forms to its user")
         return await self._elicit(
             acp.ElicitationForm(
                 session_id=self._session_id,
@@ -215,8 +217,9 @@ class ClientSide:
     async def ask_url(
         self, message: str, url: str, *, elicitation_id: str | None = None
     ) -> acp.CreateElicitationResponse:
-        """Ask the user to open a URL. Acceptance is consent to open it, not completion."""
-        self._require("elicitation.url", "send its user to a URL")
+        """Ask the user to open a URL. If the user accepts, this means only that the URL may be
+        opened, not that the interaction there is complete."""
+        self._require("elicitation.url", "ask its user to open URLs")
         return await self._elicit(
             acp.ElicitationUrl(
                 session_id=self._session_id,
@@ -231,8 +234,8 @@ class ClientSide:
 
     @awaited("client.elicitation_done(…)")
     async def elicitation_done(self, elicitation_id: str) -> None:
-        """Report that the interaction at a URL is complete."""
-        self._require("elicitation.url", "send its user to a URL")
+        """Tell the client that the interaction at the URL of an `ask_url` is complete."""
+        self._require("elicitation.url", "ask its user to open URLs")
         done = acp.CompleteElicitationNotification(elicitation_id=elicitation_id)
         await self._notify(acp.ELICITATION_COMPLETE.name, done)
 
@@ -240,7 +243,8 @@ class ClientSide:
 
     @awaited("client.call_extension(…)")
     async def call_extension(self, method: str, params: Any) -> Any:
-        """Call one of the client's own methods, whose name begins with an underscore."""
+        """Call an extension method of the client and return its decoded result. The name begins
+        with an underscore."""
         name = _extension(method)
         raw = await self._home.run(lambda: self._connection.call(name, params))
         try:
@@ -250,7 +254,7 @@ class ClientSide:
 
     @awaited("client.notify_extension(…)")
     async def notify_extension(self, method: str, params: Any) -> None:
-        """Send one of the agent's own notifications."""
+        """Send an extension notification to the client. The name begins with an underscore."""
         await self._notify(_extension(method), params)
 
     async def _notify(self, method: str, params: Any) -> None:
@@ -292,7 +296,7 @@ class Terminal:
 
     @awaited("terminal.wait(…)")
     async def wait(self) -> acp.WaitForTerminalExitResponse:
-        """Wait until the command has ended."""
+        """Wait until the command has ended, and return how."""
         return await self._client._ask(
             acp.TERMINAL_WAIT_FOR_EXIT,
             acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id),
@@ -308,7 +312,8 @@ class Terminal:
 
     @awaited("terminal.release(…)")
     async def release(self) -> None:
-        """End the command if it is running, and release the terminal. Further calls do nothing."""
+        """End the command if it is running, and release the terminal. Calling this again does
+        nothing."""
         if not self._released:
             self._released = True
             await self._client._ask(

@@ -42,7 +42,7 @@ class LoopAccess:
         """Run work in the connection's loop and block for the result, from a thread without a loop.
 
         Raises `asyncio.CancelledError` if `call_off` is called, before or meanwhile, or if the loop
-        is closed. With `last`, the work still runs after `call_off`.
+        is closed. With `last`, the work runs even if `call_off` was called before.
         """
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -37,7 +37,8 @@ class AwaitedCalls:
         return [*self.unused, *(call.place() for call in calls)]
 
     def _close(self) -> tuple[Pending[Any], ...]:
-        """Close the calls: otherwise Python would warn and name an internal method."""
+        """Close and return the calls that were not awaited: otherwise Python would warn, and
+        name an internal method."""
         calls = tuple(self.waiting)
         for call in calls:
             call.close()
@@ -137,7 +138,8 @@ class Pending(Struct, Generic[T], eq=False):
 
 
 def must_await(work: Coroutine[Any, Any, T], calls: AwaitedCalls, what: str) -> Pending[T]:
-    """Return the work of a method as a `Pending`, with the place in its caller's code."""
+    """Return the work of a method as a `Pending` that knows the place in its caller's code, and add
+    it to the calls that must be awaited."""
     caller = sys._getframe(2)
     waiting = calls.waiting
     pending = Pending(work, waiting, what, caller.f_code, caller.f_lasti)

@@ -66,7 +66,7 @@ Served: TypeAlias = dict[str, tuple[Callable[[Raw], Any], Serve]]
 
 
 class Server:
-    """The handlers of one agent-side connection."""
+    """Handles what the client of one connection sends."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -195,8 +195,8 @@ class Server:
         )
 
     def _cut(self, why: Overflow) -> None:
-        """Called when a handler of notifications was so slow that some were dropped, and has
-        handled the others. The next ones get a new lane."""
+        """Log that notifications were dropped because their handler was too slow. Called when it
+        has handled the others; later ones get a new lane."""
         log.error("extension notifications from the client were dropped: %s", why)
         self._told = None
 
@@ -327,8 +327,8 @@ class Server:
         )
 
     async def _replay(self, replay: Turn) -> None:
-        """Run the handler that loads a session in its own task. If the load is cancelled, this
-        still waits for the end of the handler, for at most `CANCEL_GRACE`."""
+        """Run, in a task of its own, the handler that loads a session. If the load is cancelled,
+        this still waits for the end of the handler, for at most `CANCEL_GRACE`."""
         handler = run_to_end(self._handlers.load_session, replay, replay.session)
         work = self.connection.tasks.start(_caught(replay, handler), "load a session")
         replay.begin(work)
@@ -356,8 +356,8 @@ class Server:
         )
 
     def _require_idle(self, session_id: str) -> None:
-        """Raise if the turn of a session to be reopened is running: reopening creates a new object,
-        and neither a cancel nor a second prompt would find the old turn."""
+        """Raise `RemoteError` if a session that is to be reopened has a running turn: reopening
+        creates a new object, and neither a cancel nor a second prompt would find the old turn."""
         session = self._sessions.get(session_id)
         if session is not None and session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -396,7 +396,7 @@ class Server:
                 raise
 
     def _announce_commands(self, session: Session) -> None:
-        """Send the commands after the response that opens the session."""
+        """Send the slash commands to the client, after the response that opens the session."""
         if not self._handlers.commands:
             return
         update = acp.AvailableCommandsUpdate(
@@ -406,7 +406,7 @@ class Server:
             ]
         )
         # The task starts after the response, and waits while the client reads too slowly.
-        self.connection.tasks.start(self._tell(session, update), "tell the commands")
+        self.connection.tasks.start(self._tell(session, update), "send the commands")
 
     async def _tell(self, session: Session, update: acp.SessionUpdate) -> None:
         with contextlib.suppress(ConnectionLost):
@@ -543,7 +543,7 @@ async def _caught(turn: Turn, handler: Coroutine[Any, Any, Any]) -> Any:
     except Exception as error:
         if turn.cancelled:
             # The response will be "cancelled", so this error would be lost otherwise.
-            log.exception("a handler failed while it was cancelled")
+            log.exception("a handler failed after its turn was cancelled")
             return None
         return error.with_traceback(_of_author(error.__traceback__))
 

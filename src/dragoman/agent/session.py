@@ -106,19 +106,21 @@ class Session:
     # -- modes and options
 
     def choose_from(self, settings: SessionSettings) -> None:
-        """Give this session choices that differ from those of the agent's other sessions."""
+        """Replace the modes and options that this session offers, and set the mode and all options
+        to their initial values."""
         self.choices = settings
         self.mode = settings.first_mode
         self._options = None
 
     def switch_mode(self, mode_id: str) -> None:
-        """Change the mode without notifying the client."""
+        """Change the mode without notifying the client. Raises `UsageError` for an unknown mode."""
         if not self.choices.has_mode(mode_id):
             raise UsageError(self.choices.no_mode(mode_id))
         self.mode = mode_id
 
     def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change a config option without notifying the client."""
+        """Change a config option without notifying the client. Raises `UsageError` for an unknown
+        option or value."""
         if not self.choices.allows(option_id, value):
             raise UsageError(self.choices.not_allowed(option_id, value))
         self.options[option_id] = value

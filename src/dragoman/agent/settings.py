@@ -19,7 +19,7 @@ from dragoman.errors import UsageError
 from dragoman.errors.usage import alternatives, shown
 
 Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
-"""An option of a session: a list of values, or on and off."""
+"""An option of a session: a choice from a list of values, or a switch that is on or off."""
 
 MODE_OPTION: Final = "mode"
 """The id of the option that also offers the mode."""
@@ -88,7 +88,8 @@ class SessionSettings:
     def config_options(
         self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
     ) -> list[acp.SessionConfigOption]:
-        """Return the options as this client may see them, the mode first."""
+        """Return the options that this client supports, with their current values, the mode
+        first."""
         options: list[acp.SessionConfigOption] = []
         if mode_id is not None:
             options.append(

@@ -67,7 +67,7 @@ class ToolCall:
 
     @awaited("tool.announce(…)")
     async def announce(self) -> None:
-        """Report the call, once."""
+        """Report the call to the client, unless it was reported already."""
         if not self._announced:
             self._announced = True
             await self._turn.update(self._first)
@@ -84,7 +84,8 @@ class ToolCall:
         raw_input: Any = None,
         raw_output: Any = None,
     ) -> None:
-        """Report changes. `content` and `locations` replace what was reported before."""
+        """Report changes; None leaves a field as it was. `content` and `locations` replace what was
+        reported before."""
         checks.tool(title=title, kind=kind, status=status)
         # Checks the content: if it is invalid, the call keeps its content and has not ended.
         sending = self._turn.update(
@@ -118,7 +119,7 @@ class ToolCall:
 
     @awaited("tool.diff(…)")
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
-        """Add a change to a file; without `old_text` the file is new."""
+        """Add the diff of a file to the content; without `old_text`, the file is new."""
         await self.add(acp.Diff(path=path, new_text=new_text, old_text=old_text))
 
     @awaited("tool.fail(…)")
@@ -131,7 +132,8 @@ class ToolCall:
     async def permission(
         self, options: Sequence[acp.PermissionOption] | None = None
     ) -> acp.PermissionOption | None:
-        """Ask the client whether this call may run. The result is truthy only if it may."""
+        """Ask the client whether this call may run. Returns the chosen option, or None if the
+        question was cancelled; the result is truthy only if the call may run."""
         await self.announce()
         request = acp.ToolCallUpdate(
             tool_call_id=self.id,

@@ -164,17 +164,20 @@ class Turn:
         return self._send(acp.UserMessageChunk(content=block, message_id=message_id))
 
     def plan(self, entries: Sequence[acp.PlanEntry | str]) -> Coroutine[Any, Any, None]:
-        """Send the whole plan: its entries, or texts of pending entries."""
+        """Send the whole plan, which replaces the previous one. A text becomes a pending entry of
+        medium priority."""
         return self.update(acp.Plan(entries=checks.plan(entries)))
 
     def usage(
         self, used: int, size: int, cost: acp.Cost | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Report the context usage, and the cost of the session so far."""
+        """Report that `used` of the `size` tokens of the context window are in use, and the cost of
+        the session so far."""
         return self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
 
     def tokens(self, input: int, output: int) -> None:
-        """Set how many tokens the turn used. They are sent with its end; the last call counts."""
+        """Set how many tokens the turn used. They are sent in the response to the prompt; the last
+        call counts."""
         self._tokens = checks.tokens(input, output)
 
     def commands(self, commands: Sequence[acp.AvailableCommand]) -> Coroutine[Any, Any, None]:
@@ -281,7 +284,8 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes."""
+        """Return the text of a file as the client sees it, including unsaved changes: at most
+        `limit` lines, from the line number `line` on."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     @awaited("turn.write_file(…)")
@@ -314,8 +318,8 @@ class Turn:
 
     def unsent(self, *, counted: bool = True) -> str | None:
         """Return the error message for a handler that has ended without awaiting its calls, or None
-        if it awaited all. Message chunks are `counted`, which is correct only if a single thread
-        creates them."""
+        if it awaited all. With `counted`, it compares the updates created with those sent, which is
+        correct only if a single thread creates them."""
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:

@@ -1,4 +1,4 @@
-"""Shared engine of the legacy dialects on the agent's side, driven by a table of requests for each.
+"""What the legacy dialects share on the agent's side; each has a table of its requests.
 
 Decodes requests, opens sessions, begins turns, and sends an update as a dialect's own messages.
 `dragoman.agent.server` runs the agent's handlers with ACP types, whatever the client speaks.
@@ -35,7 +35,7 @@ log: Final = logging.getLogger("dragoman.agent")
 
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
-"""A method of a speech that answers a request, given the speech and the params."""
+"""A method of a `DocumentSpeech` that answers a request, given the instance and the params."""
 
 
 class DialectWriter(Protocol):
@@ -45,7 +45,7 @@ class DialectWriter(Protocol):
 
 
 class DocumentSpeech:
-    """A legacy dialect, for one client."""
+    """Base class: serves one client in a legacy dialect."""
 
     dialect: ClassVar[str]
     requests: ClassVar[Mapping[str, tuple[Any, Handler]]]
@@ -132,7 +132,7 @@ class DocumentSpeech:
         mcp_servers: Sequence[acp.McpServer] = (),
         meta: dict[str, Any] | None = None,
     ) -> acp.NewSessionResponse:
-        """Open a session, in the agent's own directory if the client names none."""
+        """Open a session, in the agent's own directory if the client names no absolute path."""
         request = acp.NewSessionRequest(cwd=self.folder(cwd), mcp_servers=mcp_servers, meta=meta)
         return await self.server.perform(acp.SESSION_NEW, request)
 
@@ -184,7 +184,8 @@ class DocumentSpeech:
 
 
 class ReplayedMessages:
-    """Collects a replayed history: one message until the role changes. Sends nothing."""
+    """Collects the messages of a replayed history, and joins consecutive ones of the same role.
+    Sends nothing."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[Role, str]] = []

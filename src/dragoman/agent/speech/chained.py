@@ -1,6 +1,7 @@
 """The chained dialect on the agent's side.
 
-Responds to any of the method names, using the client's family of names. Turns continue after the
+The dialect has several families of method names: requests in all of them are served, and
+notifications use the family of the prompt. Turns continue after the
 response to their prompt: a notification ends them. An earlier session is opened by the first prompt
 for it, because the dialect has no other means. A list contains the messages of the sessions that
 this client has used. The schemas are in `dragoman.dialects.legacy.chained`.
@@ -35,7 +36,7 @@ list, so all of it is read."""
 
 
 class ChainedSpeech(DocumentSpeech):
-    """One `chained` client."""
+    """Serves one client in the `chained` dialect."""
 
     dialect = chained.DIALECT
 
@@ -91,7 +92,8 @@ class ChainedSpeech(DocumentSpeech):
         return chained.Created(opened.session_id)
 
     async def _load(self, session_id: str) -> None:
-        """Open an earlier session without sending its history: the client has it."""
+        """Open an earlier session, and keep its history for later lists. The client has the
+        history, so it is not sent."""
         missing = f"there is no session {shown(session_id)}"
         messages = await self.reopen(
             session_id, RemoteError(codes.NOT_FOUND, missing, {"id": session_id})

@@ -74,7 +74,7 @@ def refutes(speech: DocumentSpeech, request: Request) -> bool:
     """Return whether a client that seemed to speak the keyed dialect when it opened a session turns
     out to speak ACP.
 
-    Its prompt decides.
+    Its first prompt decides; then `speech.presumed` is cleared.
     """
     if request.method != acp.SESSION_PROMPT.name:
         return False

@@ -32,14 +32,14 @@ R = TypeVar("R")
 
 
 class Login(str):
-    """The id of a login method, with the secret sent with it."""
+    """The id of a login method, with the secret that the client sent, if any."""
 
     password: str | None = None
     token: str | None = None
 
 
 class KeyedSpeech(DocumentSpeech):
-    """One `keyed` client."""
+    """Serves one client in the `keyed` dialect."""
 
     dialect = keyed_translate.DIALECT
 
@@ -110,8 +110,8 @@ class KeyedSpeech(DocumentSpeech):
         return _opened(session_id, modes, current)
 
     async def _set_model(self, session_id: str, model: str) -> None:
-        """Set the model as an option if the agent offers it as one; otherwise the author finds it
-        in the session's metadata."""
+        """Set the agent's `model` option if it has one that accepts this value; otherwise the model
+        is only in the session's `meta`."""
         choices = self.server.agent.choices
         for option in choices.options:
             if option.category == "model" and choices.allows(option.id, model):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OneshotSpeech(DocumentSpeech):
-    """One `oneshot` client."""
+    """Serves one client in the `oneshot` dialect."""
 
     dialect = oneshot.DIALECT
 

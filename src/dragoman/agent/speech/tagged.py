@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TaggedSpeech(DocumentSpeech):
-    """One `tagged` client."""
+    """Serves one client in the `tagged` dialect."""
 
     dialect = tagged.DIALECT
 
@@ -92,10 +92,8 @@ class TaggedSpeech(DocumentSpeech):
         return self._stopped(self.prompt(params.session_id, blocks))
 
     def _is_command(self, command: tagged.CommandInput) -> bool:
-        """Return whether a prompt is a command.
-
-        An agent without commands handles them in its prompt handler.
-        """
+        """Return whether the agent can handle a command: it has registered this one, or none,
+        and then its prompt handler gets them all."""
         known = self.server.agent.handlers.commands
         return not known or command.name in known
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ThreadsSpeech(DocumentSpeech):
-    """One `threads` client."""
+    """Serves one client in the `threads` dialect."""
 
     dialect = threads.DIALECT
 
