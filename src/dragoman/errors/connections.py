@@ -28,7 +28,7 @@ _WORDS = (
 nested: providers wrap errors in errors, and agents wrap those."""
 
 _JSON_SIZE = 64 * 1024
-"""Maximum number of characters of a text that looks like JSON to search for a message."""
+"""Number of characters that are searched for a message in a text that looks like JSON."""
 
 _MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _ESCAPE = re.compile(r"\\(.)")
@@ -75,8 +75,8 @@ def _entry(entry: Any, depth: int) -> str:
 
 
 def plain_message(text: str) -> str:
-    """Return a text, or the message in it if it is a JSON object: agents forward a provider's
-    response as is."""
+    """Return a text, or its `message` if it is a JSON object that has one: agents forward a
+    provider's response as is."""
     if not text.startswith("{"):
         return text
     # By a regular expression: streams raise these errors too, and must not depend on JSON.
@@ -131,8 +131,9 @@ class ConnectError(DragomanError):
     """A connection could not be opened: there is no listener, it did not answer in time, or it
     refused us.
 
-    `status` is the HTTP status of a refusal, if there was one. The error is retryable if the
-    problem may resolve itself (`passing`); a status decides this alone.
+    `status` is the HTTP status of a refusal, if there was one. If there is
+    one, it alone decides whether the error is retryable; otherwise it is if the problem may resolve
+    itself (`passing`).
     """
 
     error_class = "connect_failed"
@@ -146,7 +147,7 @@ class ConnectError(DragomanError):
 
 
 class HostUnavailable(ConnectError):
-    """Another machine cannot be reached over SSH, or has no dragoman that this one can talk to.
+    """Another machine cannot be reached over SSH, or has no compatible version of dragoman.
 
     `host` is its name in the settings, and `remedy` says what to do. It is retryable if the problem
     may resolve itself (`passing`), like a network that is down. `may_have_run` is set if a request
@@ -221,15 +222,15 @@ class ProcessExited(ConnectionEnded):
 
 
 class ConnectionBroken(ConnectionLost):
-    """Reading or writing failed."""
+    """Reading from the connection or writing to it failed."""
 
     error_class = "broken"
     blame = "world"
 
 
 class PeerUnresponsive(ConnectionLost):
-    """The agent answered neither a request nor a probe; its process was killed and is started
-    again."""
+    """The agent answered neither a request nor a probe, so its process was killed; it is being
+    restarted."""
 
     error_class = "unresponsive"
     blame = "peer"
@@ -342,10 +343,10 @@ class PeerBusy(CallError):
 
 
 class RemoteError(CallError):
-    """The other side responded with an error; a handler may raise it to send one.
+    """The other side responded with an error. A handler may raise this to respond with one.
 
-    The code decides whether it is retryable and may have run. In a turn, the agent's own words and
-    what it did before count too.
+    The code decides whether it is retryable and may have run. In a turn, the agent's message and
+    what it did before the error count too.
     """
 
     error_class = "remote_error"
@@ -354,8 +355,8 @@ class RemoteError(CallError):
     data: Any = None
 
     stderr_tail: str = ""
-    """What the agent wrote to stderr in the meantime, if we started it. For an agent written with
-    dragoman this is the traceback."""
+    """The end of what the agent wrote to stderr since the last prompt, if we started it. For an
+    agent written with dragoman this is the traceback."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         said = plain_message(message)
@@ -451,7 +452,8 @@ class TurnFailed(DragomanError):
     """A turn ended without success, and the agent gave no error for it: `Result.require_ok` raises
     this.
 
-    `outcome` says how it ended, such as ``refused``. It is retryable if the reported failure is. A
+    `outcome` says how it ended, such as ``refused``. It is retryable if the failure
+    that the agent reported is. A
     turn that was cancelled or denied is blamed on this side.
     """
 

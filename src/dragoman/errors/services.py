@@ -134,8 +134,8 @@ class FleetUnreachable(FleetError):
 
 
 class FleetRefused(FleetError):
-    """The fleet's server refused the credentials (revoked, expired, or without the right), or its
-    certificate is not the one that they expect."""
+    """The fleet's server refused the credentials (revoked, expired, or lacking a right), or its
+    certificate is not the expected one."""
 
     error_class = "fleet_refused"
 

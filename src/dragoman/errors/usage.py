@@ -73,7 +73,7 @@ CLOSE_CHOICES = 3
 """Maximum number of names suggested for an unknown one."""
 
 COMPARED_SIZE: Final = 80
-"""Maximum number of characters of a word to compare."""
+"""Number of characters of an unknown word that are compared with the known names."""
 
 CLOSE: Final = 0.6
 """Minimum similarity of two words for one to count as a misspelling of the other."""
@@ -83,8 +83,8 @@ AS_CLOSE: Final = 0.1
 
 
 def nearest(word: str, known: Iterable[str], *, close: float = CLOSE) -> list[str]:
-    """Return the names that a word may be a misspelling of, best match first. `close` is the
-    minimum similarity, up to 1."""
+    """Return at most `CLOSE_CHOICES` names that a word may be a misspelling of, best match first.
+    `close` is the minimum similarity, from 0 to 1."""
     import difflib  # Only a mistake needs it.
 
     meant = word[:COMPARED_SIZE].casefold()
@@ -141,7 +141,7 @@ class AddressInUse(UsageError):
 
 
 class Unsupported(UsageError):
-    """The other side did not announce this capability, so the request was not sent."""
+    """The other side or its dialect does not support what was requested, so it was not sent."""
 
     error_class = "unsupported"
     hint: str = ""
@@ -157,8 +157,8 @@ class Unsupported(UsageError):
 def no_such(
     setting: str, wanted: str, known: Iterable[str], *, peer: str = "the agent"
 ) -> Unsupported:
-    """Return the error for a model or a mode that a peer does not have, with the closest that it
-    has."""
+    """Return the error for a model or a mode that a peer does not have, naming the closest that
+    it has."""
     return Unsupported(
         f"{peer} has no {setting} {shown(wanted)}; {alternatives(wanted, known)}", setting=setting
     )
@@ -194,7 +194,7 @@ class UnknownSession(UsageError):
 
 
 class SessionLost(UnknownSession):
-    """The agent has lost the session. The conversation is stored here."""
+    """The agent no longer has the session. The conversation is still in the store."""
 
     error_class = "session_lost"
     blame = "peer"
@@ -255,7 +255,7 @@ class PatchChanged(UsageError):
 
 
 class UnknownPeer(UsageError):
-    """No peer has this name. `nearest` are similar names."""
+    """No peer has this name, or its descriptor is invalid. `nearest` are similar names."""
 
     error_class = "unknown_peer"
 

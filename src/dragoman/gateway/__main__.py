@@ -117,9 +117,9 @@ def _gateway(arguments: argparse.Namespace, peer: Peer) -> Gateway:
 def _connected(
     arguments: argparse.Namespace, target: Target, client: acp.ClientCapabilities | None
 ) -> AbstractAsyncContextManager[Peer]:
-    """Connect the peer and offer it what the client offers. The capabilities of later clients are
-    unknown, so no commands run for them, and questions that they cannot show are declined. Files
-    that a client does not serve are served here."""
+    """Connect the peer and offer it what the client offers. Without `client`, the capabilities of
+    the clients are not known yet: no commands run for them, and questions that they cannot show are
+    declined. Files that a client does not serve are served here."""
     asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(
         target,

@@ -1,7 +1,7 @@
 """Filter messages between an ACP peer and an ACP client that lacks some capabilities.
 
-Updates that the client did not advertise are translated to others or dropped, boolean options are
-removed, and models that are not a config option are offered as one. Forwarding is in
+Updates of kinds that the client did not advertise are translated to others or dropped, boolean
+options are removed, and models that are not a config option are offered as one. Forwarding is in
 `gateway.acp_passthrough`.
 """
 
@@ -117,7 +117,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.SESSION_REQUEST_PERMISSION.name: _rejected,
     acp.ELICITATION_CREATE.name: lambda params: acp.ElicitationDeclined(),
 }
-"""Functions that answer a request to the user if the client cannot be asked, by method."""
+"""By method: a function that answers a request to the user if the client cannot be asked."""
 
 
 class Unannounced:

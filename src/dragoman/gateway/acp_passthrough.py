@@ -196,7 +196,7 @@ class PassthroughSession:
         return self._instead.request(request)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
-        """Return the handler of a method. Raises for a method that the peer did not advertise."""
+        """Return the handler of a method. Raises `RemoteError` if the peer did not advertise it."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
@@ -230,8 +230,8 @@ class PassthroughSession:
     # -- requests from the client
 
     def _about(self, request: Request) -> Any:
-        """Forward a request that has no handler of its own. Raises if it names a session that the
-        client has not opened."""
+        """Forward a request that has no handler of its own. Raises `RemoteError` if it names a
+        session that the client has not opened."""
         session_id = session_of(request.params)
         if session_id is not None and session_id not in self._passages:
             raise _no_such_session(session_id)
@@ -525,13 +525,13 @@ def _no_such_session(session_id: str | None) -> RemoteError:
 def _keyed_prompt() -> RemoteError:
     return RemoteError(
         codes.INVALID_PARAMS,
-        "this is a prompt in the keyed dialect: start the gateway with --client-dialect keyed",
+        "the prompt is in the keyed dialect: start the gateway with --client-dialect keyed",
     )
 
 
 def _folders(params: Raw) -> list[Path]:
-    """Return the directories of a session that is being opened, the working directory first. If the
-    params are invalid, this is `/`."""
+    """Return the directories of a session that is being opened, the working directory first; only
+    `/` if the params are invalid."""
     try:
         wanted = acp.decode(params, acp.NewSessionRequest)
     except msgspec.ValidationError:

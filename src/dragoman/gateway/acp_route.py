@@ -46,7 +46,7 @@ class PassthroughRoute(Route):
         self._passes_all = self.sieve.passes_all
 
     def opened(self, answer: Any) -> None:
-        """Record that the session is open, with these settings."""
+        """Record the settings in the response that opened the session."""
         self.session.opened(answer.modes, answer.models, answer.config_options)
         self._passes_all = self.sieve.passes_all
 
@@ -148,10 +148,10 @@ class PassthroughRoute(Route):
             self.session.unusable = True
             self.ended()
             self._connection.answer(request, _CANCELLED)
-            call.give_up(UsageError("cancelled without an answer"))
+            call.give_up(UsageError("the agent did not answer a cancel"))
 
     def ended(self) -> None:
-        """Called when the turn is over."""
+        """Record that the turn is over."""
         self.prompt = None
         if self._grace is not None:
             self._grace.cancel()

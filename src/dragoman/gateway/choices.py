@@ -92,7 +92,7 @@ def wanted_model(meta: Mapping[str, Any]) -> str | None:
 
 def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that a client sends in the `_meta` of its `session/new`, for an agent
-    that does not speak ACP."""
+    that does not speak ACP; empty if it sent none."""
     told = ours_in(meta).get(METADATA)
     return dict(told) if isinstance(told, Mapping) else {}
 
@@ -104,7 +104,7 @@ def stands_for_models(conversation: Conversation, option_id: str) -> bool:
 
 
 def lacks_models(session: Session) -> bool:
-    """Return whether the agent's models are separate from its options."""
+    """Return whether the agent has a list of models that is not one of its options."""
     return session.models is not None and not any(map(_is_model, session.config_options or ()))
 
 

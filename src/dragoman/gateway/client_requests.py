@@ -38,7 +38,8 @@ class Services:
     def __init__(self, client_of: Callable[[str], ClientSession | None]) -> None:
         self._client_of = client_of
         self._pages: dict[str, ClientSession] = {}
-        """The client whose user opened a page, until the page is completed."""
+        """By elicitation id: the client whose user agreed to open a URL, until the interaction
+        there is complete."""
 
     # -- files and terminals
 
@@ -66,7 +67,8 @@ class Services:
         return reply
 
     def happened(self, event: model.Event) -> None:
-        """Handle an event: the peer may report that a user has completed a page."""
+        """If the event reports that a user has completed the interaction at a URL, tell the user's
+        client."""
         if isinstance(event, model.InputAnswered) and event.action == "completed":
             client = self._pages.pop(event.request_id, None)
             if client is not None:
@@ -78,8 +80,8 @@ class Services:
 
 
 def serve(side: ClientSide, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-    """Forward a request for a file or a terminal to a client. Returns None if it did not offer
-    that."""
+    """Forward a request for a file or a terminal to a client. Returns None if the client
+    did not advertise that service."""
     method = acp.method_table().request(name)
     if method is None or method.gate is None or not method.gate.is_open(side.capabilities):
         return None
@@ -116,9 +118,9 @@ async def ask_user(
     *,
     caught_up: Callable[[], Awaitable[None]],
 ) -> tuple[Reply, str | None]:
-    """Ask the user of a client. Returns the reply, and the id of the page if the user agreed to
-    open one, else None. Declines if the client cannot show the question or the request fails.
-    `caught_up` waits until the events before the question were sent."""
+    """Ask the user of a client. Returns the reply and, if the user agreed to open a URL, the id of
+    the elicitation, else None. Declines if the client cannot show the question or the request
+    fails. `caught_up` waits until the events before the question were sent."""
     wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
     request = request_of(inquiry, session_id) if side.can(wanted) else None
     if request is None:

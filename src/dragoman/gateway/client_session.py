@@ -399,7 +399,7 @@ class ClientSession:
     # -- requests from the peer
 
     def side(self, session_id: str) -> ClientSide:
-        """Return the client of a session, to send requests to."""
+        """Return the object that sends requests to the client about a session."""
         return self._sessions[session_id].side
 
     async def caught_up(self, session_id: str) -> None:
@@ -408,7 +408,7 @@ class ClientSession:
         await self._sessions[session_id].caught_up()
 
     def page_done(self, page_id: str) -> None:
-        """Called when the peer reports that the user has completed a page."""
+        """Tell the client that its user has completed the interaction at a URL."""
         connection = self._server.connection
         if connection.failure is None:
             done = acp.CompleteElicitationNotification(elicitation_id=page_id)

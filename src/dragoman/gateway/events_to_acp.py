@@ -20,7 +20,7 @@ from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
-"""Maximum number of characters of a tool's output to show, newest last: every update repeats all of
+"""Maximum number of characters to show of the end of a tool's output: every update repeats all of
 them."""
 
 LONG_WORD: Final = 1024
@@ -74,7 +74,8 @@ class _Tool:
 
 
 class AcpTranslator:
-    """Translates the events of one session for a client with these capabilities."""
+    """Translates the events of one session for a client. `notices` and `compaction` say whether the
+    client supports such updates."""
 
     def __init__(self, *, notices: bool = True, compaction: bool = True) -> None:
         self._notices = notices
@@ -159,7 +160,8 @@ class AcpTranslator:
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
-        """Return the part of a complete answer at the end of a turn that was not sent before."""
+        """Return the rest of the answer at the end of a turn, which gives the whole answer: the
+        part that was not sent before."""
         said = "".join(self._said)
         if said.endswith(whole):
             return ()

@@ -43,7 +43,8 @@ async def serve(
     dialect: str | None = None,
     max_line_size: int | None = None,
 ) -> ConnectionLost:
-    """Serve a connected peer to one client on a stream until either disconnects."""
+    """Serve a connected peer to one client on a stream until either disconnects. Returns why the
+    client's connection ended. The options are those of `Gateway`."""
     gateway = Gateway(peer, raw=raw, dialect=dialect, max_line_size=max_line_size)
     return await gateway.serve(stream)
 

@@ -85,8 +85,8 @@ def response(
 
 
 def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
-    """Return a peer's response to a prompt with a stop reason of the protocol; the peer's own is
-    kept in `_meta`. Raises `RemoteError` if it says that the turn failed."""
+    """Return a peer's response to a prompt with a stop reason that ACP defines; the peer's own is
+    kept in `_meta` if it differs. Raises `RemoteError` if it says that the turn failed."""
     if answer.stop_reason in _KNOWN:
         return answer
     word = answer.stop_reason
@@ -154,7 +154,8 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
 
 
 def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
-    """Return the error response to the prompt of a turn that failed."""
+    """Return the error response to the prompt of a turn that failed. `refuse` converts the turn's
+    error, if it has one; by default `refusal`."""
     if result.error is not None:
         error = (refuse or refusal)(result.error)
     else:

@@ -1,6 +1,6 @@
 """Route the messages of one ACP agent to the owner of each session, without decoding them.
 
-Only the session id is read. A message without a route, and a request that its route returns as
+Only the session id is read. A message without a route, and a request for which its route returns
 `HERE`, is handled by the agent's own client. Updates that arrive before the session id is known are
 kept up to a limit. The routes are implemented in `gateway.acp_route` and `broker.server`.
 """
@@ -88,14 +88,16 @@ class Upstream:
         self.asked: dict[Id, ForwardedRequest] = {}
         """Forwarded requests from the agent, by the agent's ids."""
         self.pages: dict[str, Connection] = {}
-        """The client whose user opened a page, until the page is completed."""
+        """By elicitation id: the connection of the client whose user agreed to open a URL, until
+        the interaction there is complete."""
         client.relay_with(self._take_over)
         self.connection.batches = self
         # A response to a forwarded request is not an event of the agent's own client.
         self._on_answer, self.connection.on_answer = self.connection.on_answer, None
 
     def tell_answers(self) -> None:
-        """Report responses again, because the events of the agent's own client are needed."""
+        """Call `on_answer` for responses again, because the events of the agent's own client are
+        needed."""
         self.connection.on_answer = self._on_answer
 
     def _take_over(self, handlers: Handlers) -> Handlers:
@@ -182,7 +184,7 @@ class Upstream:
         self._usual.update_all(notifications)
 
     def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
-        """Remember the client whose user agreed to open a page."""
+        """Remember the client, if the result says that its user agreed to open a URL."""
         with contextlib.suppress(msgspec.ValidationError):
             asked = acp.ELICITATION_CREATE.decode_params(request.params)
             reply = acp.ELICITATION_CREATE.decode_result(result)
@@ -190,7 +192,7 @@ class Upstream:
                 self.pages[asked.elicitation_id] = connection
 
     def left(self, connection: Connection) -> None:
-        """Forget the pages of a client that has disconnected."""
+        """Forget the opened URLs of a client that has disconnected."""
         if connection in self.pages.values():
             self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 

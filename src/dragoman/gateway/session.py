@@ -27,7 +27,7 @@ from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.rpc import Connection
 
 Send: TypeAlias = Callable[[acp.SessionUpdate], Awaitable[None] | None]
-"""Sends an update to the client. It must not have sent anything when it is interrupted."""
+"""Sends an update to the client. If it is interrupted, the update must not have been sent."""
 
 log: Final = logging.getLogger("dragoman.gateway")
 
