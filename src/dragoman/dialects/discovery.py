@@ -80,7 +80,7 @@ OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
-    """Find the dialect that a user names, by dragoman's name or by a term from its specification.
+    """Return the dialect that a user names, by dragoman's name or by a term from its specification.
 
     Raises `UsageError` for a word that means no dialect, or more than one.
     """
@@ -124,12 +124,13 @@ class Cache(Protocol):
 
 
 def dialect_concept(launch: str) -> str:
-    """Return the cache key for the dialect of a launch."""
+    """Return the concept under which a `Cache` stores the dialect of a program. `launch` is a digest
+    of its arguments."""
     return f"dialect {launch}"
 
 
 class MemoryCache:
-    """A cache for one process."""
+    """A `Cache` in the memory of this process."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Program, str], str] = {}
@@ -173,7 +174,7 @@ def of_answer(result: Any) -> str | None:
 
 
 def of_text(text: bytes | Raw) -> str | None:
-    """Like `of_answer`, for a response that is not decoded yet."""
+    """Like `of_answer`, for a response that is not decoded yet; None if it is not valid JSON."""
     try:
         return of_answer(msgspec.json.decode(text))
     except UNDECODABLE:
@@ -200,7 +201,7 @@ NO_METHOD: Final = -32601
 
 
 class DialectSearch:
-    """Chooses the dialect for the greeting, and the next one if the program refuses.
+    """Chooses the dialect to greet a program in, and the next one to try if the program refuses.
 
     A program that exits, or does not respond to the first greeting at all, is not greeted again: it
     may be anything, and may treat each greeting as a prompt.

@@ -1,8 +1,8 @@
 """Fold a stream of events into the current state of a session.
 
-Has one rule for each event. Keeps no event, and relies only on the order in which events arrive;
-live and replayed events are treated alike, so a stored session folds to the same state as when it
-was live.
+Has one rule for each type of event that changes the state. Keeps no event, and relies only on the
+order in which events arrive; live and replayed events are treated alike, so a stored session folds
+to the same state as when it was live.
 
 User input comes in two ways: with the turn that our prompt began, and as messages, when an agent
 repeats the prompt or replays history. A repetition replaces the original.
@@ -66,7 +66,7 @@ def apply_settings(view: View, event: happened.Event) -> None:
 
 
 def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
-    """Return the state of a session after these events."""
+    """Apply the events to `view`, or to a new one, and return it."""
     view = view or View()
     for event in events:
         apply(view, event)

@@ -76,7 +76,7 @@ __all__ = [
 
 
 class Source(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The connection an event came from."""
+    """The connection that an event came from, and its dialect."""
 
     dialect: str
     """The agent's dialect."""
@@ -152,13 +152,13 @@ class ConnectionOver(Base, frozen=True, gc=False, tag=True):
 
 
 class LoginRequired(Base, frozen=True, gc=False, tag=True):
-    """The peer requires a login first."""
+    """The peer requires a login before it does what was requested."""
 
     message: str
     methods: tuple[AuthMethod, ...] = ()
     """The ways to log in that the peer offers."""
     hint: str = ""
-    """What to do."""
+    """What to do about it."""
 
 
 class LoginChanged(Base, frozen=True, gc=False, tag=True):
@@ -169,7 +169,7 @@ class LoginChanged(Base, frozen=True, gc=False, tag=True):
     account: str | None = None
     """The account that is logged in, if the peer says so."""
     error: str | None = None
-    """Why the login failed."""
+    """Why the login failed, if it did."""
 
 
 # -- sessions
@@ -217,7 +217,7 @@ class SettingsChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class CommandsChanged(Base, frozen=True, gc=False, tag=True):
-    """The current slash commands."""
+    """The session's slash commands, as a complete list."""
 
     commands: tuple[SlashCommand, ...]
 
@@ -306,11 +306,11 @@ class ToolChanged(Base, frozen=True, gc=False, tag=True):
     exit_code: int | None | UnsetType = UNSET
     """The exit code, if the call ran a command."""
     error: str | None | UnsetType = UNSET
-    """Why the call failed."""
+    """Why the call failed, if it did."""
 
 
 class ToolDelta(Base, frozen=True, gc=False, tag=True):
-    """More output of a running tool."""
+    """More output or content of a running tool call, or input to it."""
 
     tool_id: str
     stream: str
@@ -326,7 +326,8 @@ class FilesChanged(Base, frozen=True, gc=False, tag=True):
     changes: tuple[FileChange, ...]
     stage: ChangeStage
     tool_id: str | None = None
-    """The tool call that changed the files; null for the whole turn."""
+    """The tool call that changed the files; without one, these are all changes of the turn so
+    far."""
 
 
 # -- plans
@@ -414,7 +415,7 @@ class ServiceCalled(Base, frozen=True, gc=False, tag=True):
     operation: str
     """The request without the name of the service, such as ``read_text_file``."""
     error: str | None = None
-    """Not used: always null."""
+    """Not used; never set."""
 
 
 # -- the rest
@@ -451,7 +452,7 @@ class Compacted(Base, frozen=True, gc=False, tag=True):
 
 
 class ErrorReported(Base, frozen=True, gc=False, tag=True):
-    """The peer reported an error. The turn and the connection continue."""
+    """The peer reported an error. This event itself ends neither the turn nor the connection."""
 
     scope: str
     """`call`, `turn` or `connection`."""
@@ -508,7 +509,8 @@ Event: TypeAlias = (
 
 
 class EventEnvelope:
-    """The origin of events: created once for each session, changed when a turn begins or ends."""
+    """The common fields of a session's events: created once for each session, and changed when a
+    turn begins or ends."""
 
     __slots__ = ("numbers", "replay", "session", "source", "turn")
 

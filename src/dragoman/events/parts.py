@@ -155,7 +155,7 @@ class SessionOption(Struct, frozen=True, gc=False):
 
 
 class SlashCommand(Struct, frozen=True, gc=False):
-    """A slash command."""
+    """A slash command that the peer offers."""
 
     name: str
     description: str
@@ -164,7 +164,7 @@ class SlashCommand(Struct, frozen=True, gc=False):
 
 
 class Cost(Struct, frozen=True, gc=False):
-    """Money, or another unit that the peer counts in."""
+    """An amount of money, or of another unit that the peer counts in."""
 
     amount: float
     unit: str
@@ -177,7 +177,7 @@ class Limit(Struct, frozen=True, gc=False):
     name: str
     used_percent: float
     window_minutes: int | None = None
-    """The length of the period; null if the limit is in total."""
+    """The length of the period, unless the quota is a total."""
     resets_at: float | None = None
     """When the period restarts, in seconds since 1970."""
     reached: bool = False
@@ -196,9 +196,9 @@ class Usage(Struct, frozen=True, gc=False):
     """Input tokens that were written to the provider's cache."""
     total_tokens: int | None = None
     context_used: int | None = None
-    """How many tokens the context has."""
+    """How many tokens the context contains now."""
     context_size: int | None = None
-    """How many tokens the context can have."""
+    """How many tokens the context can contain."""
     cost: Cost | None = None
     limits: tuple[Limit, ...] = ()
     """How much of the account's quotas is used, in a report about the account."""
@@ -217,7 +217,7 @@ class Failure(Struct, frozen=True, gc=False):
 
     message: str
     kind: ErrorKind = ErrorKind.PEER
-    """What kind of error it is, as far as dragoman knows."""
+    """The kind of error, as dragoman classifies it."""
     code: int | str | None = None
     retryable: bool = False
     """Whether a retry may succeed."""
@@ -235,7 +235,7 @@ class AuthMethod(Struct, frozen=True, gc=False):
     id: str
     name: str
     kind: str = "agent"
-    """Who does the login: ``agent``, ``terminal``, ``env_var``, or the legacy dialect's word."""
+    """How the login is done: ``agent``, ``terminal``, ``env_var``, or the legacy dialect's word."""
     description: str | None = None
     command: str | None = None
     variables: tuple[str, ...] = ()
@@ -251,7 +251,8 @@ class PeerInfo(Struct, frozen=True, gc=False):
 
 
 class Capabilities(Struct, frozen=True, gc=False):
-    """The peer's capabilities: yes, no, or None if the dialect cannot express it."""
+    """The peer's capabilities: yes, no, or None if it is unknown, for example because the dialect
+    cannot express it."""
 
     load: bool | None = False
     """Whether sessions can be loaded with their history."""
@@ -272,7 +273,7 @@ class Capabilities(Struct, frozen=True, gc=False):
     audio: bool | None = False
     """Whether prompts may contain audio."""
     embedded: bool | None = False
-    """Whether prompts may contain resources."""
+    """Whether prompts may contain embedded resources."""
     mcp_stdio: bool | None = False
     """Whether a session may have MCP servers on stdio."""
     mcp_http: bool | None = False

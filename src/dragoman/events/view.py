@@ -27,8 +27,8 @@ MANY_PIECES: Final = 1024
 characters."""
 
 UNJOINED_SIZE: Final = 16 * 1024
-"""Number of characters in chunks after which they are joined as well. A text at its limit holds at
-most this many characters beyond it, and twice as many while it joins them."""
+"""Number of characters in unjoined chunks after which they are joined as well. A text at its
+limit holds at most this many characters beyond it, and twice as many while it joins them."""
 
 
 class Growing:
@@ -111,7 +111,7 @@ class Message(Struct):
 
 
 class Tool(Struct):
-    """One tool call."""
+    """What is known of one tool call."""
 
     tool_id: str
     title: str = ""
@@ -146,7 +146,7 @@ class Plan(Struct):
 
 
 class FinishedTurn(Struct):
-    """One finished turn."""
+    """How a turn ended."""
 
     outcome: Outcome
     stop: str = ""

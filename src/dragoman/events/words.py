@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Role(enum.StrEnum):
-    """The author of a message."""
+    """The kind of a message: from the user, the agent's answer, or the agent's reasoning."""
 
     USER = "user"
     AGENT = "agent"
@@ -60,7 +60,7 @@ _OVER: Final = frozenset(
 
 
 class ToolKind(enum.StrEnum):
-    """The kind of a tool."""
+    """What a tool does."""
 
     READ = "read"
     EDIT = "edit"
@@ -97,7 +97,7 @@ class FileOp(enum.StrEnum):
 
 
 class ChangeStage(enum.StrEnum):
-    """Whether a change to files was made."""
+    """Whether a change to files was proposed, made, declined or failed."""
 
     PROPOSED = "proposed"
     APPLIED = "applied"
@@ -142,7 +142,7 @@ class Outcome(enum.StrEnum):
     AUTH_REQUIRED = "auth_required"
     QUOTA = "quota"
     FAILED = "failed"
-    """The peer reports a failure, but not for a known reason."""
+    """The peer reports a failure for none of the reasons here."""
     PROTOCOL_ERROR = "protocol_error"
     UNSUPPORTED = "unsupported"
     UNKNOWN = "unknown"

@@ -41,8 +41,8 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
 
 
 def failure_of(error: Any) -> parts.Failure:
-    """Convert a turn's error, in any form, to a `Failure`. The error's info is a word, or an object
-    with one key."""
+    """Convert a turn's error, in any form, to a `Failure`. Its `codexErrorInfo` is a word, or an
+    object with one key."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     # The message may be the whole body of the model provider's response.
     message = plain_message(str(fields.get("message", "")))
@@ -85,7 +85,8 @@ _NO_THREAD: Final = (
 
 
 def refusal_kind(message: str) -> ErrorKind | None:
-    """Return the kind of a JSON-RPC error -32600, or None for a request that is simply invalid.
+    """Return the kind of a JSON-RPC error -32600 with this message, or None for a request that is
+    simply invalid.
 
     Nearly every refusal has this code, so only the message distinguishes them.
     """

@@ -37,7 +37,8 @@ def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
 def of_item(
     item: shapes.Item, place: EventEnvelope, raw: bytes | None, native: str, *, final: bool
 ) -> list[Event]:
-    """Translate an item: a message, a plan, or a tool call with the files it changes."""
+    """Translate an item: a message, a plan, or a tool call with the files it changes. `final` says
+    whether the item is complete."""
     native = f"{native}:{item.type}"
     match item.type:
         case "userMessage":
@@ -207,7 +208,7 @@ _OPS: Final = {"add": FileOp.ADD, "delete": FileOp.DELETE, "update": FileOp.MODI
 
 
 def changes_of(changes: Sequence[shapes.FileUpdateChange]) -> tuple[parts.FileChange, ...]:
-    """Convert the file changes of an item to the common vocabulary."""
+    """Convert the file changes of an item to `parts.FileChange` values."""
     return tuple(_change(change) for change in changes)
 
 

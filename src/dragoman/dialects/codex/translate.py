@@ -1,7 +1,7 @@
 """Translate notifications of the Codex app-server into events.
 
-Also names the settings of a thread. `items` translates items and `failures` errors. Stateless:
-every message names its thread and turn.
+Also defines the modes and the approval policies of a thread. `items` translates items and
+`failures` errors. Stateless: every message names its thread and turn.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MODES: Final = {
     "workspace-write": "workspaceWrite",
     "danger-full-access": "dangerFullAccess",
 }
-"""The sandboxes, which are dragoman's modes: the server's word in a request, and its word in a
-response."""
+"""The sandboxes, which dragoman offers as modes: the server's word in a request, mapped to its word
+in a response."""
 
 POLICIES: Final = ("untrusted", "on-request", "never")
 """The approval policies, which say when the server asks for approval."""
@@ -42,14 +42,14 @@ _AGENT: Final = Role.AGENT
 
 
 def named(user_agent: str) -> parts.PeerInfo:
-    """Return the name and version of the server from its user agent, ``name/0.166.0 (…)``; the
+    """Return the server's name, and its version from the user agent, ``name/0.166.0 (…)``: the
     version is nowhere else."""
     found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
     return parts.PeerInfo("codex", "Codex", found[1] if found else None)
 
 
 def peer_info(result: Raw) -> parts.PeerInfo:
-    """Return the name and version of the server from its response to the handshake; empty if the
+    """Return the server's name, and its version from the response to the handshake; empty if the
     response is invalid."""
     try:
         return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)

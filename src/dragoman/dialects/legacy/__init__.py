@@ -1,5 +1,5 @@
 """Legacy dialects, known only from their specifications: oneshot, threads, tagged, keyed, chained.
 
 Each is a table of method names, message shapes and losses, with its own event translations; `base`
-is the engine that they share.
+has what they share.
 """

@@ -1,4 +1,4 @@
-"""Shared engine of the legacy dialects, for client ends and agent ends.
+"""What the legacy dialects share, for the client's end and the agent's end.
 
 A dialect is a table of method names, message shapes and losses, with a function for each meaning
 that only it has. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages.
@@ -106,7 +106,7 @@ class TokenUsage(Struct, frozen=True, omit_defaults=True):
 
 
 class Listed(Protocol):
-    """A session that the peer stores."""
+    """A session in the peer's list."""
 
     @property
     def id(self) -> str: ...
@@ -195,8 +195,8 @@ class ClientEnd:
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str | None, list[Event]]:
-        """Return the id of the session, and whatever else the response contains: settings,
-        history.
+        """Return the id of the session, and events for whatever else the response contains:
+        settings, history.
 
         The id is None if the dialect has no session ids. Then the client makes one, which only it
         knows, and sends one prompt at a time: the agent's messages belong to the running turn.
@@ -231,8 +231,8 @@ class ClientEnd:
         return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
-        """Called when the peer has answered this method: a dialect with several names may prefer it
-        later."""
+        """Record that the peer has answered this method: a dialect with several names for a method
+        may prefer it later."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
         """Return the events that must precede a turn's last event, however it ends."""
@@ -259,7 +259,8 @@ def unsaid(said: str, whole: str | None) -> str:
 
 
 def said(place: EventEnvelope, native: str, text: str) -> list[Event]:
-    """Return events for a chunk of the agent's answer that did not come in its own message."""
+    """Return events for a part of the agent's answer that did not come in its own message; empty if
+    the text is empty."""
     return [MessageDelta(*place.base(native, None), Role.AGENT, text)] if text else []
 
 
@@ -376,7 +377,7 @@ class AgentEnd:
     roles: ClassVar[frozenset[Role]] = frozenset({Role.AGENT})
     """The roles whose messages the dialect can express."""
     keeps_text: ClassVar[bool] = True
-    """Whether to keep `text`. Only for an end that is used for a single turn."""
+    """Whether to keep `text`: it is not reset, so only if the end serves a single turn."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

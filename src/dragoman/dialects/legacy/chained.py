@@ -127,7 +127,7 @@ class Sent(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class About(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The fields common to all notifications."""
+    """Base class of notifications: the session and the turn that they name, if any."""
 
     session_id: str | None = None
     turn_id: str | None = None
@@ -376,7 +376,7 @@ class ClientEnd(base.ClientEnd):
             over.remove(place.turn)
 
     def remember(self, place: EventEnvelope) -> None:
-        """Mark the running turn as ended."""
+        """Remember that the turn of this envelope has ended."""
         if place.turn is not None:
             over = self._over.setdefault(place.session, deque(maxlen=_ENDED))
             over.append(place.turn)

@@ -82,7 +82,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """The fields common to all notifications; none names a session."""
+    """Base class of the notifications; none of them names a session."""
 
     session_id: ClassVar[None] = None
 

@@ -270,7 +270,7 @@ def _part(block: parts.Block) -> PromptPart:
 
 
 def block_of(part: PromptPart) -> parts.Block:
-    """Convert a part of a prompt to the common vocabulary."""
+    """Convert a part of a prompt to a block of `events.parts`."""
     match part.type:
         case "text":
             return parts.Text(part.text)

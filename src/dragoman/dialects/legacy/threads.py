@@ -318,7 +318,7 @@ _NUMBERS: Final = {
 
 
 def error_code(number: int) -> str:
-    """Return the error word for a JSON-RPC error code."""
+    """Return the dialect's error word for a JSON-RPC error code, ``error_N`` if it has none."""
     return _NUMBERS.get(number, f"error_{abs(number)}")
 
 

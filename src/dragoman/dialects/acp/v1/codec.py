@@ -31,8 +31,8 @@ _about: Final = msgspec.json.Decoder(_SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
-    """Return the session that params refer to, without decoding anything else. None if there is
-    none, or if they cannot be decoded."""
+    """Return the session id in params, without decoding anything else. None if there is none, or
+    if they cannot be decoded."""
     try:
         return _about(params).session_id
     except UNDECODABLE:
@@ -176,8 +176,8 @@ def _flatten_struct(value: Wire) -> dict[str, Any]:
 
 
 RESERVED: Final = Reserved(_EXTRA_BYTES, _flatten)
-"""For connections, which write values of the protocol as parts of messages. They accept the values
-themselves, and do the work of `encode` on the whole message in one pass."""
+"""For `ConnectionSettings.reserved`: with it, a connection accepts values of the protocol as params
+and results, and does the work of `encode` on the whole message in one pass."""
 
 
 @functools.cache

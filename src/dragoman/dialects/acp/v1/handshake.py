@@ -29,7 +29,7 @@ class AuthMethodFamily(Family):
 
 
 class AuthMethodAgent(Wire, AuthMethodFamily, frozen=True, kw_only=True):
-    """The agent logs in itself when `authenticate` is called."""
+    """A login that the agent carries out itself when `authenticate` is called."""
 
     id: str
     name: str
@@ -53,7 +53,8 @@ class AuthMethodTerminal(
 
 
 class AuthEnvVar(Wire, frozen=True, kw_only=True):
-    """A variable that must be set before the agent starts."""
+    """An environment variable that the agent reads to log in; unless it is `optional`, it must be
+    set before the agent starts."""
 
     name: str
     label: str | None = None

@@ -331,7 +331,7 @@ SESSION_SET_MODEL: Final[
 def method_table(*, unstable: bool = False) -> MethodTable:
     """Return the table of stable and legacy methods.
 
-    `unstable` adds the unstable ones, and wider types for others.
+    `unstable` adds the unstable ones, and wider types for some stable ones.
     """
     methods = (*METHODS, SESSION_SET_MODEL)
     if unstable:

@@ -1,9 +1,9 @@
 """Requests from an agent to its client: read and write files, run commands, ask the user.
 
-Defines the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no
-process and does not check answers against a schema. Paths are absolute and lines count from 1.
-Modes, actions and property types of elicitations are open: an unknown one is kept whole and never
-treated as a known one.
+Defines the params and results of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file,
+starts no process and does not check answers against a schema. Paths are absolute and lines count
+from 1. Modes, actions and property types of elicitations are open: an unknown one is kept whole and
+never treated as a known one.
 """
 
 from collections.abc import Mapping, Sequence

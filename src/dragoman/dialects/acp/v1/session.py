@@ -34,7 +34,7 @@ class EnvVariable(Wire, frozen=True, kw_only=True):
 
 
 class HttpHeader(Wire, frozen=True, kw_only=True):
-    """A header of every request to a server."""
+    """A header that is sent with every request to an MCP server."""
 
     name: str
     value: str
@@ -317,7 +317,7 @@ class ResumeSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class ListSessionsRequest(Wire, frozen=True, kw_only=True):
-    """`session/list`: one page; `cursor` is the previous page's `next_cursor`."""
+    """`session/list`: request one page; `cursor` is the previous page's `next_cursor`."""
 
     cwd: Annotated[str | None, STRICT] = None
     cursor: Annotated[str | None, STRICT] = None
@@ -378,7 +378,7 @@ class PromptRequest(Wire, frozen=True, kw_only=True):
 
 
 class PromptResponse(Wire, frozen=True, kw_only=True):
-    """The turn is over."""
+    """The response to `session/prompt`: why the turn ended."""
 
     stop_reason: str
 

@@ -62,7 +62,7 @@ else:
 
 
 class Mark:
-    """A note for the tolerant decoder on a field's annotation."""
+    """A mark in the annotation of a field, for the tolerant decoder."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,7 +72,7 @@ class Mark:
 
 
 STRICT: Final = Mark("STRICT")
-"""On a field with a default: a malformed value fails the message, a bad item fails the list."""
+"""On a field with a default: a malformed value, or list item, makes the whole object malformed."""
 
 FORGIVING: Final = Mark("FORGIVING")
 """On a required list: it must be present, but a malformed list counts as empty and bad items are
@@ -97,7 +97,7 @@ class Wire(
     rename="camel",
     gc=False,
 ):
-    """The base of every object of the protocol.
+    """Base class of every object of the protocol.
 
     `meta` is `_meta`, which the protocol reserves for extensions. `extra` holds everything else
     that was in the object: fields this version does not know, and malformed values of forgiving
@@ -115,8 +115,8 @@ class Unknown(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Family:
-    """The base of the types of a union without a tag. msgspec cannot decode such a union, so at run
-    time the annotation is this class, and `member` chooses the type by looking at the object.
+    """Base class of the types of a union without a tag. msgspec cannot decode such a union, so at
+    run time the annotation is this class, and `member` chooses the type by looking at the object.
     """
 
     __slots__ = ()

@@ -42,7 +42,7 @@ LOSSES: Final = (
 
 
 def block(value: content.ContentBlock) -> parts.Block:
-    """Convert a content block to the common vocabulary."""
+    """Convert an ACP content block to a block of `events.parts`."""
     match value:
         case content.TextContent(text=text):
             return parts.Text(text)
@@ -63,7 +63,7 @@ def block(value: content.ContentBlock) -> parts.Block:
 
 
 def to_block(value: parts.Block) -> content.ContentBlock:
-    """Convert a block of the common vocabulary to ACP."""
+    """Convert a block of `events.parts` to an ACP content block."""
     match value:
         case parts.Text(text=text):
             return content.TextContent(text=text)
@@ -88,7 +88,7 @@ def to_block(value: parts.Block) -> content.ContentBlock:
 
 
 def _other(value: Any) -> content.ContentBlock:
-    """Convert content without a common type.
+    """Convert content of a kind that `events.parts` does not know.
 
     Content of another dialect can only be shown as text.
     """
@@ -335,7 +335,7 @@ def of_update(
 
 
 def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
-    """Return the agent's capabilities in the common vocabulary."""
+    """Return the capabilities that the agent advertised, as a `parts.Capabilities`."""
     sessions = agent.session_capabilities
     prompt = agent.prompt_capabilities
     return parts.Capabilities(
@@ -382,7 +382,8 @@ def settings(
     options: Sequence[session.SessionConfigOption] | None,
     models: Any = None,
 ) -> dict[str, Any]:
-    """Return the fields of a `SettingsChanged` event for a session's modes, models and options."""
+    """Return the fields of a `SettingsChanged` event for a session's modes, models and options;
+    None for any of them leaves it unchanged."""
     fields: dict[str, Any] = {}
     if modes is not None:
         fields["mode"] = modes.current_mode_id
@@ -507,7 +508,7 @@ def of_permission(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> list[Event]:
-    """Translate a permission request into its tool call and the question."""
+    """Translate a permission request into events: its tool call and the question."""
     native = "session/request_permission"
     call = request.tool_call
     events = _tool(call, place, raw, native)

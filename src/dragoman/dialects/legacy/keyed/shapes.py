@@ -31,7 +31,7 @@ TERMINAL_RELEASE: Final = "terminal/release"
 
 
 class Shape(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Base class of message bodies."""
+    """Base class of params and results whose default values are omitted when sent."""
 
 
 class Info(Shape, frozen=True):

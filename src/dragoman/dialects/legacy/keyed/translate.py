@@ -219,14 +219,14 @@ _BLOCKS: Final[tuple[tuple[type, type, tuple[str, ...]], ...]] = (
     (shapes.LinkBlock, parts.Link, ("uri", "name", "mime_type")),
     (shapes.ResourceBlock, parts.Resource, ("uri", "text", "blob")),
 )
-"""The blocks of the dialect, their kinds in the common vocabulary, and the fields of both."""
+"""The blocks of the dialect, their types in `events.parts`, and the fields of both."""
 
 _FROM_WIRE: Final = {shape: (kind, fields) for shape, kind, fields in _BLOCKS}
 _TO_WIRE: Final = {kind: (shape, fields) for shape, kind, fields in _BLOCKS}
 
 
 def block(value: Any) -> parts.Block:
-    """Convert a content block to the common vocabulary, from JSON or from its shape."""
+    """Convert a content block, decoded JSON or a shape, to a block of `events.parts`."""
     try:
         found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
     except msgspec.ValidationError:
@@ -238,7 +238,7 @@ def block(value: Any) -> parts.Block:
 
 
 def to_block(value: parts.Block) -> shapes.ContentBlock:
-    """Convert a block of the common vocabulary to this dialect. Raises `Unsupported` if it has no
+    """Convert a block of `events.parts` to this dialect. Raises `Unsupported` if the dialect has no
     such block."""
     if isinstance(value, parts.OtherBlock):
         raise Unsupported(f"the dialect {DIALECT} has no block of the kind {value.kind!r}")

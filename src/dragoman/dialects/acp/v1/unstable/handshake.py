@@ -12,7 +12,7 @@ from dragoman.dialects.acp.v1.shape import Supported, Wire
 
 
 class ClientCapabilities(handshake.ClientCapabilities, frozen=True, kw_only=True):
-    """What the client offers."""
+    """What the client offers, including child sessions and several plans."""
 
     subagents: Supported | None = None
     plan: Supported | None = None
@@ -37,7 +37,7 @@ class SystemPromptCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class SessionCapabilities(handshake.SessionCapabilities, frozen=True, kw_only=True):
-    """Which session methods beyond the baseline the agent has."""
+    """Which session methods beyond the baseline the agent has, including unstable ones."""
 
     system_prompt: SystemPromptCapabilities | None = None
     fork: Supported | None = None
@@ -47,13 +47,13 @@ class SessionCapabilities(handshake.SessionCapabilities, frozen=True, kw_only=Tr
 
 
 class AgentAuthCapabilities(handshake.AgentAuthCapabilities, frozen=True, kw_only=True):
-    """What the agent offers for authentication."""
+    """What the agent offers for authentication, including the login status."""
 
     status: Supported | None = None
 
 
 class AgentCapabilities(handshake.AgentCapabilities, frozen=True, kw_only=True):
-    """What the agent offers."""
+    """What the agent offers, including the choice of model providers."""
 
     mcp_capabilities: McpCapabilities = field(default_factory=McpCapabilities)
     session_capabilities: SessionCapabilities = field(default_factory=SessionCapabilities)
@@ -62,7 +62,7 @@ class AgentCapabilities(handshake.AgentCapabilities, frozen=True, kw_only=True):
 
 
 class InitializeRequest(handshake.InitializeRequest, frozen=True, kw_only=True):
-    """`initialize`, and `proxy/initialize`, which has the same body."""
+    """`initialize`, and `proxy/initialize`, which has the same params."""
 
     client_capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
 

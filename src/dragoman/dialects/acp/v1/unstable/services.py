@@ -25,14 +25,14 @@ class LlmProtocol(StrEnum):
 
 
 class ProviderCurrentConfig(Wire, frozen=True, kw_only=True):
-    """How a provider is currently reached."""
+    """How the agent currently reaches a model provider."""
 
     api_type: str
     base_url: str
 
 
 class ProviderInfo(Wire, frozen=True, kw_only=True):
-    """A provider that the client may configure."""
+    """A model provider that the client may configure."""
 
     provider_id: str
     supported: Annotated[Sequence[str], FORGIVING]
@@ -41,17 +41,17 @@ class ProviderInfo(Wire, frozen=True, kw_only=True):
 
 
 class ListProvidersRequest(Wire, frozen=True, kw_only=True):
-    """`providers/list`."""
+    """`providers/list`: list the model providers that the client may configure."""
 
 
 class ListProvidersResponse(Wire, frozen=True, kw_only=True):
-    """All providers."""
+    """All model providers that the client may configure."""
 
     providers: Sequence[ProviderInfo]
 
 
 class SetProviderRequest(Wire, frozen=True, kw_only=True):
-    """`providers/set`: how to reach a provider from now on."""
+    """`providers/set`: set how to reach a model provider from now on."""
 
     provider_id: str
     api_type: str
@@ -64,7 +64,7 @@ class SetProviderResponse(Wire, frozen=True, kw_only=True):
 
 
 class DisableProviderRequest(Wire, frozen=True, kw_only=True):
-    """`providers/disable`."""
+    """`providers/disable`: stop using a model provider."""
 
     provider_id: str
 
@@ -93,7 +93,7 @@ class AuthAccount(Wire, frozen=True, kw_only=True):
 
 
 class AuthStatusRequest(Wire, frozen=True, kw_only=True):
-    """`auth/status`."""
+    """`auth/status`: ask whether the agent is logged in."""
 
 
 class AuthStatusResponse(Wire, frozen=True, kw_only=True):

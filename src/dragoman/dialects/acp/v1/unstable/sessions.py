@@ -62,21 +62,21 @@ class SystemPrompt(Wire, frozen=True, kw_only=True):
 
 
 class NewSessionRequest(session.NewSessionRequest, frozen=True, kw_only=True):
-    """`session/new`."""
+    """`session/new`, with a system prompt and MCP servers that the client runs."""
 
     mcp_servers: Annotated[Sequence[McpServer], NULL_IS_EMPTY]  # type: ignore[assignment]
     system_prompt: Annotated[SystemPrompt | None, STRICT] = None
 
 
 class LoadSessionRequest(session.LoadSessionRequest, frozen=True, kw_only=True):
-    """`session/load`."""
+    """`session/load`, with a system prompt and MCP servers that the client runs."""
 
     mcp_servers: Annotated[Sequence[McpServer], NULL_IS_EMPTY]  # type: ignore[assignment]
     system_prompt: Annotated[SystemPrompt | None, STRICT] = None
 
 
 class ResumeSessionRequest(session.ResumeSessionRequest, frozen=True, kw_only=True):
-    """`session/resume`."""
+    """`session/resume`, with a system prompt and MCP servers that the client runs."""
 
     mcp_servers: Annotated[Sequence[McpServer], STRICT] = []  # type: ignore[assignment]
     system_prompt: Annotated[SystemPrompt | None, STRICT] = None
@@ -102,7 +102,7 @@ class ForkSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class SessionArchiveFilter(StrEnum):
-    """The known filters of a list; other values may come."""
+    """The known ways to treat archived sessions in a list; other values may come."""
 
     EXCLUDE = "exclude"
     INCLUDE = "include"
@@ -110,19 +110,19 @@ class SessionArchiveFilter(StrEnum):
 
 
 class ListSessionsRequest(session.ListSessionsRequest, frozen=True, kw_only=True):
-    """`session/list`."""
+    """`session/list`, with a filter for archived sessions."""
 
     archived: Annotated[str | None, STRICT] = None
 
 
 class SessionInfo(session.SessionInfo, frozen=True, kw_only=True):
-    """A session in the list."""
+    """A session in the list, and whether it is archived."""
 
     archived: bool | None = None
 
 
 class ListSessionsResponse(session.ListSessionsResponse, frozen=True, kw_only=True):
-    """A page of sessions."""
+    """A page of sessions, which may include archived ones."""
 
     sessions: Annotated[Sequence[SessionInfo], FORGIVING]
 
@@ -155,7 +155,7 @@ class SessionStatus(StrEnum):
 
 
 class SessionStatusRequest(Wire, frozen=True, kw_only=True):
-    """`session/status`."""
+    """`session/status`: ask whether a session is open."""
 
     session_id: str
 
@@ -167,7 +167,7 @@ class SessionStatusResponse(Wire, frozen=True, kw_only=True):
 
 
 class SetSessionTitleRequest(Wire, frozen=True, kw_only=True):
-    """`session/set_title`."""
+    """`session/set_title`: change the title of a session."""
 
     session_id: str
     title: str
@@ -180,7 +180,7 @@ class SetSessionTitleResponse(Wire, frozen=True, kw_only=True):
 
 
 class Usage(Wire, frozen=True, kw_only=True):
-    """Tokens used."""
+    """Numbers of tokens used, in the turn or in the session so far: agents differ."""
 
     total_tokens: int
     input_tokens: int
@@ -191,7 +191,7 @@ class Usage(Wire, frozen=True, kw_only=True):
 
 
 class PromptResponse(session.PromptResponse, frozen=True, kw_only=True):
-    """The turn is over."""
+    """The response to `session/prompt`: why the turn ended, and the tokens used."""
 
     usage: Usage | None = None
 

@@ -64,7 +64,7 @@ class PlanRemoved(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", ta
 
 
 class ErrorInfo(Wire, frozen=True, kw_only=True):
-    """Why a child session stopped."""
+    """The error with which a child session stopped."""
 
     code: int
     message: str
