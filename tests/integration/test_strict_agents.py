@@ -319,9 +319,13 @@ def test_a_dialect_that_is_named_wrongly_is_reported_with_the_option(cli: Cli) -
     [
         (
             "oneshot-older",
-            "the agent speaks version '2024-11-05', but dragoman speaks '2025-06-18'",
+            "the agent speaks version '2024-11-05' of the oneshot dialect, "
+            "but dragoman speaks version '2025-06-18'",
         ),
-        ("keyed-newer", "the agent speaks version 2, but dragoman speaks 1"),
+        (
+            "keyed-newer",
+            "the agent speaks version 2 of the keyed dialect, but dragoman speaks version 1",
+        ),
     ],
 )
 def test_another_version_of_a_dialect_is_named_and_the_caller_may_go_on(

@@ -246,14 +246,15 @@ class Agent:
         return register
 
     def extension(self, method: str) -> Callable[[F], F]:
-        """Register ``handler(params)``, which answers requests for an extension method. Its name
-        begins with an underscore, such as ``_name/verb``."""
+        """Register ``handler(params)``, which answers requests for the extension method `method`.
+        The name begins with an underscore, such as ``_name/verb``."""
         return self._extension(self.handlers.extensions, method)
 
     def extension_notification(self, method: str) -> Callable[[F], F]:
-        """Register ``handler(params)``, which receives an extension notification from the client.
+        """Register ``handler(params)``, which receives the extension notification `method` from the
+        client; the name begins with an underscore.
 
-        The name begins with an underscore. Calls are serial, in the order of arrival.
+        Calls are serial, in the order of arrival.
         """
         return self._extension(self.handlers.extension_notifications, method)
 

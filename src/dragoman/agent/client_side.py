@@ -143,8 +143,9 @@ class ClientSide:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes: at most
-        `limit` lines, from the line number `line` on."""
+        """Return the text of a file as the client sees it, including unsaved changes. `line` is
+        the first line to return, from 1, and `limit` the maximum number of lines; without them, the
+        text is that of the whole file."""
         self._require("fs.readTextFile", "read files for its agent")
         checks.file_path(path)
         response = await self._ask(
@@ -155,7 +156,7 @@ class ClientSide:
 
     @awaited("client.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
-        """Write a text file through the client."""
+        """Write a text file through the client, which creates it or replaces its text."""
         self._require("fs.writeTextFile", "write files for its agent")
         checks.file_path(path)
         checks.text(content, "the content of a file")
@@ -288,7 +289,7 @@ class Terminal:
 
     @awaited("terminal.output(…)")
     async def output(self) -> acp.TerminalOutputResponse:
-        """Return the command's output so far."""
+        """Return the command's output so far, and its exit status if it has ended."""
         return await self._client._ask(
             acp.TERMINAL_OUTPUT,
             acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),
@@ -296,7 +297,7 @@ class Terminal:
 
     @awaited("terminal.wait(…)")
     async def wait(self) -> acp.WaitForTerminalExitResponse:
-        """Wait until the command has ended, and return how."""
+        """Wait until the command has ended, and return its exit code or signal."""
         return await self._client._ask(
             acp.TERMINAL_WAIT_FOR_EXIT,
             acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id),

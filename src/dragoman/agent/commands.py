@@ -20,7 +20,7 @@ _COMMAND: Final = re.compile(rf"/({_NAME})(?:\s+(.*))?\Z", re.DOTALL)
 
 
 class Command(Struct, frozen=True):
-    """A command as it was typed."""
+    """A slash command as the user typed it."""
 
     name: str
     input: str

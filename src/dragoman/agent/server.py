@@ -117,7 +117,7 @@ class Server:
 
     @property
     def speech(self) -> Speech:
-        """The dialect used with this client."""
+        """Sends updates and questions to this client, in its dialect."""
         assert self._acp is not None
         return self._document or self._acp
 
@@ -210,7 +210,7 @@ class Server:
         return self._agent
 
     def greet(self, client: acp.InitializeRequest) -> None:
-        """Record the client's introduction. Only the first one counts."""
+        """Record what the client reported about itself. Only the first report counts."""
         self._client = self._client or client
 
     def can(self, method: Method[Any, Any]) -> bool:

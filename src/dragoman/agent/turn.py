@@ -284,13 +284,14 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes: at most
-        `limit` lines, from the line number `line` on."""
+        """Return the text of a file as the client sees it, including unsaved changes. `line` is
+        the first line to return, from 1, and `limit` the maximum number of lines; without them, the
+        text is that of the whole file."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     @awaited("turn.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
-        """Write a text file through the client."""
+        """Write a text file through the client, which creates it or replaces its text."""
         await self.client.write_file(path, content)
 
     @awaited("turn.terminal(…)")

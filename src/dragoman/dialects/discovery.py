@@ -124,8 +124,8 @@ class Cache(Protocol):
 
 
 def dialect_concept(launch: str) -> str:
-    """Return the concept under which a `Cache` stores the dialect of a program. `launch` is a digest
-    of its arguments."""
+    """Return the concept under which a `Cache` stores the dialect of a program. `launch` is a
+    digest of its arguments."""
     return f"dialect {launch}"
 
 

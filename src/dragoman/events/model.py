@@ -162,7 +162,7 @@ class LoginRequired(Base, frozen=True, gc=False, tag=True):
 
 
 class LoginChanged(Base, frozen=True, gc=False, tag=True):
-    """A login or logout happened."""
+    """A login or logout happened, or a login failed."""
 
     logged_in: bool | None
     """Whether the peer is logged in now; None if that is unknown."""

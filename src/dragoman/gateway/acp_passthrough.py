@@ -454,7 +454,9 @@ class PassthroughSession:
         passage = self._own(session_of(request.params))
         session = passage.session
         if session.unusable:
-            raise SessionUnusable(f"the session {session.id} was abandoned; open another")
+            raise SessionUnusable(
+                f"the session {session.id} was abandoned after an unanswered cancel; open another"
+            )
         if passage.prompt is not None:
             raise TurnInProgress(f"a turn of the session {session.id} is still running")
 

@@ -66,10 +66,10 @@ class Route(Protocol):
 
 
 class ForwardedRequest(Protocol):
-    """A request from the agent that was forwarded."""
+    """A request from the agent that was forwarded to a client."""
 
     def give_up(self, error: DragomanError) -> None:
-        """Called when the agent cancelled the request."""
+        """Stop waiting for the response, because the agent cancelled the request."""
 
 
 class Upstream:

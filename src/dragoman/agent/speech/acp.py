@@ -36,11 +36,11 @@ class Speech(Protocol):
         Usually there is nothing to wait for."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Send a request to the client."""
+        """Send a request to the client. Await the result, which is the decoded response."""
 
 
 class AcpSpeech:
-    """ACP v1 on one connection."""
+    """Sends an agent's updates and questions in ACP v1, on one connection."""
 
     __slots__ = ("_connection", "_decoders")
 

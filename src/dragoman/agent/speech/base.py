@@ -116,7 +116,7 @@ class DocumentSpeech:
         version: str = "",
         title: str | None = None,
     ) -> None:
-        """Record the client's introduction."""
+        """Record what the client reported about itself. Only the first report counts."""
         info = acp.Implementation(name=name, version=version, title=title) if name else None
         self.server.greet(
             acp.InitializeRequest(

@@ -1,10 +1,10 @@
 """The chained dialect on the agent's side.
 
 The dialect has several families of method names: requests in all of them are served, and
-notifications use the family of the prompt. Turns continue after the
-response to their prompt: a notification ends them. An earlier session is opened by the first prompt
-for it, because the dialect has no other means. A list contains the messages of the sessions that
-this client has used. The schemas are in `dragoman.dialects.legacy.chained`.
+notifications use the family of the prompt. Turns continue after the response to their prompt: a
+notification ends them. An earlier session is opened by the first prompt for it, because the dialect
+has no other means. A list contains the messages of the sessions that this client has used. The
+schemas are in `dragoman.dialects.legacy.chained`.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class ClientEnd:
         return () if hello is None else (hello,)
 
     def greeted(self, result: Raw) -> None:
-        """Store the response to the handshake."""
+        """Store what the response to the handshake says about the peer."""
 
     def proof(self, cwd: str) -> Proof | None:
         """Return a request whose response proves that the peer speaks this dialect, if no handshake

@@ -201,7 +201,8 @@ def require_version(answer: Initialized, ours: str) -> None:
     for version in told:
         if version != ours:
             raise ProtocolMismatch(
-                f"the agent speaks version {version!r}, but dragoman speaks {ours!r}",
+                f"the agent speaks version {version!r} of the oneshot dialect, "
+                f"but dragoman speaks version {ours!r}",
                 version=str(version) or None,
                 remedy=base.OTHER_VERSION if version else "",
             )

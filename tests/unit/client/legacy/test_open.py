@@ -150,6 +150,7 @@ async def test_a_handshake_asks_for_the_version_of_the_options() -> None:
         assert agent.params("initialize")["protocolVersion"] == "1.0"
     async with meet("tagged") as (_, agent):
         assert agent.params("initialize")["protocolVersion"] == "1"
-    with pytest.raises(ProtocolMismatch, match="'2025-06-18', but dragoman speaks '2026-01-01'"):
+    mismatch = "'2025-06-18' of the oneshot dialect, but dragoman speaks version '2026-01-01'"
+    with pytest.raises(ProtocolMismatch, match=mismatch):
         async with meet("oneshot", options=DocumentOptions(protocol_version="2026-01-01")):
             pass

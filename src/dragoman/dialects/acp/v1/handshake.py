@@ -102,13 +102,13 @@ class LogoutResponse(Wire, frozen=True, kw_only=True):
 
 
 class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):
-    """What the agent offers for authentication."""
+    """Whether the agent can log out."""
 
     logout: Supported | None = None
 
 
 class AuthCapabilities(Wire, frozen=True, kw_only=True):
-    """What the client offers for authentication."""
+    """Whether the client can run a login in a terminal."""
 
     terminal: bool = False
 
@@ -153,7 +153,7 @@ class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class ClientCapabilities(Wire, frozen=True, kw_only=True):
-    """What the client offers."""
+    """The client's capabilities, as it reports them in `initialize`."""
 
     fs: FileSystemCapabilities = field(default_factory=FileSystemCapabilities)
     terminal: bool = False
@@ -188,7 +188,7 @@ class SessionCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class AgentCapabilities(Wire, frozen=True, kw_only=True):
-    """What the agent offers."""
+    """The agent's capabilities, as it reports them in response to `initialize`."""
 
     load_session: bool = False
     prompt_capabilities: PromptCapabilities = field(default_factory=PromptCapabilities)

@@ -70,7 +70,7 @@ class TerminalExitStatus(Wire, frozen=True, kw_only=True):
 
 
 class TerminalOutputRequest(Wire, frozen=True, kw_only=True):
-    """`terminal/output`: the output so far."""
+    """`terminal/output`: request the output so far."""
 
     session_id: str
     terminal_id: str
@@ -122,7 +122,7 @@ class ReleaseTerminalResponse(Wire, frozen=True, kw_only=True):
 
 
 class StringFormat(StrEnum):
-    """The known formats of a text property; other values may come."""
+    """The known formats of a text in a form; other values may come."""
 
     EMAIL = "email"
     URI = "uri"
@@ -139,7 +139,7 @@ class EnumOption(Wire, frozen=True, kw_only=True):
 
 
 class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="string"):
-    """A text property, or with `enum` or `one_of` a choice between texts."""
+    """A property of a form whose value is a text, with `enum` or `one_of` one of several."""
 
     title: str | None = None
     description: str | None = None
@@ -153,7 +153,7 @@ class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class NumberPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="number"):
-    """A number property."""
+    """A property of a form whose value is a number."""
 
     title: str | None = None
     description: str | None = None
@@ -163,7 +163,7 @@ class NumberPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class IntegerPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="integer"):
-    """An integer property."""
+    """A property of a form whose value is an integer."""
 
     title: str | None = None
     description: str | None = None
@@ -173,7 +173,7 @@ class IntegerPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", t
 
 
 class BooleanPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
-    """A boolean property."""
+    """A property of a form whose value is true or false."""
 
     title: str | None = None
     description: str | None = None
@@ -221,7 +221,7 @@ else:
 
 
 class MultiSelectPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="array"):
-    """A multiple-choice property."""
+    """A property of a form whose value is a list of choices."""
 
     items: MultiSelectItems
     title: str | None = None

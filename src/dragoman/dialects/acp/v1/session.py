@@ -27,7 +27,7 @@ from dragoman.dialects.acp.v1.shape import (
 
 
 class EnvVariable(Wire, frozen=True, kw_only=True):
-    """An environment variable."""
+    """An environment variable to set for a program that is started."""
 
     name: str
     value: str
@@ -128,7 +128,7 @@ class SessionConfigSelectEntry(Family):
 
 
 class SessionConfigSelectOption(Wire, SessionConfigSelectEntry, frozen=True, kw_only=True):
-    """One choice."""
+    """One choice of a select."""
 
     value: str
     name: str
@@ -136,7 +136,7 @@ class SessionConfigSelectOption(Wire, SessionConfigSelectEntry, frozen=True, kw_
 
 
 class SessionConfigSelectGroup(Wire, SessionConfigSelectEntry, frozen=True, kw_only=True):
-    """A named group of choices."""
+    """A named group of a select's choices."""
 
     group: str
     name: str

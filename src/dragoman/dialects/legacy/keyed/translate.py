@@ -109,8 +109,8 @@ class ClientEnd(base.ClientEnd):
         answer = msgspec.json.decode(result, type=shapes.Initialized)
         if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
-                f"the agent speaks version {answer.protocol_version}, "
-                f"but dragoman speaks {VERSION}",
+                f"the agent speaks version {answer.protocol_version} of the keyed dialect, "
+                f"but dragoman speaks version {VERSION}",
                 version=str(answer.protocol_version),
                 remedy=base.OTHER_VERSION,
             )

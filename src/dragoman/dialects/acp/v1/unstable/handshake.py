@@ -12,7 +12,7 @@ from dragoman.dialects.acp.v1.shape import Supported, Wire
 
 
 class ClientCapabilities(handshake.ClientCapabilities, frozen=True, kw_only=True):
-    """What the client offers, including child sessions and several plans."""
+    """The client's capabilities, including child sessions and several plans."""
 
     subagents: Supported | None = None
     plan: Supported | None = None
@@ -47,13 +47,13 @@ class SessionCapabilities(handshake.SessionCapabilities, frozen=True, kw_only=Tr
 
 
 class AgentAuthCapabilities(handshake.AgentAuthCapabilities, frozen=True, kw_only=True):
-    """What the agent offers for authentication, including the login status."""
+    """Whether the agent can log out, and report the login status."""
 
     status: Supported | None = None
 
 
 class AgentCapabilities(handshake.AgentCapabilities, frozen=True, kw_only=True):
-    """What the agent offers, including the choice of model providers."""
+    """The agent's capabilities, including the configuration of model providers."""
 
     mcp_capabilities: McpCapabilities = field(default_factory=McpCapabilities)
     session_capabilities: SessionCapabilities = field(default_factory=SessionCapabilities)
