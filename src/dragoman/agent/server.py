@@ -470,8 +470,8 @@ class Server:
     # -- turns
 
     def _prompt(self, params: acp.PromptRequest) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn. This happens now and not in the coroutine, which starts after everything
-        that arrived with it: a cancel right after its prompt would find no turn."""
+        """Begin a turn, and return a coroutine that runs it. Were it begun there, a cancel that
+        arrived with the prompt would find no turn: it is handled before the coroutine starts."""
         session = self._session(params.session_id)
         if session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")

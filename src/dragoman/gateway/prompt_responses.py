@@ -1,7 +1,7 @@
 """Translate results and errors of a peer's turn into ACP prompt responses and JSON-RPC errors.
 
 Stop reasons that ACP v1 does not define are mapped to defined ones, because strict clients reject
-them. Sends nothing: `gateway.client_session` and `gateway.acp_passthrough` do.
+them. `gateway.client_session` and `gateway.acp_passthrough` send the responses.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ class GatewaySession:
         """Number of events outside of a turn for which there was no room."""
         self._telling = False
         self.asked: dict[str, asyncio.Event] = {}
-        """By request id: set when every event before the permission request was sent."""
+        """By request id: an event that is set when every event before the permission request was
+        sent."""
         self.told: set[str] = set()
         """Ids of permission requests that were sent before their events were taken, because no
         earlier event had to be sent first."""

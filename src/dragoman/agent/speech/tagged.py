@@ -92,8 +92,8 @@ class TaggedSpeech(DocumentSpeech):
         return self._stopped(self.prompt(params.session_id, blocks))
 
     def _is_command(self, command: tagged.CommandInput) -> bool:
-        """Return whether the agent can handle a command: it has registered this one, or none,
-        and then its prompt handler gets them all."""
+        """Return whether the agent can handle a command: it has registered this one, or has
+        registered none, so that its prompt handler gets them all."""
         known = self.server.agent.handlers.commands
         return not known or command.name in known
 

@@ -323,8 +323,8 @@ def ended(
 
 
 OTHER_VERSION: Final = (
-    "use a version of the agent that speaks this one, or try the agent anyway: `--any-version`, "
-    "or any_version=True in a program"
+    "use a release of the agent that speaks dragoman's version, or try the agent anyway: "
+    "`--any-version`, or any_version=True in a program"
 )
 """The hint if an agent answers the handshake with another version of its dialect."""
 
