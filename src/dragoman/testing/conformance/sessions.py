@@ -193,10 +193,14 @@ async def list_of_sessions_is_a_list(lab: Lab) -> None:
     await lab.require("sessionCapabilities.list")
     conversation, _ = await lab.session()
     answer = await conversation.ask("session/list", {})
-    expect(isinstance(answer.fields().get("sessions"), list), "sessions is no list", answer.message)
+    expect(
+        isinstance(answer.fields().get("sessions"), list), "sessions is not a list", answer.message
+    )
     nowhere = await conversation.ask("session/list", {"cwd": "/dragoman/no/such/folder"})
     expect(
-        isinstance(nowhere.fields().get("sessions"), list), "sessions is no list", nowhere.message
+        isinstance(nowhere.fields().get("sessions"), list),
+        "sessions is not a list",
+        nowhere.message,
     )
 
 

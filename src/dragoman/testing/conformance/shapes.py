@@ -61,7 +61,7 @@ def capabilities(value: object) -> str:
 
 
 def mistyped(value: object, *, booleans: Sequence[str], markers: Sequence[str]) -> str:
-    """Check the types of members, given by their dotted paths. A missing member is no problem."""
+    """Check the types of members, given by their dotted paths. A missing member is accepted."""
     for paths, kind, name in ((booleans, bool, "a boolean"), (markers, dict, "an object")):
         for path in paths:
             found = _at(value, path)
