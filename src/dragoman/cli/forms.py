@@ -104,7 +104,7 @@ class Field(Struct, frozen=True, kw_only=True):
             raise ValueError(f"answer with {what}") from None
         if isinstance(value, float) and not math.isfinite(value):
             # JSON has no such number: it would be sent as null.
-            raise ValueError(f"answer with a number, not {text}")
+            raise ValueError(f"answer with a finite number, not {text}")
         least, most = self.schema.get("minimum"), self.schema.get("maximum")
         if isinstance(least, int | float) and value < least:
             raise ValueError(f"the minimum is {least}")

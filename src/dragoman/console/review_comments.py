@@ -86,7 +86,8 @@ class ReviewComments:
             kept = drafts.pop(session, [])
             if len(kept) >= MAX_COMMENTS:
                 raise UsageError(
-                    f"a session can have at most {MAX_COMMENTS} comments: send them first"
+                    f"this session already has {MAX_COMMENTS} unsent comments, the maximum: "
+                    "send or delete some before you add another"
                 )
             drafts[session] = [*kept, draft]
             for oldest in list(drafts)[:-MAX_SESSIONS]:

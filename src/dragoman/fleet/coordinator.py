@@ -356,7 +356,8 @@ class CoordinatorSession:
         subjects.require_job_id(job_id)
         try:
             if len(data) > MAX_SUBMISSION_SIZE:
-                raise FleetError("the submission is too large")
+                limit = f"{MAX_SUBMISSION_SIZE // 1024} KiB"
+                raise FleetError(f"the submission is larger than {limit}")
             spec = decode(data, JobSpec)
         except FleetError as error:
             return self._schedule.refused(job_id, member, str(error), at=time.time())

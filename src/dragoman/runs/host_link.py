@@ -219,9 +219,14 @@ class HostLink:
             if time.monotonic() - self._opened_at > STEADY_INTERVAL:
                 self._retries.reset()
         if not self._retries.fail():
+            why, remedy = str(failure), ""
+            if isinstance(failure, HostUnavailable):
+                # Its text begins with the name of the host, too.
+                why, remedy = failure.problem, failure.remedy
             raise HostUnavailable(
                 self.host.name,
-                f"cannot reconnect: {failure}",
+                f"cannot reconnect: {why}",
+                remedy=remedy,
                 passing=True,
                 may_have_run=may_have_run,
             ) from failure

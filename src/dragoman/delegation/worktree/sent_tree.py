@@ -142,7 +142,7 @@ def read_sent(folder: Path, id_: str) -> SentTree:
     """Return the worktree with this id. Raises `UsageError` if there is none."""
     record = _read(folder / "trees" / id_ / RECORD) if TREE_ID.fullmatch(id_) else None
     if record is None:
-        raise UsageError(f"no sent worktree {id_[:40]!r} on this machine")
+        raise UsageError(f"there is no sent worktree {id_[:40]!r} on the host")
     return record
 
 

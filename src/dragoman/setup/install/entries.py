@@ -134,7 +134,8 @@ def _edited(
         remedy = "choose another name with --name, or remove this entry by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
-        raise ClientFileInvalid(str(path), str(error)) from error
+        remedy = "fix the file, or edit this entry by hand"
+        raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except ValueError as error:
         # The parsers raise their own errors, and Python one for a number with thousands of digits.
         kind = "TOML" if client.format == "toml" else "JSON"

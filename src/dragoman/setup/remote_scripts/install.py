@@ -179,8 +179,9 @@ def try_out(program: str, version: str) -> None:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise InstallError("broken", f"the new version does not start: {error}") from error
-        if "No space left on device" in done.stderr or "Disk quota exceeded" in done.stderr:
-            raise InstallError("full", "no space left on device")
+        for problem in ("No space left on device", "Disk quota exceeded"):
+            if problem in done.stderr:
+                raise InstallError("full", problem)
         if done.returncode != 0:
             last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
             raise InstallError("broken", f"the new version does not start: {''.join(last)}")
