@@ -56,7 +56,7 @@ def test_empty_long_and_excess_comments_are_refused(
         comments.add(key, ReviewComment(text="x"))
     assert comments.of("s-1") == [] and len(comments.of("s-3")) == 1
     assert caplog.messages == ["dropped the unsent comments of session s-1: 1"]
-    with pytest.raises(UsageError, match="send them first"):
+    with pytest.raises(UsageError, match="send or delete some"):
         comments.add("s-3", ReviewComment(text="x"))
 
 

@@ -277,7 +277,7 @@ async def test_messages_wait_while_the_record_stream_is_full_and_are_not_lost() 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (encode(structs.replace(SPEC, prompt="x" * MAX_SUBMISSION_SIZE)), "too large"),
+        (encode(structs.replace(SPEC, prompt="x" * MAX_SUBMISSION_SIZE)), "larger than 512 KiB"),
         (b"{}", "invalid fleet data (JobSpec)"),
         (b"[" * 100_000, "invalid fleet data (JobSpec)"),
     ],

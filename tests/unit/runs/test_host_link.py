@@ -129,8 +129,9 @@ async def test_a_permanent_failure_ends_the_retries(
 
 @aio
 async def test_reconnecting_stops_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    away = [HostUnavailable("box", "away", remedy="look", passing=True) for _ in range(5)]
-    link, _ = link_with(monkeypatch, *away, timeout=-1.0)
+    away = [HostUnavailable("box", "away", remedy="look", passing=True) for _ in range(100)]
+    link, _ = link_with(monkeypatch, Opened(), *away, timeout=20.0)
+    monkeypatch.setattr(host_link, "time", Clock())
     with pytest.raises(HostUnavailable) as raised:
         await link.keep_trying(Work(1))
     assert (str(raised.value), raised.value.remedy) == ("box: cannot reconnect: away", "look")
