@@ -325,9 +325,20 @@ PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
 
 
 def updated(name: str) -> str:
-    """Return the text of a page with its generated part as the code has it."""
+    """Return the text of a page with its generated parts as the code has them."""
     head, mark, _ = (REFERENCE / name).read_text("utf-8").partition(MARK)
+    if name == "events.md":
+        head = _with_index(head)
     return head + mark + "\n".join(PAGES[name]()) + "\n"
+
+
+def _with_index(head: str) -> str:
+    """Return the start of the page of events with its table of all events as the code has it."""
+    index = list(event_values.index())
+    lines = head.splitlines(keepends=True)
+    first = lines.index(index[0] + "\n")
+    after = next(at for at in range(first, len(lines)) if not lines[at].startswith("|"))
+    return "".join([*lines[:first], "\n".join(index) + "\n", *lines[after:]])
 
 
 __all__ = ["PAGES", "REFERENCE", "updated"]

@@ -110,18 +110,18 @@ class EventPublisher:
         """Queue a value to be published like an event. `stream` is the session that it belongs to:
         redaction looks for secrets that continue in later values of the same stream."""
         self.heard = self.heard or told.get("type") != NOTICE
-        line = _TOLD.encode(told)
-        over = self._taken + len(line) > self._limits.events_size
-        if over or self._size + len(line) > MAX_WAITING_SIZE:
-            self._dropped += 1
-            return
-        self._taken += len(line)
         number, self._next = self._next, self._next + 1
-        for done, value in self._redact.feed(line, number, stream=stream):
+        # Also what is dropped is redacted: the rest of a secret may follow in an event that is not.
+        for done, value in self._redact.feed(_TOLD.encode(told), number, stream=stream):
             self._queue(done, value)
 
     def _queue(self, number: int, value: Any) -> None:
         data = _TOLD.encode(value)
+        over = self._taken + len(data) > self._limits.events_size
+        if over or self._size + len(data) > MAX_WAITING_SIZE:
+            self._dropped += 1
+            return
+        self._taken += len(data)
         self._ready.append((number, data))
         self._size += len(data)
         self._wake.set()

@@ -215,6 +215,23 @@ async def test_events_over_the_size_limit_are_dropped_and_counted() -> None:
 
 
 @aio
+async def test_no_half_of_a_secret_is_published_if_the_event_with_the_other_half_is_dropped() -> (
+    None
+):
+    memory = MemoryConnection()
+    out = publisher(memory, limits=FleetLimits(events_size=700))
+    half = len(SECRET) // 2
+    out.add(said("word " * 60), WORKSPACE)
+    out.add(said("word " * 200 + SECRET[:half]), WORKSPACE)
+    out.add(said(SECRET[half:] + " done. "), WORKSPACE)
+    out.finish()
+    await out.run()
+    published = b"".join(one.data for one in memory.messages).decode()
+    assert out.unstored == 1 and "done" in published
+    assert SECRET[half:] not in published
+
+
+@aio
 async def test_publishing_pauses_to_stay_below_the_rate_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
