@@ -219,7 +219,7 @@ async def test_no_half_of_a_secret_is_published_if_the_event_with_the_other_half
     None
 ):
     memory = MemoryConnection()
-    out = publisher(memory, limits=FleetLimits(events_size=700))
+    out = publisher(memory, limits=FleetLimits(events_size=1000))
     half = len(SECRET) // 2
     out.add(said("word " * 60), WORKSPACE)
     out.add(said("word " * 200 + SECRET[:half]), WORKSPACE)
