@@ -1,6 +1,6 @@
-"""`dragoman acp`: the entry for dragoman as an agent in the settings of editors.
+"""`dragoman acp`: add dragoman as an agent to the settings of an editor, or remove it.
 
-The supported editors are listed in `setup.install.clients`; `cli.install` does the work.
+The supported editors are listed in `setup.install.clients`; `cli.install` edits their settings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ app: Final = new_app(help=HELP)
 
 
 class EditorName(enum.StrEnum):
-    """The supported editors."""
+    """The supported editors, as values of ``--client``."""
 
     ZED = "zed"
     JETBRAINS = "jetbrains"

@@ -188,9 +188,9 @@ def validate_command(
 
 
 def _is_file(first: str, last: str, place: RunContext) -> bool:
-    """Return whether the first word names a file rather than a target. It does if it looks like a
-    path. It also does if it is not a valid target, and the last word is one or an agent file has
-    the name of the first word."""
+    """Return whether `first`, the first argument of `set`, names a file rather than a target: it
+    looks like a path, or it is not a valid target and either `last`, the last argument, is one or
+    an agent file has the name `first`."""
     from dragoman.catalogue.agent_files import parse_target
 
     if "/" in first or first.endswith(".md"):
@@ -214,10 +214,11 @@ def _place(cwd: Path | None) -> RunContext:
 def _agreed(
     paths: list[Path], value: str | None, place: RunContext, *, yes: bool, dry_run: bool
 ) -> bool:
-    """Return whether to write the changes.
+    """Return whether to write `value`, or with None remove the field, in the agent files `paths`.
 
-    With `dry_run` they are only shown. Unless `yes` is set, the user has to confirm a change of
-    several files, and the command exits with code 1 if it is declined.
+    With `dry_run` the changes are only shown. Unless `yes` is set, the user has to confirm a change
+    of several files, and the command exits with code 1 if it is declined. Raises `UsageError` if
+    there are no files.
     """
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff

@@ -56,7 +56,8 @@ GROUPS: Final = {
         "uninstall": "Show what dragoman has installed, and remove it.",
     },
 }
-"""Every command with its line in `dragoman --help`, by heading. Its module is `cli.NAME`."""
+"""Every command with its line in `dragoman --help`, grouped by heading. The module of a command is
+`cli.NAME`."""
 
 COMMANDS: Final = {name: line for group in GROUPS.values() for name, line in group.items()}
 """Every command with its line, without the headings."""
@@ -193,7 +194,9 @@ def new_command() -> Any:
 
 
 def call(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and exit with its exit code."""
+    """Run a command line (default: that of this process) with typer, and exit with its exit code.
+    An invalid command line is reported on stderr; with `--json-strict` it raises `UsageError`
+    instead."""
     command = new_command()
     words = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -218,8 +221,8 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _suggest_option(refused: Any) -> None:
-    """If the option exists in a similar program, suggest our equivalent instead of an option that
-    is spelled alike."""
+    """If the unknown option exists in a similar program and the command has our equivalent, suggest
+    that instead of an option that is spelled alike."""
     meant = OTHER_OPTIONS.get(getattr(refused, "option_name", ""))
     if meant is not None and refused.ctx is not None:
         known = {word for each in refused.ctx.command.params for word in each.opts}
@@ -232,8 +235,8 @@ _EXTRA: Final = re.compile(r"Got unexpected extra argument(?:\(s\)|s)? \((\S+)\)
 
 
 def _suggest_choice(refused: Any) -> None:
-    """For a misspelled value, suggest the closest allowed one; for an option's value without the
-    option, suggest the option."""
+    """For a misspelled value, suggest the closest allowed one; for an option's value that is given
+    without the option, suggest the option."""
     from dragoman.errors.usage import nearest
 
     said = str(refused.message or "")

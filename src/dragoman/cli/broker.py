@@ -314,8 +314,8 @@ def stdio_command() -> None:
 
 
 def _found(word: str | None) -> list[BrokerRecord]:
-    """Return the brokers that `word` matches, or all of them if there is no word. Raises
-    `UsageError` if none matches."""
+    """Return the running brokers whose name or peer `word` matches, or all of them if it is None.
+    Raises `UsageError` if none matches."""
     from dragoman.broker.client.brokers import list_brokers
     from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError
@@ -333,7 +333,8 @@ def _found(word: str | None) -> list[BrokerRecord]:
 
 
 def _near(word: str, names: Iterable[str]) -> str:
-    """Return the broker or peer that an unknown word may mean, or an empty string."""
+    """Return the one of `names` and the known peers that is closest to `word`. Empty if none is
+    close, or if `word` is one of them."""
     from dragoman.errors.usage import nearest
     from dragoman.runs.context import load_context
 

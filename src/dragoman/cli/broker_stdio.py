@@ -70,9 +70,13 @@ async def serve() -> None:
 
 
 def use_lasting_runtime() -> None:
-    """Keep sockets and locks in a directory that survives this login. systemd removes
-    XDG_RUNTIME_DIR at the last logout, unless lingering is enabled, but a broker keeps running. All
-    processes of the user have to use the same directory, even in another login."""
+    """Make all processes of this user keep sockets and locks in the state directory, where they
+    survive the logout, unless a runtime directory is configured or lingering is enabled.
+
+    systemd removes XDG_RUNTIME_DIR at the last logout, but a broker keeps running. A marker file
+    tells the user's other processes; if it cannot be written, only this process and its children
+    use the directory.
+    """
     if RUNTIME in os.environ or (os.environ.get("XDG_RUNTIME_DIR") and _lingers()):
         return
     folder = find_paths().state / "run"

@@ -101,8 +101,13 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
 
 
 async def read_lines(chat: Chat | HostChat) -> int:
-    """Read lines and carry them out until the user leaves, the process is terminated, or the output
-    or the connection is lost. Returns the exit code."""
+    """Read the lines of a chat and carry them out, until the input ends, the user leaves, the
+    process is terminated, or the output or the connection is lost.
+
+    Returns the exit code. After a termination or a loss it is that of the last turn. Otherwise it
+    is that of the first failure, which does not count on a terminal, or 1 if output could not be
+    written.
+    """
     live, interactive = chat.live, chat.interactive
     code = 0
     async with _lines(chat) as read:
@@ -139,7 +144,7 @@ async def read_lines(chat: Chat | HostChat) -> int:
 
 @asynccontextmanager
 async def _lines(chat: Chat | HostChat) -> AsyncIterator[LineReader]:
-    """Context manager: the line reader of a chat."""
+    """Context manager: the line reader of a chat, with the line editor on a capable terminal."""
     if not chat.interactive:
         yield LineReader(chat)
         return
@@ -164,7 +169,8 @@ async def _lines(chat: Chat | HostChat) -> AsyncIterator[LineReader]:
 
 
 class LineReader:
-    """Reads the lines of a chat. On a terminal the first Ctrl-C only shows how to leave."""
+    """Reads the lines of a chat. On a terminal the first Ctrl-C at a prompt only shows how to
+    leave."""
 
     def __init__(self, chat: Chat | HostChat, editor: ChatInput | None = None) -> None:
         self._chat = chat
@@ -172,7 +178,7 @@ class LineReader:
         chat.editor = editor
 
     async def __call__(self) -> str | None:
-        """Return the next line, or None if the user leaves the chat."""
+        """Return the next line; None at the end of the input, or if the user leaves the chat."""
         from dragoman.cli.command_loop import Interrupted
 
         chat = self._chat

@@ -1,7 +1,8 @@
 """Slash commands of `dragoman chat`: their names, parsing, completion and pages.
 
-`cli.chat_session` executes them. The agent's own commands are sent to it as prompts. A line that
-looks like a command but is not one is an error; ``//`` starts a prompt with a slash.
+`cli.chat_session` and `cli.host_chat` execute them. The agent's own commands are sent to it as
+prompts. A line that looks like a command but is not one is an error; ``//`` starts a prompt with a
+slash.
 """
 
 from __future__ import annotations
@@ -58,20 +59,22 @@ _PLAIN: Final = re.compile(r"[\w./~+=,:-]+")
 """A path that can be mentioned without quotes."""
 
 MAX_FILES: Final = 200
-"""Maximum number of file names offered."""
+"""Maximum number of file names offered as completions."""
 
 
 class OwnCommand(NamedTuple):
-    """One of our commands, as typed."""
+    """One of our commands, by its own name even if an alias was typed, and its argument, which may
+    be empty."""
 
     name: str
     argument: str
 
 
 def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
-    """Parse a line into one of our commands or a prompt. `offered` are the agent's commands.
+    """Parse a line into one of our commands or, as text, a prompt for the agent.
 
-    Raises `UsageError` for an unknown command or an unexpected argument.
+    `offered` are the names of the agent's commands. Raises `UsageError` for an unknown command or
+    an unexpected argument.
     """
     text = line.strip()
     if text.startswith("//"):
@@ -95,8 +98,8 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
 
 
 def piped_meaning(line: str) -> OwnCommand | str:
-    """Parse a line of a chat without a terminal. Only three commands exist there; every other line
-    is a prompt."""
+    """Parse a line of a chat without a terminal. Only /help, /quit and /exit are commands there;
+    every other line is a prompt."""
     match line.strip():
         case "/help":
             return OwnCommand("help", "")
@@ -113,7 +116,8 @@ def help_page(
     width: int = 0,
     ours: Collection[str] = COMMANDS.keys(),
 ) -> str:
-    """Return the help page: the commands in `ours`, the agent's commands and the keys.
+    """Return the help page: the commands in `ours`, the agent's commands (`theirs`) and, with
+    `keys`, the keys of the line editor.
 
     `width` is the number of columns; 0 means no limit.
     """
@@ -137,7 +141,8 @@ def help_page(
 
 
 class Suggestion(NamedTuple):
-    """A completion: `text` replaces the last `replaces` characters."""
+    """A completion: `text` replaces the last `replaces` characters before the cursor, and `about`
+    describes it."""
 
     text: str
     replaces: int
@@ -153,7 +158,8 @@ def suggestions(
 ) -> Iterator[Suggestion]:
     """Yield the completions for the text before the cursor.
 
-    `names` lists the names, with descriptions, that can follow one of our commands.
+    `theirs` are the agent's commands. `names` returns the names, with descriptions, that can follow
+    the one of our commands that it is called with.
     """
     mention = _MENTION.search(text)
     if mention is not None:
@@ -220,7 +226,9 @@ def _files(mention: re.Match[str], workspace: Path) -> Iterator[Suggestion]:
 def choice_page(
     what: str, choices: Sequence[tuple[str, str]], current: str | None, *, more: str = ""
 ) -> str:
-    """Return a page of the values a command can choose from, with the current one marked."""
+    """Return a page of the values that a command can choose from, with the current one marked,
+    followed by `more`. `what` is the word for one value, such as ``model``; if there are no values,
+    the page says that the agent does not report them."""
     rows: list[tuple[str, str]] = [
         (f"{'*' if value == current else ' '} {one_line(value)}", one_line(about))
         for value, about in choices
@@ -233,8 +241,8 @@ def choice_page(
 
 
 def cost_page(used: Sequence[Usage | None]) -> str:
-    """Return a page with the total usage of a chat, and the number of turns whose usage is
-    unknown."""
+    """Return a page with the number of turns, their known tokens and cost, and the number of turns
+    whose cost is unknown. `used` has the usage of each turn, None if it is unknown."""
     from dragoman.cli.output.renderer import money, tokens
 
     if not used:
@@ -264,7 +272,8 @@ def cost_page(used: Sequence[Usage | None]) -> str:
 
 
 def show_page(page: str, show: Renderer, *, interactive: bool) -> None:
-    """Show a page to people. If the output is JSON, the page is a notice."""
+    """Show a page on stderr if the chat is `interactive`, otherwise on stdout. In JSON output it is
+    a notice."""
     from dragoman.cli.output.jsonl import JsonLines
 
     if isinstance(show, JsonLines):
@@ -276,7 +285,8 @@ def show_page(page: str, show: Renderer, *, interactive: bool) -> None:
 
 
 def show_refusal(error: DragomanError, show: Renderer, *, interactive: bool) -> None:
-    """Show why a line was rejected."""
+    """Show why a line was rejected. In an interactive chat, a usage error is shown as a notice,
+    without advice about the command line."""
     from dragoman.cli.output.jsonl import JsonLines
 
     short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)

@@ -53,8 +53,8 @@ HISTORY_SIZE: Final = 1024 * 1024
 """Size of the history, in bytes, above which its older half is dropped."""
 
 ENTRY_SIZE: Final = 16 * 1024
-"""Maximum length of a prompt in the history, in characters. Longer ones were pasted and are not
-kept."""
+"""Maximum length of a prompt in the history, in characters. Longer ones, which were usually pasted,
+are not kept."""
 
 ESCAPE_TIMEOUT: Final = 0.1
 """Seconds to distinguish the Escape key from Alt with another key, which sends Escape first."""
@@ -112,7 +112,7 @@ class ChatInput:
             self._hold.close()
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C at an empty prompt does."""
+        """If a prompt is being read, end `read` as Ctrl-C at an empty prompt does."""
         if self._open and self._editor.app.is_running:
             self._editor.app.exit(exception=Interrupted())
 
@@ -217,7 +217,7 @@ def _keys() -> KeyBindings:
 
 
 def _stop_process() -> None:
-    """Give the terminal back to the shell until it resumes this process."""
+    """Stop the processes of this command, as Ctrl-Z usually does, until the shell resumes them."""
     os.kill(0, signal.SIGTSTP)
     # Another thread may get the signal. Then this thread stops a moment later. Until then it must
     # not change the terminal mode, which belongs to the shell.

@@ -103,7 +103,8 @@ class Chat:
     # -- prompts
 
     def content(self, text: str) -> list[Block]:
-        """Return the content blocks of a prompt. Raises `UsageError` if it cannot be sent."""
+        """Return the content blocks of a prompt, and report mentioned files that do not exist.
+        Raises `UsageError` if the prompt cannot be sent."""
         made = blocks(
             text,
             typed=text,
@@ -116,8 +117,8 @@ class Chat:
         return made
 
     async def turn(self, text: str, content: Sequence[Block]) -> TurnReport:
-        """Run a turn with the content of a prompt, after a summary of what the agent has not
-        seen."""
+        """Run a turn with `content`, the content of the prompt `text`. If there is a part of the
+        conversation that the agent has not seen, a summary of it comes first."""
         brief = brief_for(self.plan.name, self._memory)
         if brief is not None:
             self.show.notice(f"{self.plan.name} gets a summary of the conversation: {brief}")
@@ -134,7 +135,8 @@ class Chat:
         return report
 
     async def _turn(self, content: Sequence[Block]) -> TurnReport:
-        """Run a turn. Raises `UsageError` if Ctrl-C ends it before its prompt is sent."""
+        """Run a turn. Raises `UsageError` if Ctrl-C at a terminal ends it before its prompt is
+        sent."""
         self._in_turn = True
         try:
             return await self.session.turn(content)
@@ -150,8 +152,9 @@ class Chat:
         chat_commands.show_refusal(error, self.show, interactive=self.interactive)
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt. It ends the running command or the turn, even before its prompt is
-        sent, but not the chat."""
+        """Callback for interrupts, called with their number. An interrupt ends the running command
+        or turn, even before the prompt is sent, and otherwise acts like Ctrl-C at the prompt. After
+        a signal other than Ctrl-C, it ends the chat."""
         run = self.session.run
         before_prompt = self._in_turn and not run.seen.prompted
         if self._in_command or before_prompt or run.in_turn or self.live.terminated:
@@ -164,9 +167,10 @@ class Chat:
     # -- commands
 
     async def carry_out(self, line: str) -> str | None:
-        """Execute a line if it is one of our commands; otherwise return it as a prompt.
+        """Execute a line if it is one of our commands, and return None; otherwise return it as a
+        prompt.
 
-        Raises `UsageError` for a command that does not exist.
+        Raises `UsageError` for an unknown command, or one that cannot be executed.
         """
         if not self.interactive:
             meant = chat_commands.piped_meaning(line)
@@ -187,8 +191,8 @@ class Chat:
         return None
 
     def _resumes(self) -> bool:
-        """Return whether the chat continues after the cancellation that was just caught: Ctrl-C
-        ended only a command or a turn."""
+        """If Ctrl-C, which ends only a command or a turn, caused the cancellation that was just
+        caught, undo the cancellation and return True. Return False if the chat has to end."""
         task = asyncio.current_task()
         if not self.live.interrupts or self.live.terminated or task is None:
             return False
@@ -349,13 +353,13 @@ class Chat:
         )
 
     def _listed(self) -> tuple[list[SessionRecord], dict[str, str]]:
-        """Return the sessions of this project, and their first prompts."""
+        """Return the latest sessions of this project, and their first prompts by session key."""
         stored = self._stored()
         with open_store(read_only=True) as store:
             return stored, store.first_prompts(each.key for each in stored)
 
     def _stored(self) -> list[SessionRecord]:
-        """Return the sessions of this project, last used first."""
+        """Return at most `LISTED_SESSIONS` sessions of this project, last used first."""
         with open_store(read_only=True) as store:
             root = str(root_of(self.plan.workspace))
             return list(store.sessions(root=root, limit=LISTED_SESSIONS))
@@ -373,9 +377,10 @@ class Chat:
         self._options = structs.replace(self._options, **changes)
 
     async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> AsyncExitStack:
-        """Open the session of a plan, and return the exit stack of the previous session. The caller
-        closes it as its last step, because Ctrl-C can interrupt that. If the new session cannot be
-        opened, the chat stays in the current one."""
+        """Open the session of a plan, use `changes` for later sessions as well, and return the exit
+        stack of the previous session. The caller closes that stack (`_leave`) as its last step,
+        because Ctrl-C can interrupt the closing. If the new session cannot be opened, the error is
+        raised and the chat stays in the current one."""
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -402,7 +407,8 @@ class Chat:
         self._attach(session)
 
     def _attach(self, session: PromptSession) -> None:
-        """Route interrupts and the end of the output to a session."""
+        """Make a session the current one: it gets the interrupts, and is ended if the output is
+        closed."""
         self.session = session
         self._remember()
         session.show.on_broken = session.hang_up

@@ -67,7 +67,8 @@ class CommandLoop:
         self.hung_up = False
         """Whether the terminal was closed: then running turns should continue."""
         self.suspend_prompt: Callable[[], AbstractAsyncContextManager[None]] | None = None
-        """Removes an open prompt from the terminal while a question is asked."""
+        """Returns a context manager that removes an open prompt from the terminal while a question
+        is asked; None without a line editor."""
         self._on_interrupt: Callable[[int], None] | None = None
         self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._reading = 0
@@ -94,9 +95,10 @@ class CommandLoop:
         """Read the next line without its newline; None at the end of input.
 
         `fresh` discards what was typed at a terminal before the prompt. `question` is shown when
-        its turn comes; other output waits until it is answered, and earlier input is discarded.
-        `hidden` reads a secret in the same way: a terminal does not echo it.
-        Raises `Interrupted` if Ctrl-C is typed instead.
+        its turn comes; other output waits until it is answered, and what was typed before is
+        discarded. `hidden` reads a secret: other output and earlier input are treated as for a
+        question, and a terminal does not echo the line. Raises `Interrupted` if Ctrl-C is typed
+        instead, and `UsageError` if stdin cannot be read.
         """
         future = asyncio.get_running_loop().create_future()
         wanted = _Wanted(prompt, future, question, fresh, hidden)
@@ -117,8 +119,9 @@ class CommandLoop:
                 self._drop(wanted)
 
     def listen(self, on_interrupt: Callable[[int], None]) -> None:
-        """Call `on_interrupt`, in the loop, for the first and the second interrupt from now on, and
-        at once if there was one before."""
+        """Set the callback for interrupts, which replaces an earlier one. It is called in the loop,
+        with their number, for the first and the second interrupt, and at once if there has been one
+        since the last `calm`."""
         self._on_interrupt = on_interrupt
         if self.interrupts:
             # Interrupted before a callback was set.
@@ -241,9 +244,10 @@ class CommandLoop:
         self.press()
 
     def _is_own(self) -> bool:
-        """Return whether an interrupt was sent by us.
+        """Return whether an interrupt was sent by us and needs no handling.
 
-        Raises `KeyboardInterrupt` if it ends the read of an answer that was given up.
+        Raises `KeyboardInterrupt` if it is meant to end the read of an answer that is no longer
+        needed.
         """
         ours, self._waking = self._waking, False
         reading = self._wanted_now
@@ -346,7 +350,8 @@ class _signals:
 
 
 def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run the work. Returns its exit code, or that of the interrupt that ended it."""
+    """Run `work` with the loop `live`, and leave no status line on the terminal. Returns the exit
+    code of the work or, if an interrupt cancelled it, that of the interrupt."""
 
     async def guarded() -> int:
         try:

@@ -59,7 +59,8 @@ OTHER_SUBCOMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "output": ("result",),
     "test": ("verify", "check"),
 }
-"""Subcommand names of similar programs, and ours for each: the first one that a command has."""
+"""Subcommand names of similar programs, and our names for each: the first one that the command has
+is suggested."""
 
 
 class CommandGroup(TyperGroup):
@@ -148,9 +149,11 @@ CONTEXT: Final[dict[str, Any]] = {"help_option_names": list(HELP_NAMES)}
 
 
 def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: append the arguments and options of a table to a command's own.
+    """Decorator: append arguments and options, usually those of `prompt_options.COMMANDS`, to a
+    command's own.
 
-    Put it below ``@app.command()``. The function receives every value as a keyword argument.
+    Put it below ``@app.command()``. The function receives every value as a keyword argument, and
+    one of several choices as a string.
     """
     names = {option.name for option in options}
 
@@ -231,7 +234,7 @@ def _first_sentence(text: str | None) -> str:
 
 
 def fold_help(command: Any) -> None:
-    """Fit the help of a command and its subcommands to the terminal."""
+    """Make a command and its subcommands fold their help to the width of the terminal."""
     whole = command.get_help
     command.get_help = lambda ctx: folded_help(whole(ctx), ctx.make_formatter().width + MARGIN)
     for below in getattr(command, "commands", {}).values():

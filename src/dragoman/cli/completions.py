@@ -60,7 +60,8 @@ def complete_session(incomplete: str) -> list[str]:
 
 
 def complete_setting(incomplete: str) -> list[str]:
-    """Return keys of settings that start with `incomplete`, those of a peer after ``peer.``."""
+    """Return the keys of settings that start with `incomplete`. The keys that are possible for each
+    peer are included only after ``peer.``."""
     from dragoman.config import find_paths, load_config
     from dragoman.config.schema import DelegationLimits, PeerSettings
     from dragoman.errors import DragomanError

@@ -1,6 +1,6 @@
 """`dragoman config`: show, set and edit settings, trust a project.
 
-`config` merges the settings and checks trust.
+The package `dragoman.config` merges the settings and checks trust.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def show_command(
 
 
 def _named(key: str, values: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:
-    """Return the settings of this name, or those of the table of this name. Raises `UsageError` if
-    there are none."""
+    """Return those of `values` with this key, or in the table of this name, such as ``peer.codex``.
+    Raises `UsageError` if there are none."""
     named = [each for each in values if each[0] == key or each[0].startswith(f"{key}.")]
     if not named:
         from dragoman.errors.usage import nearest
@@ -184,8 +184,8 @@ def set_command(key: KeyArgument, value: ValueArgument) -> None:
 
 
 def _check_peers(key: str, value: Any) -> None:
-    """Reject a setting that names an unknown peer, if the name is close to that of a known one.
-    Other unknown peers may be added later."""
+    """Raise `UsageError` if a setting names an unknown peer and this name is close to that of a
+    known one. Other unknown peers may be added later."""
     from dragoman.errors.usage import nearest
     from dragoman.runs.context import load_context
 

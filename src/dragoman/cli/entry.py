@@ -31,7 +31,8 @@ TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def run(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run one command line and exit with its exit code."""
+    """Run one command line (default: that of this process), and exit with its exit code. Errors are
+    reported on stderr; an unexpected exception is raised again."""
     try:
         _call(argv)
     except DragomanError as error:
@@ -128,7 +129,7 @@ def _is_surrogate(error: UnicodeEncodeError) -> bool:
 
 
 def _homeless() -> bool:
-    """Return whether the current directory no longer exists. Paths then cannot be resolved."""
+    """Return whether the current directory no longer exists, so that paths cannot be resolved."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -189,7 +190,8 @@ NAMES: Final = ("stdin", "stdout", "stderr")
 
 
 def prepare() -> None:
-    """Make the standard streams of this process usable, however it was started."""
+    """Make the standard streams of this process usable, however it was started, and escape what
+    Python itself prints to stderr."""
     for number, name in enumerate(NAMES):
         stream = getattr(sys, name)
         if stream is None:
@@ -216,8 +218,9 @@ def _open_nowhere(number: int) -> None:
 
 
 def leave(code: int) -> None:
-    """Flush all output and exit without interpreter teardown, which takes a fifth of a short
-    command's time. Returns if another thread still works or the output cannot be flushed."""
+    """Flush all output and exit without the interpreter's teardown, which takes a fifth of a short
+    command's time; exit handlers are called. Returns if another thread still works or the output
+    cannot be flushed."""
     if threading.active_count() > 1:
         from dragoman.rpc.tasks import THREAD_NAME
 

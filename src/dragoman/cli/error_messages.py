@@ -122,7 +122,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "remote_error": "if the message above is not enough, add --trace FILE to `dragoman run` and "
     "read the trace",
 }
-"""The next step, by the error's stable name."""
+"""The next step, by the stable name of the error (`error_class`)."""
 
 REFUSED: Final = "check the address, and the login, certificate or permissions that it needs"
 """The next step if a connection was refused and will be refused again."""
@@ -167,10 +167,8 @@ def message(
 
 
 def try_again(*, retryable: bool, may_have_run: bool) -> str:
-    """Say whether retrying may help, and what the first attempt may already have done.
-
-    Empty if a retry would fail and nothing was done.
-    """
+    """Return a text that says whether retrying may help, and what the first attempt may already
+    have done. Empty if a retry would fail and nothing was done."""
     if may_have_run:
         look = "check first: part of the work may already be done"
         return f"it may help, but {look}" if retryable else look
@@ -178,7 +176,7 @@ def try_again(*, retryable: bool, may_have_run: bool) -> str:
 
 
 def stderr_lines(tail: str) -> list[str]:
-    """Format the end of an agent's stderr; an empty list if it is empty."""
+    """Format the end of an agent's stderr as indented lines; an empty list if there is no text."""
     said = [line.rstrip() for line in tail.splitlines() if line.strip()]
     shown = [f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]]
     return ["  the agent's stderr:", *shown] if said else []
@@ -254,8 +252,8 @@ def of_attempt(
     permissions: str = "",
     passed: PassedVariables | None = None,
 ) -> list[str]:
-    """Return the message for the last attempt of a failed delegation, without the line that says
-    what happened.
+    """Return, as lines, the message for the last attempt of a failed delegation, without the line
+    that says what happened.
 
     `permissions` is the preset of its permission policy, if known; `login` and `passed` are as in
     `message`.
@@ -294,7 +292,7 @@ def of_attempt(
 
 
 def _how(next_step: str, login: str) -> str:
-    """Return the next step, adding how to log in if a login is needed."""
+    """Return the next step. If that is to log in, say how, unless `login` is empty."""
     return f"{login}, then try again" if login and next_step == LOGIN else next_step
 
 
@@ -321,7 +319,8 @@ _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]\b")
 def let_through(text: str, *, peer: str, passed: PassedVariables | None) -> str:
     """Return how to pass on the variables that an agent misses although they are set here.
 
-    `text` is what the agent reports. Empty if it names no such variable, or if `passed` is None.
+    `text` is what the agent reports. Empty if it names no such variable, if `passed` is None, or if
+    there is no way to pass them.
     """
     if passed is None or not (named := dict.fromkeys(_VARIABLE.findall(text))):
         return ""
@@ -346,7 +345,7 @@ def let_through(text: str, *, peer: str, passed: PassedVariables | None) -> str:
 
 
 def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[DragomanError]]:
-    """Return the classes of errors by their stable names."""
+    """Return `kind` and the classes derived from it, by their stable names."""
     found = {kind.error_class: kind}
     for each in kind.__subclasses__():
         found = {**_kinds(each), **found}
@@ -365,7 +364,7 @@ _HOW_TO_ALLOW: Final[Mapping[str, str]] = {
     "approve-reads": "--approve-reads (or `permissions` in the settings) allows only reads: remove "
     "it to be asked, or allow everything with --approve-all",
 }
-"""The next step after a denial, for presets that do not ask."""
+"""The next step after a denial, for presets that do not ask the user."""
 
 
 def _how_to_allow(permissions: str) -> str:
@@ -472,7 +471,8 @@ def advice(
     login: str = "",
     passed: PassedVariables | None = None,
 ) -> str:
-    """Return the next step. The options are as in `message`."""
+    """Return the next step after an error; empty if its message names a command that helps. The
+    options are as in `message`."""
     if isinstance(error, RemoteError) and (
         hidden := let_through(str(error), peer=peer, passed=passed)
     ):
@@ -520,7 +520,7 @@ def _known_advice(kind: type[DragomanError]) -> str:
 
 
 def in_json(words: Sequence[str]) -> bool:
-    """Return whether a command line wants its errors as JSON lines, even if it is invalid."""
+    """Return whether a command line, even an invalid one, wants its errors as JSON lines."""
     return "--json-strict" in itertools.takewhile(lambda word: word != "--", words)
 
 

@@ -66,7 +66,7 @@ _OUTCOMES: Final = {
     "auth_required": ExitCode.AUTH_REQUIRED,
     "quota": ExitCode.QUOTA,
 }
-"""Outcomes with their own exit code. Every other unsuccessful outcome is a failure."""
+"""Outcomes with their own exit code. For every other outcome it is `FAILED`."""
 
 
 def of_result(result: Result) -> ExitCode:

@@ -93,8 +93,9 @@ def as_submitter(
     collect: bool = False,
 ) -> Any:
     """Call `work` with the connection of this machine's submitter and the name of its team, and
-    return its result. With `collect`, then record the results of the jobs that were submitted from
-    this machine and have ended. `name` selects the submitter if there are several."""
+    return the result of the call. With `collect`, the results of jobs that were submitted from this
+    machine and have ended are recorded afterwards. `name` selects the submitter if there are
+    several."""
     require_fleet()
     import asyncio
 
@@ -123,7 +124,8 @@ def as_submitter(
 
 
 def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> None:
-    """Run the work until it ends by itself or after an interrupt, and exit."""
+    """Run `work` to its end, and exit with the code of the interrupt if there was one, otherwise
+    with 0. `work` gets the loop, and has to end by itself after an interrupt (see `stop_event`)."""
     from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.exit_codes import ExitCode
 

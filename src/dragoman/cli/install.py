@@ -1,6 +1,7 @@
-"""Shared code of `install` and `uninstall` of `dragoman mcp` and `dragoman acp`.
+"""Code shared by the `install` and `uninstall` commands of `dragoman mcp` and `dragoman acp`, which
+add an entry that starts dragoman to another program's settings file, or remove it.
 
-`setup.install` builds the entry and edits the settings file of the other program.
+`setup.install` builds the entry and edits the file.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def check_name(name: str) -> None:
 def install(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
-    """Print the entry for a program or, with `write`, write it to the program's settings."""
+    """Print the entry for a program or, with `write`, write it to the program's settings file. That
+    is `file` if it is given, else the file for `project` or, if this is None, for the user."""
     from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
     from dragoman.setup.install.program import this_program
@@ -85,7 +87,8 @@ def install(
 def uninstall(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
-    """Show the removal of an entry as a diff or, with `write`, remove it."""
+    """Show the removal of an entry as a diff or, with `write`, remove it. `file` and `project` are
+    as in `install`."""
     from dragoman.cli.output.config_diffs import write_diff
     from dragoman.cli.output.escape import neutral
     from dragoman.config.file_transaction import Change

@@ -1,6 +1,6 @@
-"""`dragoman mcp`: the entry for the dragoman MCP server in the settings of agents and editors.
+"""`dragoman mcp`: add the dragoman MCP server to the settings of an agent or editor, or remove it.
 
-The supported programs are listed in `setup.install.clients`; `cli.install` does the work.
+The supported programs are listed in `setup.install.clients`; `cli.install` edits their settings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ app: Final = new_app(help=HELP)
 
 
 class ClientName(enum.StrEnum):
-    """The supported programs."""
+    """The supported programs, as values of ``--client``."""
 
     CLAUDE = "claude"
     CODEX = "codex"
