@@ -1,8 +1,8 @@
 """Ask an agent's questions at the terminal: the fields of a form, or a URL to visit.
 
-One line is read per field; the prompt shows its default and choices. A form never grants a
-permission (`cli.permission_flags`). Without a terminal nothing is asked and the agent's question is
-declined.
+One line is read per field, after its choices and its default are shown. A form never grants a
+permission; permission requests are asked in `cli.permission_flags`. Without a terminal nothing is
+asked and the agent's question is declined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`chat --host`: a chat with an agent on another machine, where each turn is a job.
 
-All jobs belong to one remote session, and a turn continues if the connection is lost. The loop and
-the line editor are those of `cli.chat`.
+The jobs belong to one remote session until /new chooses another, and a turn continues if the
+connection is lost. The loop and the line editor are those of `cli.chat`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ async def _converse(host: Host, live: CommandLoop, show: Renderer, first: HostPr
 
 
 class HostChat:
-    """A chat whose session runs on a host."""
+    """A chat whose session runs on a host. It has the attributes of `chat_session.Chat` that the
+    loop in `cli.chat` uses."""
 
     def __init__(
         self, turns: HostTurns, live: CommandLoop, show: Renderer, first: HostPrompt

@@ -36,11 +36,12 @@ INTERRUPT_INTERVAL: Final = 0.1
 """Seconds before the next try to interrupt a command that has not started on the host yet."""
 
 READING: Final = ("delegate",)
-"""Commands that read piped input."""
+"""Commands whose piped input is read here and sent to the host."""
 
 
 def run_there(name: str, words: Sequence[str]) -> int:
-    """Run a command line on a host. Returns its exit code."""
+    """Run a command line, given without `--host`, on a host in the user's settings. Returns its
+    exit code."""
     host = host_of(name)
     live = CommandLoop()
     command = next(word for word in words if not word.startswith("-"))

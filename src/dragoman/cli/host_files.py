@@ -26,9 +26,9 @@ MAX_NAMED = 5
 
 
 def send(host: Host, cwd: Path, *, ignored: bool, branch: str = "") -> SentWorkspace:
-    """Send the workspace of `cwd` to a host. With `ignored`, the ignored files that
-    ``.worktreeinclude`` names are sent without asking. If `branch` is given, raises `UsageError`
-    unless the result can later become a new branch of this name."""
+    """Send the workspace of `cwd` to a host. The ignored files that ``.worktreeinclude`` names are
+    sent with `ignored`, or if the user agrees. If `branch` is given, raises `UsageError` unless the
+    result can later become a new branch of this name."""
     named = asyncio.run(_ignored_files(cwd, branch))
     # Outside of an event loop, which would not let Ctrl-C end the question.
     if named and not ignored:
@@ -74,7 +74,8 @@ def _require_one_repository(bundle: Bundle) -> None:
 
 
 def _agrees(host: str, named: tuple[str, ...]) -> bool:
-    """Ask whether to send ignored files. Without a terminal, they are not sent."""
+    """Return whether the user agrees to send ignored files. Without a terminal, print which files
+    are not sent, and return False."""
     from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.terminal import is_interactive
@@ -98,10 +99,12 @@ async def fetch(
     branch: str = "",
     put: Callable[[str], None] = put_out,
 ) -> bool:
-    """Fetch the changes made on a host, and apply them here or create a branch with them.
+    """Fetch the changes made on a host, and apply them here or, with `branch`, create a branch with
+    them.
 
-    `id` names a sent workspace; without it, `job` names a job there. Returns False if the patch no
-    longer applies; then nothing is changed and the patch is saved. `put` prints the report.
+    `id` is that of a sent workspace; if it is empty, `job` is the id of a job on the host. Returns
+    False if the patch no longer applies; then nothing is changed and the patch is saved. `put`
+    prints the report.
     """
     from dragoman.delegation.host_transfer import check_same_repository, fetch_result
     from dragoman.delegation.worktree.bundle import project_of

@@ -1,7 +1,7 @@
 """The option `--host`, before or after a command: run the command on another machine.
 
-`run`, `chat` and `jobs watch` have the option themselves and render the remote events. Other
-commands are run by the remote dragoman, and their output is shown here (`cli.host_command`).
+`run`, `chat` and `jobs watch` have the option themselves and render the remote events. The commands
+in `RELAYED` are run by the remote dragoman, and their output is shown here (`cli.host_command`).
 `cli.host_send` handles the options that send and fetch files.
 """
 
@@ -30,8 +30,13 @@ LOCAL: Final = ("hosts",)
 
 
 def placed(words: Sequence[str], call: Callable[[Sequence[str]], object]) -> list[str]:
-    """Return the command line with the option moved after a command that parses it itself. Any
-    other command is run on the host, and the process exits. `call` runs a command line."""
+    """Return the command line to run on this machine, with `--host` behind a command that parses
+    the option itself. ``jobs fetch`` becomes ``hosts fetch``, and a request for help loses the
+    option.
+
+    A command that the host runs, or that sends or fetches files, is run at once, the latter with
+    `call`, and the process exits. Raises `UsageError` if the command cannot be used with `--host`.
+    """
     host, rest = split(words)
     command = next((word for word in rest if not word.startswith("-")), None)
     if command in LOCAL:
@@ -59,7 +64,7 @@ def placed(words: Sequence[str], call: Callable[[Sequence[str]], object]) -> lis
 
 
 def split(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Split a command line into the host that --host names, None without the option, and the other
+    """Split a command line into the value of --host, or None without this option, and the other
     words. Raises `UsageError` if the option has no value."""
     host: str | None = None
     rest: list[str] = []

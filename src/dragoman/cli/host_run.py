@@ -142,8 +142,9 @@ def host_of(name: str) -> Host:
 
 
 def prepared(host: str, given: dict[str, Any]) -> tuple[Renderer, Host]:
-    """Return the renderer and the host for a command. An error is shown and ends the process with
-    its exit code (`SystemExit`)."""
+    """Set up the log, and return the renderer for the options in `given` and the host of this name.
+    An error in the settings, or an unknown host, is shown and ends the process with its exit code
+    (`SystemExit`). Raises `UsageError` if the format options contradict each other."""
     strict, verbose = given["json_strict"], given["verbose"]
     asked = shown_as(given["format"], strict=strict)
     log_for(strict=strict, verbose=verbose)
@@ -166,8 +167,9 @@ def prompt_of(
     no_stdin: bool = True,
     **given: Any,
 ) -> HostPrompt:
-    """Build the prompt for the host from the options of `run`. Raises `UsageError` if one is
-    invalid or cannot be used with --host."""
+    """Build the prompt for the host from the options of `run`, and read the files and the piped
+    input that belong to it. Raises `UsageError` if an option is invalid or cannot be used with
+    --host, and `InputTimeout` if the input does not end in time."""
     options = options_for_host(given)
     words, began_at = list(prompt), time.monotonic()
     if [*([] if peer is None else [peer]), *words][-1:] == [read_input.STDIN]:
@@ -229,9 +231,10 @@ class HostTurns:
         )
         self.asks = self._ask if is_interactive() else None
         self.job: str | None = None
-        """The running job."""
+        """The id of the running job; None if none is running."""
         self.cancelled = ""
-        """The last job that was cancelled, or is being cancelled."""
+        """The id of the last job that was cancelled, or is being cancelled; empty if there is
+        none."""
         self._live = live
         self._approver = TerminalApprover(live)
         self._denials: list[Denial] = []
@@ -248,7 +251,8 @@ class HostTurns:
             await self.link.aclose()
 
     async def submit(self, prompt: HostPrompt) -> Any:
-        """Submit a prompt. From then on it runs on the host independently of this process."""
+        """Submit a prompt and return the host's answer, a `HostSubmitted`. From then on the prompt
+        runs on the host independently of this process."""
         self.job = prompt.job
         self.show.doing(f"starting on {self.host.name}")
         try:
@@ -336,8 +340,9 @@ class HostTurns:
     # -- stopping
 
     def interrupted(self, count: int) -> None:
-        """Cancel the turn on the host at the first interrupt. At the second, without a job, or
-        after the terminal was closed, end this command."""
+        """Callback for interrupts, called with their number. The first one cancels the job on the
+        host. The second one, or one without a running job or after the terminal was closed, ends
+        this command."""
         if self.job is None or count > 1 or self._live.hung_up:
             self._leave()
             return
@@ -347,7 +352,7 @@ class HostTurns:
         self._tasks.start(self._cancel(self.job), "cancel the job")
 
     def _output_closed(self) -> None:
-        """Cancel the turn, as Ctrl-C does: its output can no longer be written."""
+        """Callback for output that can no longer be written: cancel the turn, as Ctrl-C does."""
         if self.job is not None:
             self._live.press()
 

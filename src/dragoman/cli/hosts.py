@@ -45,7 +45,7 @@ app: Final = new_app(help=HELP, default="list")
 
 
 def complete_host(incomplete: str) -> list[str]:
-    """Return the hosts in the settings whose names start with a text."""
+    """Return the names of hosts in the user's settings that start with `incomplete`."""
     from dragoman.errors import DragomanError
 
     try:
@@ -363,7 +363,7 @@ def transfer_command() -> None:
 
 
 def _hosts() -> tuple[Mapping[str, HostSettings], Paths]:
-    """Read the hosts in the user's own settings."""
+    """Return the hosts in the user's own settings by name, and the directories of dragoman."""
     from dragoman.config.load import load_own
     from dragoman.paths import find_paths
 

@@ -124,7 +124,8 @@ def _login(
 def _chosen(
     wanted: str | None, methods: Sequence[AuthMethod], name: str, how: str = ""
 ) -> AuthMethod:
-    """Choose the method. Raises `UsageError` if none or several match.
+    """Return the login method that `wanted` names or, if it is None, the only one of the peer
+    `name`. Raises `UsageError` if there is none, or if several could be meant.
 
     `how` says how to log in with the peer's own program.
     """

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 _USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
-"""Errors in the request itself, such as a model that the peer does not have."""
+"""The `error_class` of errors in the request itself, such as a model that the peer does not
+have."""
 
 
 class DelegationOutput(DelegationListener):
@@ -51,9 +52,10 @@ class DelegationOutput(DelegationListener):
         self._show = show
         self._catalogue = catalogue
         self._permissions_for = permissions_for
-        """The preset of the permission policy for a peer; empty if it is unknown."""
+        """Returns the preset of the permission policy for a peer; empty if it is unknown."""
         self._env_for = env_for
-        """Names of the variables that the settings pass to a peer; None if they are unknown."""
+        """Returns the names of the variables that the settings pass to a peer; None if they are
+        unknown."""
         self._tells_last_resort = tells_last_resort
         """Whether to explain why only a last resort is used. `dragoman init` has already done
         so."""

@@ -55,8 +55,8 @@ _JOINED: Final = re.compile(
 class Neutral(str):
     """Text that is safe to write to a terminal: made by `neutral`, or our own literal.
 
-    Appending a text escapes it and gives another `Neutral`. Every other operation returns a plain
-    `str`.
+    Appending a text with ``+`` escapes that text and gives another `Neutral`. Every other operation
+    returns a plain `str`.
     """
 
     __slots__ = ()
@@ -66,10 +66,11 @@ class Neutral(str):
 
 
 def neutral(text: str) -> Neutral:
-    """Escape everything in the text that a terminal would interpret, except newlines and tabs.
+    """Escape everything in the text that a terminal would interpret or hide, except newlines and
+    tabs. A text that is already `Neutral` is returned unchanged.
 
-    A carriage return before a newline is dropped; a lone one is shown, because it could overwrite
-    its line.
+    A carriage return before a newline is dropped; a lone one is made visible, because it could
+    overwrite its line.
     """
     if isinstance(text, Neutral):
         return text

@@ -119,7 +119,8 @@ def write_placement(
 
 
 async def watch(connection: FleetConnection, job: str, format: str) -> int:
-    """Print the events of a job and its result. Returns the exit code."""
+    """Print the events of a job as they arrive, until it ends, and then its result. Returns the
+    exit code."""
     from dragoman.fleet.records import NOTICE
     from dragoman.fleet.submitter import JobReader
 
@@ -193,7 +194,8 @@ def _result(job: FleetJob, format: str) -> int:
 
 async def apply(connection: FleetConnection, job: str, workspace: Path) -> int:
     """Apply the patch of a finished job to a workspace, completely or not at all. Returns the exit
-    code. Raises `UnknownJob`, and `UsageError` if the job has not ended."""
+    code; a patch that does not apply is saved. Raises `UnknownJob` if the fleet has no such job,
+    and `UsageError` if the job has not ended."""
     from dragoman.delegation.worktree.received_patch import apply_received
     from dragoman.fleet.objects import get_object
     from dragoman.fleet.submitter import LISTED, read_job

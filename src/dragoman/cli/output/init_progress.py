@@ -90,8 +90,8 @@ class InitOutput:
         self._head(f"Verifying: each one is started and tested, {model}")
 
     def rung(self, name: str, result: RungResult) -> None:
-        """Note the last rung that a peer has done. On a terminal, one line shows those of all
-        peers."""
+        """Note the step (rung) that the peer `name` has just completed. On a terminal, one line
+        shows the latest step of every peer that is being verified."""
         self._waiting[name] = result.rung
         self._progress()
 
@@ -203,7 +203,7 @@ class InitOutput:
             self._line(line)
 
     def interrupted(self, code: int) -> None:
-        """Report which completed steps are kept after an interrupt."""
+        """Report that the command was interrupted, and which results were saved before that."""
         self._show("")
         if self._format is ListFormat.JSON:
             self._json(self.as_json(code, interrupted=True))

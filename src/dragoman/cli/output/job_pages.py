@@ -36,8 +36,8 @@ def as_cells(job: JobRecord, now: float) -> list[str]:
 
 
 def state_of(job: JobRecord) -> str:
-    """Return the state of a job, or its outcome if it has ended, and how many of its events are not
-    stored."""
+    """Return the state of a job, or its outcome if it has ended. If events of the job are not
+    stored, their number is added."""
     told = job.outcome or job.state if job.state == "ended" else job.state
     missing = job.missing_events
     events = "event" if missing == 1 else "events"

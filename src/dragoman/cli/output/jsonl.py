@@ -123,7 +123,8 @@ def of_report(report: TurnReport) -> dict[str, Any]:
 
 
 class JsonLines(Renderer):
-    """Prints every event as a JSON line. If `strict` is set, nothing is written to stderr."""
+    """Prints every event as a JSON line, then the result or the error. If `strict` is set, nothing
+    is written to stderr."""
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, *, strict: bool = False

@@ -90,7 +90,7 @@ class LiveArea:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the window."""
+        """Columns and rows of the window, with at least `MIN_WIDTH` columns."""
         columns = rows = 0
         with suppress(OSError, ValueError):
             columns, rows = os.get_terminal_size(self.stream.fileno())
@@ -98,13 +98,14 @@ class LiveArea:
 
     @property
     def open_height(self) -> int:
-        """Number of rows that may be open."""
+        """Maximum number of open rows, at least 1."""
         return max(self.size[1] - SPARE_ROWS, 1)
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
         """Show a status; an empty one removes it.
 
-        The displayed time counts from the first status.
+        The displayed time counts from the first status after none was shown. `details` is called at
+        every draw and returns text to add; None keeps the earlier callback.
         """
         if doing and not self._doing:
             self._since = time.monotonic()
@@ -152,7 +153,8 @@ class LiveArea:
         self._tick = loop.call_later(TICK_INTERVAL, self._ticked) if self._doing else None
 
     def draw(self) -> None:
-        """Write the finished lines and, after a change, redraw the open rows and the status."""
+        """Write the finished lines and, after a change, redraw the open rows and the status. While
+        a question is open, only the finished lines are written; they are shown after the answer."""
         with held.alone():
             lasting = joined("", self._pending)
             self._pending, self._pending_size = [], 0
@@ -192,7 +194,8 @@ class LiveArea:
     # -- for other output
 
     def give_way(self, stream: TextIO, text: str) -> None:
-        """Called before other output is written: keep the open rows and erase the status."""
+        """Called before `text` is written to `stream`: keep the open rows and erase the status,
+        unless that text goes to a file or a pipe."""
         if stream is not self.stream and not is_terminal(stream):
             return
         if threading.get_ident() == self._thread and self._pending:
@@ -289,7 +292,7 @@ class LiveText:
             self._area.add(wrapped_lines(neutral(text), self._area.size[0], self._paint, *styles))
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
-        """Set the status; `details` is called at every draw."""
+        """Set the status, as in `LiveArea.status`; `details` is called at every draw."""
         self._area.status(doing, details)
 
     def flush(self) -> None:
@@ -343,7 +346,7 @@ def is_running() -> bool:
 
 
 def is_unicode(stream: TextIO) -> bool:
-    """Return whether the stream can encode bullets and lines."""
+    """Return whether the encoding of the stream is UTF-8, which has bullets and lines."""
     with suppress(AttributeError):
         return (stream.encoding or "").lower().replace("-", "") == "utf8"
     return False

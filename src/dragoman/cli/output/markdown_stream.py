@@ -17,7 +17,8 @@ from dragoman.cli.output.tables import GAP, fit, folded, line, longest_word
 from dragoman.cli.output.terminal import Paint
 
 MAX_PARSED: Final = 4000
-"""Maximum length of a line whose markup is parsed, in characters. Parsing takes quadratic time."""
+"""Number of characters of a line whose markup is parsed; the rest of the line is plain text,
+because parsing takes quadratic time."""
 
 MAX_TABLE_ROWS: Final = 200
 """Maximum buffered rows of a table: its column widths depend on all of them."""
@@ -43,7 +44,7 @@ class MarkdownStream:
         self._paint = paint
         self._bullet, self._bar, self._dash = "•│─" if unicode else "*|-"
         self._line = ""
-        """The open line, or the rest of it."""
+        """The open line, or what is left of it after its first rows became final."""
         self._prefix: Neutral | None = None
         """The prefix of the rows of a line whose beginning is final; None at the start of a
         line."""
@@ -89,7 +90,8 @@ class MarkdownStream:
         return rows[-height:]
 
     def shrink(self, width: int, height: int) -> list[Neutral]:
-        """Return the rows that must become final because at most `height` can be open."""
+        """Remove and return the rows that must become final because at most `height` can be open;
+        an empty list if there is room for all."""
         self._width = width
         if self._table:
             return self._final_table(width) if len(self._table_rows(width)) > height else []
@@ -227,7 +229,8 @@ class MarkdownStream:
         return rows
 
     def _final_table(self, width: int) -> list[Neutral]:
-        """Return the rows of the open table as final; it continues with the same column widths."""
+        """Remove and return the rows of the open table, which become final. The later rows of the
+        table get the same column widths."""
         rows = self._table_rows(width)
         if len(self._table) > 1 and _DIVIDER.match(self._table[1]):
             cells = [_cells(source) for at, source in enumerate(self._table) if at != 1]
@@ -331,7 +334,7 @@ class PlainStream:
         return rows
 
     def open_rows(self, width: int, height: int) -> list[Neutral]:
-        """Return the row that may still change."""
+        """Return the row that may still change, as a list; empty if there is none."""
         self._shown = len(self._line)
         return [row.text for row in self._rows(width)][-height:] if self._line else []
 

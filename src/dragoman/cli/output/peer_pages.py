@@ -77,8 +77,8 @@ def model_as_cells(model: Choice, current: str | None) -> list[str]:
 def model_as_json(
     model: Choice, current: str | None, *, peer: str, since: str | None
 ) -> dict[str, Any]:
-    """Return a model as a JSON object. `since` is the date of the card that names it; None if the
-    peer itself reported it."""
+    """Return a model as a JSON object. `since` is the date of the card that the model comes from;
+    None if the peer itself was asked."""
     return {
         "type": "Model",
         "peer": peer,
@@ -137,8 +137,8 @@ def _facts(
 
 
 def _parked(row: PeerStatus) -> str:
-    """Say why a peer is parked, so that delegation skips it, and how to unpark it; empty if it is
-    not parked. The peer's remarks say until when."""
+    """Return why delegation skips a parked peer, and how to unpark it; empty if it is not parked.
+    The peer's remarks say until when it is parked."""
     if row.parked is None:
         return ""
     freed = f"`dragoman peers unpark {row.descriptor.name}` unparks it"

@@ -33,14 +33,16 @@ SHOWN_WIDTH: Final = 2000
 """Maximum length of one line in a question, in characters."""
 
 SHOWN_ENDS: Final = 4
-"""One part in this many of a shortened text is taken from its end, which may matter most."""
+"""A shortened text has one part in this many from the end of the text, which may matter most, and
+the others from its beginning."""
 
 CONTINUED: Final = "  | "
 """Prefix of continuation rows and of further lines of a command."""
 
 MIN_WIDTH: Final = 20
 SCREEN_ROWS: Final = 18
-"""Maximum number of rows for a question, so that it fits on a small terminal with its answers."""
+"""Number of rows of a question that fit on a small terminal with its answers. A longer question
+says at its end that it is longer."""
 
 SHOWN_FILES: Final = 4
 """Maximum number of files whose changes are shown line by line."""
@@ -74,7 +76,8 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
 
 
 def permission(question: Question, *, titled: bool = False) -> list[str]:
-    """Format a permission question as lines. `titled`: whether the agent's title is the command."""
+    """Format a permission question as lines. `titled`: whether the agent writes a command as the
+    title of its question."""
     told = told_of(question.tool_call)
     if titled and question.kind == "execute" and not told.runs and question.title.strip():
         told.lines.append(question.title)

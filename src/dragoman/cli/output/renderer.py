@@ -36,7 +36,7 @@ class PassedVariables(Struct, frozen=True):
 
     names: Sequence[str]
     settings: Sequence[str] = ()
-    """Those among them that are set as `peer.NAME.env`."""
+    """Those of `names` that come from the setting `peer.NAME.env`."""
     option: bool = True
     """Whether the command has --env."""
 
@@ -52,7 +52,8 @@ class TurnReport(Struct, frozen=True, kw_only=True):
     exit_code: int
     model: str | None = None
     mode: str | None = None
-    """The model and mode that the agent reported, which may differ from the requested ones."""
+    """The model and mode that the agent reported, which may differ from the requested ones; None if
+    it reported none."""
     interrupted: bool = False
     job: str = ""
     session_key: str = ""
@@ -78,7 +79,8 @@ def cut_notice(report: TurnReport) -> str:
 
 
 def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
-    """Format the outcome, time, model, tokens, context and cost. Unknown values are omitted."""
+    """Format the outcome, time, model, tokens, context, cost and denials of a turn on one line.
+    `seen` has the usage from the events of the turn, by scope. Unknown values are omitted."""
     parts = [report.result.outcome.value, duration(report.seconds)]
     if report.model:
         parts.append(one_line(report.model))
@@ -254,7 +256,8 @@ class Renderer(abc.ABC):
             put_lines(self.err, failure)
 
     def write(self, text: str) -> None:
-        """Buffer output for stdout: everything written in one loop iteration is sent at once."""
+        """Write text for people to `out`. In an event loop it is buffered: everything written in
+        one loop iteration is sent at once."""
         self._write(put, text)
 
     def write_lines(self, text: str) -> None:

@@ -62,7 +62,8 @@ def head(by: str, *, machines: bool = False) -> list[str]:
 
 
 def as_cells(row: StatRow, by: str, *, machines: bool = False) -> list[str]:
-    """Return a row of the table; grouped by work, peer and machine have their own columns."""
+    """Return a row of the table under `head`. A table by work has a column of its own for the peer
+    and, with `machines`, for the machine."""
     share = "" if row.success is None else f" ({row.success:.0%})"
     verdicts = f"{row.good}/{row.bad}" if row.good or row.bad else ""
     return [
@@ -85,7 +86,8 @@ def _name(row: StatRow, by: str) -> str:
 
 
 def _names(row: StatRow, by: str) -> list[str]:
-    """Return the values that identify a row. The name of a peer may end with that of its host."""
+    """Return the values that identify a row. The machine is left out if the name of the peer
+    already ends with it."""
     names = [_name(row, by), row.peer or ""]
     if by == "work" and row.machine and not (row.peer or "").endswith(f"@{row.machine}"):
         names.append(row.machine)

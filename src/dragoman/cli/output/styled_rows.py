@@ -68,7 +68,8 @@ class Inline(Struct, frozen=True):
 
     pieces: tuple[Piece, ...]
     unsure_at: int
-    """Position of the first unmatched marker: what follows may still change."""
+    """Position of the first unmatched marker, after which the pieces may still change; the end of
+    the source if there is none."""
 
 
 def inline(source: str) -> Inline:

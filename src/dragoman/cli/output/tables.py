@@ -34,7 +34,8 @@ WORD: Final = re.compile(r"\S*`[^`]*`\S*\s*|\S+\s*")
 """What is not broken when a line is wrapped: a word, or a command in backticks."""
 
 LABEL: Final = re.compile(r"\s*\S.*\s{2,}(?=\S)|\s*")
-"""The part of a line that its continuation rows are aligned after: spaces and labels."""
+"""Matches the spaces and labels at the beginning of a line; its continuation rows are aligned with
+the text after them."""
 
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences that change the style of text."""
@@ -187,7 +188,8 @@ def _rows(line: str, width: int) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> Iterable[str]:
-    """Yield the words of a line. A command that is longer than a row is split into several."""
+    """Yield the words of a line. A command in backticks is one word, unless it is longer than a
+    row."""
     for word in WORD.findall(text):
         yield from [word] if _shown(word.rstrip()) <= width else re.findall(r"\S+\s*", word)
 

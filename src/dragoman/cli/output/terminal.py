@@ -30,7 +30,7 @@ ERASE_TIMEOUT: Final = 0.5
 millisecond, unless the terminal was stopped."""
 
 _RECORD: Final = struct.Struct("<BI")
-"""The stream number and the number of bytes that follow."""
+"""The head of a record of held output: the stream's number, and the number of bytes that follow."""
 
 
 ERASE_BELOW: Final = "\r\x1b[J"
@@ -43,7 +43,7 @@ class Overlay(Protocol):
     stream: TextIO
 
     def give_way(self, stream: TextIO, text: str) -> None:
-        """Called before other output is written; that output starts on a new line."""
+        """Called before `text` is written to `stream`, so that it starts on a new line."""
 
     def last_words(self) -> Neutral:
         """Return the output that would leave only complete lines if written now."""
@@ -62,7 +62,7 @@ class Held:
         self._lock = threading.RLock()
         """The loop writes in its own thread; questions are asked in the main one."""
         self.overlay: Overlay | None = None
-        """What is redrawn in place now."""
+        """What is redrawn in place now; None if nothing is."""
         self._spool: IO[bytes] | None = None
         self._streams: list[TextIO] = []
         self._lost = 0
@@ -72,8 +72,9 @@ class Held:
         """Whether the last output ended with a newline."""
 
     def write(self, stream: TextIO, text: str) -> None:
-        """Write now, or after the open question has been answered. Raises `OSError`, except for
-        stderr: messages that cannot be written must not end the work that they are about."""
+        """Write now, or after the open question has been answered. Raises `OSError` if this or
+        earlier held output cannot be written. Errors of stderr are ignored: messages that cannot be
+        written must not end the work that they are about."""
         with self._lock:
             if self._spool is not None:
                 self._keep(self._spool, stream, text)
@@ -130,8 +131,9 @@ class Held:
                 self.overlay = None
 
     def erase_overlay(self, leave: Callable[[], None]) -> None:
-        """Erase the overlay and call `leave`, which exits, so that nothing is drawn in between.
-        A thread that has been drawing for longer than `ERASE_TIMEOUT` is not waited for."""
+        """Write the overlay's `last_words` and call `leave`, which exits the process, while no
+        other thread can draw. A thread that has been drawing for longer than `ERASE_TIMEOUT` is not
+        waited for; then only `leave` is called."""
         overlay = self.overlay
         if overlay is None or not self._lock.acquire(timeout=ERASE_TIMEOUT):
             leave()
@@ -150,8 +152,9 @@ class Held:
 
     @contextmanager
     def hold(self, on_kept: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold all output until the block ends. `on_kept` is called once, in the writer's
-        thread, when the first output is held."""
+        """Context manager: hold all output until the block ends, and then write it. `on_kept` is
+        called once, in the writer's thread, when the first output is held. Raises `RuntimeError` if
+        output is already held."""
         # Imported here: every command loads this module, and few ask a question.
         import tempfile
 
@@ -277,7 +280,8 @@ def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """Return the columns of the terminal, or 0 without one, so that nothing is cut."""
+    """Return the number of columns of the terminal; 0, which means no limit, if the stream is not
+    one."""
     if not is_terminal(stream):
         return 0
     import shutil
@@ -348,7 +352,8 @@ def put_question(text: str) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard what is written to a stream from now on, even at process exit: its reader is gone."""
+    """Discard what is written to a stream from now on, even at process exit. Does nothing to a
+    stream in memory."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

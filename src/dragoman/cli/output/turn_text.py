@@ -98,7 +98,7 @@ class TextShow(Renderer):
         repeat them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._plan_before: dict[str, PlanStatus] = {}
-        """The plan before the lines that are being redrawn."""
+        """The entries of the plan before the lines that are being redrawn, with their statuses."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
         """Whether the agent has sent text in this turn; then the end need not repeat it."""
@@ -312,7 +312,7 @@ class TextShow(Renderer):
             self._put_aside(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
 
     def _put_aside(self, text: str, plain: str | None = None) -> None:
-        """Write output other than the answer."""
+        """Write output other than the answer. `plain` is the text without styles, if it has any."""
         at_start = (plain if plain is not None else text).endswith("\n")
         if self.separate:
             # Flush pending text of the agent first.

@@ -20,8 +20,8 @@ COLOURS: Final = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "
 
 
 class LadderProgress:
-    """Renders a verification: its methods are called with each rung that is done, and with the
-    card at the end."""
+    """Renders a verification: `rung` is called with each completed step, and `end` with the
+    card."""
 
     def __init__(self, format: ListFormat) -> None:
         self._format = format
