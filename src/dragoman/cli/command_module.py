@@ -1,17 +1,18 @@
 """Building blocks for command modules: `new_app`, `CONTEXT`, `with_options`, ``--``, help pages.
 
-Rules for a command module, so that only the command that runs is imported:
+Rules for a command module:
 
 - it defines `app`, made by `new_app`, with one function (the command) or several (subcommands);
 - at the top it imports only this module, other option modules, typer, `output.terminal`, `errors`
-  and the standard library; everything else is imported inside the functions;
+  and the standard library; everything else is imported inside the functions, so that a command
+  loads only what it needs;
 - its functions raise `DragomanError` for failures (`entry` turns them into messages and exit codes)
   and `typer.Exit(code)` with a code of `exit_codes` for results that are not a success;
-- it prints only through `cli.output` (`terminal.put_out`, `put_err`, `put_data`) and asks only
-  through `output.questions.confirm`;
+- it prints only through `cli.output` (`terminal.put_out`, `put_err`, `put_data`) and asks for
+  confirmation only through `output.questions.confirm`;
 - its help text ends with examples, in a paragraph that starts with ``\\b`` to keep the lines.
 
-A new command gets a line in the table of `app`.
+A new command gets a line in `GROUPS` of `cli.app`.
 """
 
 from __future__ import annotations

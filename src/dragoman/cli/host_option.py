@@ -34,8 +34,9 @@ def placed(words: Sequence[str], call: Callable[[Sequence[str]], object]) -> lis
     the option itself. ``jobs fetch`` becomes ``hosts fetch``, and a request for help loses the
     option.
 
-    A command that the host runs, or that sends or fetches files, is run at once, the latter with
-    `call`, and the process exits. Raises `UsageError` if the command cannot be used with `--host`.
+    Two kinds of commands are run at once and end the process: those that the host runs, and those
+    that send or fetch files, which are run with `call`. Raises `UsageError` if the command cannot
+    be used with `--host`.
     """
     host, rest = split(words)
     command = next((word for word in rest if not word.startswith("-")), None)

@@ -1,4 +1,4 @@
-"""`dragoman peers`: list, show, verify, add, remove, enable, disable and unpark peers; models.
+"""`dragoman peers`: list, show, verify, add, remove, enable, disable and unpark peers; list models.
 
 The rows come from `delegation.peer_status`; adding and enabling are in `setup.add_peer`, measuring
 in `verify`, rendering in `output.peer_pages`.
@@ -416,7 +416,8 @@ def _place(cwd: Path | None) -> RunContext:
 
 
 def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
-    """Return whether a broker keeps the peer running in this directory, or anywhere."""
+    """Return whether a broker keeps the peer running in the directory of `place` or, with
+    `anywhere`, in any directory."""
     from dragoman.broker.client.brokers import list_brokers
 
     folder = os.path.realpath(place.cwd)
@@ -438,7 +439,8 @@ def _warn(place: RunContext) -> None:
 
 
 def _named(dialect: str | None) -> str | None:
-    """Return the dialect that an option names, or None without the option."""
+    """Return the name of the dialect that an option names, or None without the option. Raises
+    `UsageError` if there is no such dialect."""
     if dialect is None:
         return None
     from dragoman.client.options import named_dialect

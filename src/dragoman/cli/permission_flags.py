@@ -87,7 +87,8 @@ def permit_of(
     workspace: str = "",
     titled: bool = False,
 ) -> Approver:
-    """Return the approver for this policy and the user's rules."""
+    """Return the approver for this mode and the user's rules, which asks the user if there is a
+    terminal. `ceilings` are as in `whole_policy`, `titled` as in `TerminalApprover`."""
     from dragoman.policy import Approver
 
     return Approver(

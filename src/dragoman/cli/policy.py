@@ -1,6 +1,6 @@
 """`dragoman policy`: show the permission rules, and test one request against them.
 
-`policy` evaluates the rules, `config` merges them from several files.
+The package `dragoman.policy` evaluates the rules, `dragoman.config` merges them from several files.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def test_command(
 
 
 def _place(cwd: CwdOption) -> RunContext:
-    """Return the settings for a directory. Invalid settings are an error: a skipped rule could
-    allow too much."""
+    """Load the context of a directory (default: the current one). Raises the first problem in its
+    settings: a skipped rule could allow too much."""
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 
 class Duration(float):
-    """Converts words such as ``90``, ``90s``, ``30m`` or ``2h`` to seconds."""
+    """Converts words such as ``90``, ``90s``, ``30m`` or ``2h`` to seconds, as a plain float.
+    Raises `ValueError` for other words."""
 
     def __new__(cls, word: str) -> float:  # type: ignore[misc]
         try:
@@ -61,7 +62,7 @@ class CommandOption(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """How the option is written."""
+        """The spellings of the option: the long one and, if there is one, the short one."""
         long = "--" + self.name.replace("_", "-")
         return (long, self.short) if self.short else (long,)
 
@@ -80,10 +81,10 @@ class CommandOption(NamedTuple):
 
 
 def checked(value: Any, word: object) -> Any:
-    """Check a converted value. Raises `ValueError` if no command can use it.
+    """Return a converted value unchanged. Raises `ValueError` if no command can use it.
 
-    Text must be valid UTF-8, because messages and the database use UTF-8. Paths may be any bytes
-    but must not be empty.
+    `word` is what was typed. Text must be valid UTF-8, because messages and the database use UTF-8.
+    Paths may be any bytes but must not be empty.
     """
     if isinstance(value, Path):
         if word == "":
@@ -486,7 +487,7 @@ def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
 def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
     """Return an option and its value, which may be the next word.
 
-    Raises an exception if the option is unknown or has no value.
+    Raises `LookupError`, `StopIteration` or `ValueError` if the option is unknown or has no value.
     """
     if word not in _RUN_OPTIONS:
         word, equals, value = word.partition("=")

@@ -76,7 +76,7 @@ class PromptSession(RunListener):
             cancel=self._cancel,
         )
         self.on_event: Callable[[Event], None] | None = None
-        """Called with every event that is shown."""
+        """Callback for every event that is shown."""
         self._live = live
         self._waiting_since: float | None = time.monotonic()
         """When the user started waiting for the first turn, which includes starting the agent."""
@@ -158,8 +158,9 @@ class PromptSession(RunListener):
     # -- stopping
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt. Before a turn, it ends the command. In a turn, the first one cancels
-        the turn, and the second one leaves at once."""
+        """Callback for interrupts, called with their number. Before a turn, an interrupt ends the
+        command. In a turn, the first one cancels the turn, and the second one leaves at once. If
+        the terminal was closed, a turn in a broker continues without this command."""
         run = self.run
         if not run.in_turn:
             if self._main is not None:
@@ -179,8 +180,9 @@ class PromptSession(RunListener):
             self._end_agent_after(0.0)
 
     def hang_up(self) -> None:
-        """Stop without a message: the output has been closed. A turn that has not begun yet is
-        cancelled when it begins."""
+        """Callback for output that can no longer be written: cancel the turn without a message, and
+        close the connection after a grace period. A turn that has not begun yet is cancelled when
+        it begins."""
         self._cancel.pull()
         self._end_agent_after(TERMINATE_GRACE)
 
@@ -281,7 +283,8 @@ async def started(
     record: SessionRecord | None = None,
     adapter: AdapterWork | None = None,
 ) -> AsyncIterator[PromptSession]:
-    """Create a session that handles the interrupts of a command. Its run is not entered yet."""
+    """Context manager: a session that gets the interrupts of the command. Its `run` is not entered
+    yet."""
     session = PromptSession(plan, live, show, record=record, adapter=adapter)
     show.doing(f"starting {plan.name}")
     show.on_broken = session.hang_up
@@ -297,7 +300,8 @@ async def started(
 async def talking(
     plan: RunPlan, live: CommandLoop, show: Renderer, *, adapter: AdapterWork | None = None
 ) -> AsyncIterator[PromptSession]:
-    """Open a session with a plan's agent and the requested model."""
+    """Context manager: a session whose `run` has been entered, so that the agent is connected and
+    the session is open at the agent."""
     async with started(plan, live, show, adapter=adapter) as session, session.run:
         if not show.tells_jobs:
             # In a conversation there is nothing to wait for until there is a prompt.

@@ -99,12 +99,12 @@ def read_prompt(
 
 
 class AddedText(NamedTuple):
-    """The text that a file and a pipe add to a prompt."""
+    """The text that a file and a pipe add to a prompt; None for what does not exist."""
 
     file: str | None
     piped: str | None
     dashed: bool
-    """Whether the prompt was a dash, which stands for the piped input."""
+    """Whether a dash, as the prompt or as the file, requested the piped input."""
 
 
 def read_added(
@@ -117,8 +117,9 @@ def read_added(
 ) -> AddedText:
     """Read the text that a file and a pipe add to a prompt.
 
-    `wanted`: whether stdin is the whole prompt. `timeout` and `on_wait` are those of `read_stdin`.
-    Raises `UsageError` if there is no prompt or a part of it cannot be read.
+    `wanted`: whether there is no other text, so that stdin must be the prompt. `timeout` and
+    `on_wait` are those of `read_stdin`. Raises `UsageError` if there is no prompt or a part of it
+    cannot be read.
     """
     dashed = file is not None and str(file) == STDIN
     if no_stdin and dashed:
@@ -152,7 +153,7 @@ def join_prompt(argument: str | None, added: AddedText) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Return the text. Raises `UsageError` if it is not UTF-8 and so cannot be sent."""
+    """Return the text unchanged. Raises `UsageError` if it is not UTF-8 and so cannot be sent."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -192,7 +193,8 @@ def mentioned(text: str, workspace: Path) -> Iterator[Path]:
 
 
 def missing_mentions(text: str, workspace: Path) -> list[str]:
-    """Return mentions that look like a path, with a slash or a suffix, but do not exist."""
+    """Return the mentioned names that look like a path, because of quotes, a slash or a suffix, but
+    do not exist."""
     root = workspace.resolve()
     missing = []
     for match in MENTION.finditer(text):
@@ -227,7 +229,8 @@ def _found(match: re.Match[str], root: Path) -> Path | None:
 
 
 def content_of(path: Path, can: Capabilities) -> Block:
-    """Return a mentioned file in a form that the agent supports: embedded, or as a link."""
+    """Return a mentioned file or directory as content: embedded, if the agent supports that and it
+    is a text file of at most `EMBEDDED_SIZE`, otherwise as a link."""
     uri = path.as_uri()
     if path.is_file() and can.embedded is True and path.stat().st_size <= EMBEDDED_SIZE:
         try:
@@ -268,7 +271,8 @@ def blocks(
     """Build the content of a prompt.
 
     Mentions are only parsed in what was `typed`: text from a file or a pipe may contain many
-    unrelated at signs.
+    unrelated at signs. Raises `Unsupported` if the agent does not accept images, and `UsageError`
+    if the text or a mention cannot be sent.
     """
     if images and can.image is False:
         raise Unsupported(f"--image: {peer} does not accept images")
@@ -282,7 +286,8 @@ def blocks(
 
 
 def is_piped() -> bool:
-    """Return whether stdin may have piped input: it is not a terminal, null or closed."""
+    """Return whether stdin may have piped input: it is neither a terminal nor /dev/null nor
+    closed."""
     if sys.stdin is None or sys.stdin.closed or is_terminal(sys.stdin):
         return False
     try:
@@ -396,7 +401,7 @@ def _pump(open_: Callable[[], int], put: Callable[[bytes | OSError], object]) ->
 
 def remaining(timeout: float | None, spent: float) -> float | None:
     """Return what is left of a timeout after `spent` seconds, rounded to tenths and at least 0.1.
-    None means no limit."""
+    It is unchanged if it is None (no limit), or if less than a tenth of a second was spent."""
     if timeout is None or spent < 0.1:
         return timeout
     return max(round(timeout - spent, 1), 0.1)

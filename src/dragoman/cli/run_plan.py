@@ -119,7 +119,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     terminals: bool = False
     """Whether the agent may run commands through us, if the policy allows them."""
     tools_allowed: bool = False
-    """Whether the user lets the agent use tools without asking."""
+    """Whether the user lets the agent use some tools without asking for permission."""
     env: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Context for a new session."""

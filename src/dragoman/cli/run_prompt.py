@@ -33,8 +33,8 @@ def run(
     host: str | None = None,
     **given: Any,
 ) -> int:
-    """Run one turn, with `host` on that machine, and return its exit code. The other options are
-    those of `run_plan.RunOptions`."""
+    """Run one turn, on the machine `host` if one is named, and return the exit code. The parameters
+    are the options of `dragoman run`; `command` has the words after ``--``."""
     began_at = time.monotonic()
     if host is not None:
         from dragoman.cli import host_run
@@ -74,7 +74,9 @@ def run(
 
 
 def _prefix(plan: RunPlan, role: str | None) -> str:
-    """Return the text that a peer's descriptor puts before prompts of a role."""
+    """Return the text that a peer's descriptor puts before prompts of a role; empty if there is
+    none. Raises `UsageError` if a role is requested of an agent without roles, and `RoleNotClaimed`
+    if the peer does not claim it."""
     if role is None:
         return ""
     descriptor = plan.way.descriptor

@@ -141,7 +141,7 @@ async def _serve(
     token: str,
     told: str | None,
 ) -> int:
-    """Serve until the client on stdio has disconnected or a signal arrives."""
+    """Serve until a signal arrives or, on stdio, the client disconnects. Returns the exit code."""
     import asyncio
 
     from dragoman.acp_server import listener as acp_server_listener
@@ -186,15 +186,16 @@ async def _until(asked: Any, work: Any) -> None:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Return the host and port to listen on. Without a host it is loopback only."""
+    """Return the host and port to listen on; without a host, the loopback address. Raises
+    `UsageError` if the text is invalid."""
     from dragoman.transports.addresses import parse_address
 
     return parse_address(text, option="--websocket", example="8765", default_host="127.0.0.1")
 
 
 def token_of(file: Path | None) -> tuple[str, str | None]:
-    """Return the token and, unless it is from the environment, a notice with the token or its
-    file."""
+    """Return the token from the file, else from the environment, else a new one; and a notice with
+    the file or the new token, None for a token from the environment."""
     import os
 
     from dragoman.config.token_file import new_token, token_in, valid_token

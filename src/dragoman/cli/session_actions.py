@@ -1,7 +1,7 @@
-"""Subcommands of `sessions` and `peers` that contact a peer: its sessions, its models, new, ensure,
-resume, close.
+"""The subcommands of `sessions` and `peers` that contact a peer.
 
-No prompt is sent. `runs.run` connects to the peer and opens the session.
+They list its sessions or models, and start, resume or close a session. No prompt is sent.
+`runs.run` connects to the peer and opens the session.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class SessionAction:
 def ask_for_sessions(
     peer: str, *, cwd: Path | None, cold: bool, everywhere: bool
 ) -> list[SessionSummary] | None:
-    """Return the sessions that a peer itself remembers, or None if it cannot list them."""
+    """Return the sessions that a peer itself remembers, those of all directories with `everywhere`.
+    None if it cannot list them."""
     plan = SessionAction(peer, cwd, cold).plan()
 
     folder = None if everywhere else plan.workspace
@@ -123,7 +124,8 @@ def _begun_instead(plan: RunPlan, record: SessionRecord) -> str:
 
 def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
     """Let a peer reopen a session, which may be known only to the peer, and print its key. `word`
-    identifies the session; `name`, if given, becomes its name."""
+    identifies the session; `name`, if given, becomes its name. Raises `UsageError` if another open
+    session has that name."""
     plan = action.plan(name)
     root = root_of(plan.workspace)
     is_stored = True
@@ -152,8 +154,8 @@ def resume(action: SessionAction, word: str, name: str | None, format: ListForma
 
 
 def _holder(store: Store, record: SessionRecord, name: str) -> SessionRecord | None:
-    """Return the open session that has a name in the project of a session, other than that session;
-    None if the name is free."""
+    """Return the other open session of the same peer and project that has this name; None if there
+    is none."""
     other = store.find_session(record.peer, record.root, name)
     return None if other is None or other.key == record.key else other
 
@@ -204,7 +206,8 @@ def _perform(
     work: Callable[[PromptSession], Awaitable[T]],
     record: SessionRecord | None = None,
 ) -> T:
-    """Connect to the peer of a plan, run an action with it and return the result."""
+    """Call `work`, which connects to the peer, with a session for the plan, and return its result.
+    An interrupt exits (`SystemExit`)."""
     live = CommandLoop()
     done: list[T] = []
 

@@ -489,8 +489,8 @@ def _find(
 
 
 def _require_no_job(record: SessionRecord) -> None:
-    """Raise `TurnInProgress` if a job of a session has not ended: without the session, the job
-    could no longer be watched or cancelled."""
+    """Raise `TurnInProgress` if the session has a job that has not ended: if the session were
+    deleted, the job could no longer be watched or cancelled."""
     from dragoman.broker.client.sessions import running_job
     from dragoman.errors import TurnInProgress
     from dragoman.paths import find_paths

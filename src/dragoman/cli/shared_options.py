@@ -1,8 +1,8 @@
-"""Typer options shared by several commands: `--format`, `--limit`, `--after`, `--cwd`, `--yes`.
-Presets of permissions: `Preset`. Checks: `check_limit`, `check_peer`, `require_extra`.
-`project_root` is the project of `--cwd`.
+"""Options shared by several commands, with their checks.
 
-Imports nothing that prints or runs.
+The options are `--format`, `--limit`, `--after`, `--cwd`, `--yes` and the argument JOB; `Preset`
+has the permission presets. `check_limit`, `check_peer` and `require_extra` check values, and
+`project_root` returns the project of `--cwd`. Imports nothing that prints or runs.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def project_root(cwd: Path | None, *, remedy: str) -> Path:
 
 
 def check_peer(peer: str, cwd: Path | None) -> None:
-    """Raise `UnknownPeer` for a name that is neither a peer nor the peer of a stored session."""
+    """Raise `UnknownPeer` for a name that is neither that of a peer, even one with an invalid
+    descriptor, nor that of the peer of a stored session."""
     from dragoman.errors import UnknownPeer
     from dragoman.errors.usage import nearest
     from dragoman.runs.context import load_context

@@ -106,7 +106,8 @@ def skill_text() -> str:
 
 
 def plan_skill(folder: Path) -> EntryEdit:
-    """Plan the skill file in a skills directory, such as ``~/.claude/skills``. Writes nothing."""
+    """Return the edit that would write the skill file into a skills directory, such as
+    ``~/.claude/skills``. Writes nothing."""
     from dragoman.setup.install.entries import EntryEdit, read_file
 
     path = folder / FOLDER / FILE

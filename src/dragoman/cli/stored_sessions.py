@@ -47,7 +47,8 @@ def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
 
 
 def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = False) -> None:
-    """Write lines to the named file, or to stdout. `force` overwrites an existing file."""
+    """Write lines to the file `output`, or to stdout if it is None or names stdout. `force`
+    overwrites an existing file. On a terminal, control characters are escaped."""
     if output is None or _is_stdout(output):
         for line in lines:
             text = line.decode() + "\n"
@@ -75,8 +76,8 @@ def _is_screen(output: Path) -> bool:
 
 
 def _is_stdout(output: Path) -> bool:
-    """Return whether a path is stdout by another name, such as /dev/stdout: the file that stdout is
-    redirected to must not be replaced."""
+    """Return whether a path means stdout: ``-``, another name such as /dev/stdout, or the file that
+    stdout is redirected to, which must not be replaced."""
     if str(output) == "-":
         return True
     try:

@@ -77,7 +77,8 @@ def verdict(
 
 
 def _last_delegation(paths: Paths) -> str:
-    """Return the job of the latest attempt: only delegated work gets a verdict."""
+    """Return the job id of the latest attempt in the ledger: only delegated work gets a verdict.
+    Raises `UnknownJob` if there is none."""
     from dragoman.errors import UnknownJob
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 

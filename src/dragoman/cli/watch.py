@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 def watch_session(
     record: SessionRecord, *, start: int | None, after: str | None = None, format: ListFormat
 ) -> int:
-    """Show a session live until its broker ends or Ctrl-C is pressed. If no broker has it open,
-    show the stored events. Returns the exit code."""
+    """Show a session live until its broker ends or Ctrl-C is pressed: the events from number
+    `start` on, those after the cursor `after`, or only new ones. If no broker has the session open,
+    show the stored events. Returns the exit code; raises `BrokerError` if a broker that may have it
+    open does not answer."""
     paths = find_paths()
     show = show_for(format)
     cursor = None if after is None else EventCursor.parse(after)
