@@ -65,7 +65,7 @@ class CommandLoop:
         self.terminated = False
         """Whether a signal other than Ctrl-C asked this process to end."""
         self.hung_up = False
-        """Whether the terminal was closed: then running turns should continue."""
+        """Whether the terminal was closed. In that case a turn in a broker should continue."""
         self.suspend_prompt: Callable[[], AbstractAsyncContextManager[None]] | None = None
         """Returns a context manager that removes an open prompt from the terminal while a question
         is asked; None without a line editor."""
@@ -176,8 +176,8 @@ class CommandLoop:
             loop.call_later(WAKE_AGAIN, self._wake, self._reading)
 
     def _drop(self, wanted: _Wanted) -> None:
-        """Stop reading an answer that is no longer needed, so that output is no longer held back
-        for it."""
+        """End the read of an answer that is no longer needed, because output is held back until
+        then. Tries again until the read has ended."""
         if self._wanted_now is wanted:
             self._waking = self._heard_own = True
             self._wake(self._reading)

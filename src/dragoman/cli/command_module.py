@@ -131,8 +131,8 @@ def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:
     """Create the application of one module. Its help is plain text: importing Rich would take
     longer than everything else.
 
-    `default` is the subcommand that runs if the command line names none; without a default, the
-    help is shown then.
+    `default` is the subcommand that runs if the command line names none. If `default` is empty and
+    there is a `help`, a command line without arguments shows the help.
     """
     return typer.Typer(
         help=help,

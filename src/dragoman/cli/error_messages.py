@@ -292,7 +292,8 @@ def of_attempt(
 
 
 def _how(next_step: str, login: str) -> str:
-    """Return the next step. If that is to log in, say how, unless `login` is empty."""
+    """Return the next step, or if that is `LOGIN` and the way to log in is known (`login`), this
+    way."""
     return f"{login}, then try again" if login and next_step == LOGIN else next_step
 
 

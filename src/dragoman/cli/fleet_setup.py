@@ -140,7 +140,7 @@ def until_stopped(work: Callable[[CommandLoop], Coroutine[Any, Any, None]]) -> N
 
 def stop_event(live: CommandLoop) -> asyncio.Event:
     """Return an event that the first interrupt sets. The second one cancels the task that called
-    this."""
+    this function."""
     import asyncio
 
     stop = asyncio.Event()

@@ -27,8 +27,8 @@ MAX_NAMED = 5
 
 def send(host: Host, cwd: Path, *, ignored: bool, branch: str = "") -> SentWorkspace:
     """Send the workspace of `cwd` to a host. The ignored files that ``.worktreeinclude`` names are
-    sent with `ignored`, or if the user agrees. If `branch` is given, raises `UsageError` unless the
-    result can later become a new branch of this name."""
+    sent too if `ignored` is set or the user agrees. If `branch` is given, raises `UsageError`
+    unless the result can later become a new branch of this name."""
     named = asyncio.run(_ignored_files(cwd, branch))
     # Outside of an event loop, which would not let Ctrl-C end the question.
     if named and not ignored:

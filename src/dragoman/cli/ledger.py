@@ -143,8 +143,8 @@ def prune_command(
 
 
 def _shown(attempt: AttemptRecord) -> AttemptRecord:
-    """Return the attempt, with the outcome `crashed` if it has no outcome and its process has
-    ended. The next delegation records that outcome."""
+    """Return the attempt, with the outcome `crashed` if it has none although the process that ran
+    it has ended. The next delegation records that outcome."""
     from dragoman.store.jobs import is_alive
 
     if attempt.outcome is not None or is_alive(attempt.runner):

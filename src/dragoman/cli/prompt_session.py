@@ -129,7 +129,8 @@ class PromptSession(RunListener):
         self._waiting_since = None
 
     def mute(self) -> None:
-        """Show no more events, so that the result is the last output of a one-turn command."""
+        """Show no more events. Used after the result of a one-turn command, which has to be its
+        last output."""
         self._muted = True
 
     # -- callbacks of the run

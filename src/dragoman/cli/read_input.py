@@ -422,8 +422,9 @@ def read_named(path: Path, *, max_size: int) -> bytes:
 def opened_lines(path: Path) -> Iterator[Iterator[bytes]]:
     """Context manager: the lines of a file named by the user, without newlines; ``-`` is stdin.
 
-    A pipe is first read to its end, into a temporary file: the caller may hold a lock while it
-    takes the lines, and must not wait for another program then.
+    A pipe is first read to its end, into a temporary file, because the caller may hold a lock while
+    it takes the lines and must not wait for another program. Raises `UsageError` if the file cannot
+    be read, and `FileFailed` if the temporary file cannot be written.
     """
     what = "stdin" if str(path) == STDIN else shown(str(path))
     with ExitStack() as stack:

@@ -81,8 +81,8 @@ def ask_for_sessions(
 def ask_for_models(
     peer: str, *, cwd: Path | None, cold: bool
 ) -> tuple[Sequence[Choice], str | None]:
-    """Return the models that a peer offers, and the one that a new session uses; None if the peer
-    does not report that one."""
+    """Return the models that a peer offers, and the one that a new session uses. The latter is None
+    if the peer does not report it."""
     plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
 
     async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
@@ -96,8 +96,8 @@ def ask_for_models(
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
-    """Start a session and print its key. With a name, use the existing session of that name, or
-    replace it if `anew` is set."""
+    """Start a session and print its key. With a name, use the open session of that name if there is
+    one, or replace it if `anew` is set."""
     plan = action.plan(name)
     record = None if name is None else recall(name, peer=plan.name, folder=plan.workspace)
     if record is None:
@@ -161,7 +161,8 @@ def _holder(store: Store, record: SessionRecord, name: str) -> SessionRecord | N
 
 
 def close(store: Store, record: SessionRecord) -> None:
-    """Close a session, also at its peer if a broker has it open."""
+    """Close a stored session, also at its peer if a broker has it open. An error that the peer
+    reports is shown, and the session is closed here nevertheless."""
     trouble = asyncio.run(close_at_peer(record, find_paths()))
     store.update_session(record.key, closed_at=time.time())
     if trouble is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bool = False) -> None:
-    """Show everything that happened in a session."""
+    """Show all stored events of a session; with `verbose`, in full."""
     from dragoman.store.history import history
 
     renderer = show_for(format, verbose=verbose)
@@ -87,8 +87,9 @@ def _is_stdout(output: Path) -> bool:
 
 
 def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFormat) -> None:
-    """Delete sessions that have not been used for `older_than`, except the latest `keep`, and print
-    how many. Asks for confirmation first, unless `yes` is set."""
+    """Delete sessions that have not been used for the time `older_than`, except the latest `keep`,
+    and print how many. Asks for confirmation first, unless `yes` is set. Raises `UsageError` for an
+    invalid value."""
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.times import seconds_of

@@ -215,14 +215,14 @@ class LiveArea:
         return joined("", [Neutral(ERASE_BELOW), *(row + "\n" for row in self._drawn[0])])
 
     def settle(self) -> None:
-        """Leave only complete lines: erase the status, keep the open rows."""
+        """Leave only complete lines: end the open text, erase the status, and keep the rows."""
         with held.alone():
             self._on_close()
             self.draw()
             self.give_way(self.stream, "\n")
 
     def close(self) -> None:
-        """Settle, and draw no status afterwards."""
+        """Remove the status for good, and leave only complete lines."""
         self._doing = ""
         if self._tick is not None:
             self._tick.cancel()
@@ -337,7 +337,8 @@ def wrapped_lines(text: str, width: int, paint: Paint, *styles: str) -> Neutral:
 
 
 def is_running() -> bool:
-    """Return whether a running loop will draw again. Only then may rows stay open."""
+    """Return whether an event loop is running in this thread. Only a loop draws again, so without
+    one no rows may stay open."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

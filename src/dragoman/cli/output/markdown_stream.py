@@ -298,7 +298,7 @@ def _cells(source: str) -> list[str]:
 
 
 def _squared(rows: list[list[str]]) -> list[list[str]]:
-    """Pad rows to the same number of cells."""
+    """Return rows padded to the same number of cells."""
     count = max(map(len, rows))
     return [[*row, *[""] * (count - len(row))] for row in rows]
 

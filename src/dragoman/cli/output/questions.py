@@ -216,7 +216,7 @@ def _bounded(text: str) -> Iterator[str]:
 
 
 def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
-    """Keep only the first and last lines if there are too many."""
+    """Return lines with a note in place of the middle ones if there are more than `limit`."""
     over = len(lines) - limit
     if over <= 0:
         return lines
@@ -225,7 +225,7 @@ def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    """Keep only the beginning and end of a line that is too long."""
+    """Return a line without its middle if it is too long."""
     over = len(line) - SHOWN_WIDTH
     if over <= 0:
         return line

@@ -58,8 +58,8 @@ def write_list(
 ) -> None:
     """Write at most `limit` items to stdout: as JSON lines, as names (quiet), or as a table.
 
-    People get `empty` on stderr instead of an empty table, and a note if there are more. `drop`
-    names columns as in `write_table`.
+    Instead of an empty table, people get `empty` on stderr. They also get a note if there are more
+    items than `limit`. `drop` names columns as in `write_table`.
     """
     shown = items[:limit]
     if format == "json":
@@ -85,7 +85,8 @@ def write_table(
     drop: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write a table with a heading to `stream` (default: stdout).
+    """Write a table with a heading to `stream` (default: stdout), fitted to its width if it is a
+    terminal.
 
     `drop` names the columns that a narrow terminal omits, least important first.
     """

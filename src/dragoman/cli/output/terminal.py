@@ -46,10 +46,11 @@ class Overlay(Protocol):
         """Called before `text` is written to `stream`, so that it starts on a new line."""
 
     def last_words(self) -> Neutral:
-        """Return the output that would leave only complete lines if written now."""
+        """Return the output that would leave only complete lines on the terminal if it were written
+        now."""
 
     def settle(self) -> None:
-        """Leave only complete lines until there is something new to draw."""
+        """Leave only complete lines on the terminal until there is something new to draw."""
 
     def close(self) -> None:
         """Leave only complete lines, and draw nothing more."""

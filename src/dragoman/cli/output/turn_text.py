@@ -101,7 +101,8 @@ class TextShow(Renderer):
         """The entries of the plan before the lines that are being redrawn, with their statuses."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
-        """Whether the agent has sent text in this turn; then the end need not repeat it."""
+        """Whether text of the agent was shown in this turn. If so, the text in its last event is
+        not shown."""
         self._spoken: set[str] = set()
         """Ids of messages that were streamed; their full text is not shown again."""
         self._reports_end = False
