@@ -95,8 +95,8 @@ def _lingers() -> bool:
 
 
 async def submit_prompt(prompt: HostPrompt, paths: Paths) -> HostSubmitted:
-    """Submit a prompt to a broker on this machine, or return the existing job if it was already
-    submitted."""
+    """Submit a prompt from another machine to a broker on this one. If its job already exists here,
+    return that job instead."""
     async with submission(prompt.job, paths=paths) as found:
         if isinstance(found, JobRecord):
             return HostSubmitted(job=found.id, session=found.session_key, peer=found.peer)

@@ -118,7 +118,8 @@ class ChatInput:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Take the prompt off the screen during the block. The typed text is kept."""
+        """Context manager: take an open prompt off the screen during the block. The typed text is
+        kept."""
         if not self._open:
             yield
             return

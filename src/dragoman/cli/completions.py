@@ -30,7 +30,8 @@ def complete_peer(incomplete: str) -> list[str]:
 
 
 def complete_job(incomplete: str) -> list[str]:
-    """Return the ids of the latest jobs that start with `incomplete`, and `LAST` if it does."""
+    """Return the ids that start with `incomplete` of the latest jobs, and `LAST` if that starts
+    with it."""
     from dragoman.errors import DragomanError
     from dragoman.runs.sessions import LAST
     from dragoman.store.open import open_store
@@ -93,13 +94,15 @@ def complete_role(incomplete: str) -> list[str]:
 
 
 def complete_model(ctx: Any, incomplete: str) -> list[str]:
-    """Return matching models of the peer that the command line names, or of all peers. Only models
-    known from cards and descriptors are listed: no peer is started."""
+    """Return the models that start with `incomplete`, of the peer that the command line names or,
+    if it names none, of all peers. Only models known from cards and descriptors are listed: no peer
+    is started."""
     return _known_of_peer(ctx, incomplete, "models")
 
 
 def complete_mode(ctx: Any, incomplete: str) -> list[str]:
-    """Return matching modes of the peer that the command line names, or of all peers."""
+    """Return the modes that start with `incomplete`, of the peer that the command line names or, if
+    it names none, of all peers."""
     return _known_of_peer(ctx, incomplete, "modes")
 
 

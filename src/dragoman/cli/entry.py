@@ -124,7 +124,8 @@ def _refuse(error: DragomanError) -> int:
 
 
 def _is_surrogate(error: UnicodeEncodeError) -> bool:
-    """Return whether the text that cannot be encoded contains bytes that were not valid UTF-8."""
+    """Return whether the first character that cannot be encoded stands for a byte that was not
+    valid UTF-8."""
     return "\udc80" <= error.object[error.start] <= "\udcff"
 
 
@@ -138,8 +139,8 @@ def _homeless() -> bool:
 
 
 def _unwritten() -> OSError | None:
-    """Flush buffered output. Returns the error if that fails; None if it succeeds, or if it fails
-    only because the reader has closed the pipe.
+    """Flush stdout. Returns the error if that fails; None if it succeeds, or if it fails only
+    because the reader has closed the pipe.
 
     Without this, the interpreter would flush at exit and change the exit code.
     """

@@ -47,7 +47,8 @@ class Field(Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any] = {}
 
     def lines(self) -> Iterator[str]:
-        """Yield the field as lines of text."""
+        """Yield the lines that present the field: its title, its description and its numbered
+        choices."""
         need = "required" if self.required else "optional"
         yield f"  {one_line(self.title, width=LABEL_WIDTH)} ({need})"
         if self.description and self.description != self.title:
@@ -58,7 +59,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt(self) -> str:
-        """The prompt for the answer, with the default."""
+        """The prompt for the answer, with a hint about its form and the default."""
         hint = {"boolean": "y/n", "array": "numbers, separated by commas"}.get(self.kind, "")
         if self.kind != "array" and self.choices:
             hint = f"1-{len(self.choices)}"
@@ -189,7 +190,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 class TerminalInquirer:
-    """Asks an agent's questions at the terminal, one at a time."""
+    """Asks an agent's questions at the terminal, one at a time. Ctrl-C cancels the turn."""
 
     def __init__(self, live: CommandLoop) -> None:
         self._live = live

@@ -201,8 +201,9 @@ def folder_for_host(host: Host, cwd: Path | None) -> str | None:
 
 
 def options_for_host(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options that are sent to the host. Raises `UsageError` if one is invalid or
-    cannot be used with --host."""
+    """Return those of the given options that are sent to the host, with a system prompt that is
+    read from its file here. Raises `UsageError` if an option is invalid or cannot be used with
+    --host."""
     initial = {option.name: option.initial for option in COMMANDS["run"]} | {"command": None}
     chosen = {name: value for name, value in given.items() if value != initial.get(name)}
     for name, why in REFUSED.items():

@@ -42,7 +42,7 @@ def are_in(words: Sequence[str]) -> bool:
 
 
 def taken(words: Sequence[str]) -> tuple[FileOptions, list[str]]:
-    """Split a command line into the options for sending and fetching files and the other words.
+    """Split a command line into the options for sending and fetching files, and the other words.
     Raises `UsageError` if --fetch-branch has no name."""
     found, rest = FileOptions(), []
     left = iter(words)
@@ -68,8 +68,11 @@ def taken(words: Sequence[str]) -> tuple[FileOptions, list[str]]:
 def run_with_files(
     host: str | None, words: Sequence[str], call: Callable[[Sequence[str]], object]
 ) -> int:
-    """Run a command line with options for sending and fetching files. `words` do not contain
-    `--host`; `call` runs a command line and raises `SystemExit`. Returns the exit code."""
+    """Run a command line that has options for sending or fetching files, and do what these say.
+
+    `words` do not contain `--host`; `call` runs a command line and raises `SystemExit`. Returns the
+    exit code. Raises `UsageError` if the options cannot be used with the command.
+    """
     options, rest = taken(words)
     command = next((word for word in rest if not word.startswith("-")), "")
     if host is None:

@@ -239,7 +239,7 @@ class _Setup:
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _agrees(self) -> bool:
-        """Ask whether the first task may call a model; with --yes, return True without asking."""
+        """Return whether the first task may call a model. Asks the user, unless --yes was given."""
         if not self._ask:
             return True
         answer = await self._answer("It calls the model of an enabled peer. Send it?", "[Y/n]")

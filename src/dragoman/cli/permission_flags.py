@@ -144,7 +144,8 @@ question off the screen."""
 
 
 class TerminalApprover:
-    """Asks the user at the terminal, one question at a time."""
+    """Asks the user for permission at the terminal, one question at a time. Ctrl-C cancels the
+    turn."""
 
     def __init__(self, live: CommandLoop, *, titled: bool = False) -> None:
         """`titled`: whether the agent writes a command as the title of its question."""

@@ -320,7 +320,8 @@ def read_stdin(
 def _read_prompt_file(
     path: Path, timeout: float | None, on_wait: Callable[[str], object] | None
 ) -> bytes:
-    """Read a file that is part of a prompt. A pipe may have no writer: it is read like stdin."""
+    """Read a file that is part of a prompt. A named pipe may have no writer, so it is read like
+    stdin, with the timeout."""
     try:
         is_pipe = stat.S_ISFIFO(path.stat().st_mode)
     except (OSError, ValueError):

@@ -88,7 +88,7 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 
 def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
-    """Return the plan with the role of its peer's adapter, and the adapter. Raises `ConfigInvalid`
+    """Return the plan with the role of its peer's adapter, and that adapter. Raises `ConfigInvalid`
     if the adapter cannot be used, and `UsageError` with --no-wait."""
     from msgspec.structs import replace
 

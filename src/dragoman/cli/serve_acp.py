@@ -169,7 +169,7 @@ async def _serve(
 
 
 async def _until(asked: Any, work: Any) -> None:
-    """Run the work until it is done or a signal arrives."""
+    """Run `work` until it is done or `asked` is set, which a signal does."""
     import asyncio
 
     from dragoman.rpc.tasks import TaskOwner

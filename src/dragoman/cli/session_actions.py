@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SessionAction:
-    """The peer to contact, and the workspace, model and mode of the session. If `cold` is set, no
-    broker is used."""
+    """The peer to contact, and the workspace, model and mode of the session; None for the defaults.
+    If `cold` is set, no broker is used."""
 
     peer: str
     cwd: Path | None = None
@@ -110,8 +110,8 @@ def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: 
 
 
 def _begun_instead(plan: RunPlan, record: SessionRecord) -> str:
-    """Start a session with the name of a stored one, which is closed. If that fails, the stored one
-    stays open."""
+    """Close a stored session and start a new one of the same name. If that fails, reopen the stored
+    one, unless its name has been taken."""
     retire(record)
     try:
         return _begun(plan)

@@ -92,7 +92,7 @@ FILE: Final = "SKILL.md"
 
 
 def skills_folder(client: str) -> Path:
-    """Return the directory from which an agent reads the user's skills."""
+    """Return the user's directory from which the agent `client` reads skills."""
     from dragoman.setup.install.clients import MCP_CLIENTS, HostEnvironment
 
     found = MCP_CLIENTS[client].skills

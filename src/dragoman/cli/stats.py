@@ -32,7 +32,7 @@ class By(enum.StrEnum):
 
 
 class StatsFormat(enum.StrEnum):
-    """Output formats."""
+    """Output formats of `dragoman stats`."""
 
     TEXT = "text"
     JSON = "json"

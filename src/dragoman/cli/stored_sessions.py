@@ -36,7 +36,7 @@ def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bo
 
 
 def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
-    """Return the renderer for a turn that another command runs, or that has ended."""
+    """Return the renderer for turns that another command runs, or that have ended."""
     if format is ListFormat.JSON:
         from dragoman.cli.output.jsonl import JsonLines
 

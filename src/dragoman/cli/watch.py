@@ -76,7 +76,7 @@ def watch_job(id: str, *, after: str | None = None, format: ListFormat) -> int:
 
 
 def show_end(job: JobRecord, show: Renderer) -> int:
-    """Show how a job ended. Returns its exit code."""
+    """Show how a job ended. Returns the exit code for its outcome."""
     if isinstance(show, JsonLines):
         show.line(job_pages.as_json(job))
     elif isinstance(show, HistoryView):
@@ -94,7 +94,8 @@ def show_end(job: JobRecord, show: Renderer) -> int:
 async def show_events(
     events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer
 ) -> None:
-    """Show events as they arrive. In JSON output, each has its cursor."""
+    """Show events as they arrive, until they end or the output is closed. In JSON output, each
+    event has its cursor."""
     show.doing("waiting for the agent")
     try:
         async for cursor, event in events:

@@ -30,7 +30,8 @@ _WORDS: Final = {
 
 
 def lines_of(change: FileChange, *, limit: int | None = SHOWN_LINES) -> list[str]:
-    """Return a heading and at most `limit` lines of the diff; None means all of them."""
+    """Return a heading and at most `limit` lines of the diff (None: all of them). If lines are left
+    out, one more line says how many."""
     came_from = f" from {change.old_path}" if change.old_path else ""
     head = neutral(f"{change.path} ({_word(change)}{came_from})").replace("\n", " ")
     lines = _diff(change)

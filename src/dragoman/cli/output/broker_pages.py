@@ -48,9 +48,10 @@ class Difference(NamedTuple):
 
 
 def differing(records: Sequence[BrokerRecord]) -> dict[str, Difference]:
-    """Return how brokers differ from the oldest one of their peer, by the names of the brokers.
+    """Return how each broker differs from the oldest one of its peer, by the name of the broker.
 
-    This explains why a peer has more than one. Brokers that do not differ are left out.
+    This explains why a peer has more than one. Brokers that do not differ are left out. `records`
+    are sorted, oldest first.
     """
     from dragoman.broker.client.brokers import differences
 

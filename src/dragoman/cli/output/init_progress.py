@@ -97,7 +97,8 @@ class InitOutput:
 
     @contextmanager
     def prompting(self, name: str) -> Iterator[None]:
-        """Show that a peer works on a prompt, and for how long, until the block ends."""
+        """Context manager: show that a peer works on a prompt, and for how long, during the
+        block."""
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         later: asyncio.Handle

@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def _pair(code: int) -> list[int]:
-    """Return the surrogate pair that JSON uses to escape this character."""
+    """Return the surrogate pair with which JSON escapes this code point."""
     high, low = divmod(code - 0x10000, 0x400)
     return [0xD800 + high, 0xDC00 + low]
 

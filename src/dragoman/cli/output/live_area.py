@@ -81,7 +81,7 @@ class LiveArea:
         self.frozen = False
         """Whether the open rows were made final by other output since the last draw."""
         self._in_line = False
-        """Whether other output has not ended its line."""
+        """Whether other output has begun a line without ending it."""
         self._tick: asyncio.TimerHandle | None = None
         self._due = False
         self._thread = 0
@@ -243,7 +243,7 @@ class LiveText:
         """The lines of the plan at the end of the output, each a text and its styles."""
 
     def say(self, role: Role, text: str) -> None:
-        """Add text of the agent; `end` ends the message."""
+        """Add text of the agent to the open message, or begin one. `end` ends the message."""
         self._thaw()
         self.end_plan()
         if self._stream is None:

@@ -160,19 +160,20 @@ class StderrLines:
 
 
 class Renderer(abc.ABC):
-    """Base class: renders events as they happen."""
+    """Base class of the output formats. Renders the events and results of turns as they happen."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.on_broken: Callable[[], None] | None = None
-        """Called once when the output was closed by its reader or can no longer be written."""
+        """Callback, called once when the output was closed by its reader or can no longer be
+        written; None if there is none."""
         self._stderr = StderrLines()
         self.broken = False
         self.lost = False
         """Whether output was lost because of a write error."""
         self.tells_jobs = True
-        """Whether to print the job id; not in a conversation."""
+        """Whether to print the ids of jobs. A chat does not."""
         self.asks_forms = False
         """Whether the agent's questions are asked at the terminal."""
         self.peer = ""
@@ -198,7 +199,7 @@ class Renderer(abc.ABC):
         """Handle an event of a turn, usually by showing it."""
 
     def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
-        """Handle the start of a turn as this job."""
+        """Handle the start of a turn as the job `job` in the stored session `session_key`."""
 
     def doing(self, what: str) -> None:  # noqa: B027 - most have no use for it
         """Set the current activity, such as "starting codex"; empty for none.
@@ -217,7 +218,8 @@ class Renderer(abc.ABC):
         starting."""
 
     def submitted(self, job: str, session_key: str) -> None:
-        """Show that a turn was submitted to a broker as this job. No further output follows."""
+        """Show that a turn was submitted to a broker as the job `job`. No further output
+        follows."""
         self.write(f"{job}\n")
         self.flush()
 
@@ -265,7 +267,7 @@ class Renderer(abc.ABC):
         self._write(put_lines, text)
 
     def write_data(self, text: str) -> None:
-        """Like `write`, for machine-readable output."""
+        """Like `write`, for machine-readable output, which is escaped only on a terminal."""
         self._write(put_data, text)
 
     def _write(self, by: Callable[[TextIO, str], None], text: str) -> None:

@@ -241,7 +241,8 @@ def _shown_columns(text: str) -> int:
 
 
 def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Yield groups of pieces that must not be broken, and spaces."""
+    """Yield the words, each as pieces that stay on one row if they fit, and between them spaces and
+    wide characters on their own."""
     word: list[Piece] = []
     for piece in pieces:
         for at, text in _atoms(piece.text):

@@ -109,7 +109,7 @@ class Held:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other threads from writing during the block."""
+        """Context manager: keep other threads from writing during the block."""
         with self._lock:
             yield
 
@@ -246,7 +246,8 @@ def is_interactive() -> bool:
 
 
 def drop_typed(stream: TextIO) -> None:
-    """Discard earlier input: an answer counts only if typed after its question was shown."""
+    """Discard what was typed at a terminal but not read yet. An answer must count only if it was
+    typed after its question was shown."""
     if not is_terminal(stream):
         return
     try:
@@ -262,7 +263,8 @@ def drop_typed(stream: TextIO) -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether to style output to this stream."""
+    """Return whether to style output to this stream: never if ``NO_COLOR`` is set, otherwise always
+    if ``FORCE_COLOR`` is set, and by default on a terminal that is not dumb."""
     environ = os.environ if environ is None else environ
     if environ.get("NO_COLOR"):
         return False
@@ -272,8 +274,8 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether rows can be redrawn and Markdown rendered: the terminal is capable of it, and
-    plain text was not requested."""
+    """Return whether rows can be redrawn and Markdown rendered: the stream is a capable terminal,
+    and plain text was not requested. Always False on Windows."""
     environ = os.environ if environ is None else environ
     if os.name == "nt" or not is_terminal(stream):
         return False
@@ -321,7 +323,7 @@ def put_err(*parts: str) -> None:
 
 
 def put_data(stream: TextIO, *parts: str) -> None:
-    """Write machine-readable output: unchanged, unless it goes to a terminal."""
+    """Write machine-readable output unchanged, or on a terminal escaped like `put`."""
     if is_terminal(stream):
         put(stream, *parts)
     else:

@@ -26,5 +26,6 @@ class TerminalLog(logging.Handler):
 
 
 def install() -> None:
-    """Make `TerminalLog` the handler of last resort of the process."""
+    """Make `TerminalLog` the handler of last resort of `logging`: it gets the warnings and errors
+    for which no other handler is set up."""
     logging.lastResort = TerminalLog(logging.WARNING)
