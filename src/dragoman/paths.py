@@ -35,12 +35,13 @@ USUAL: Final[Mapping[str, tuple[str, str]]] = {
 """For each directory on Linux: the variable that names its parent, and the default parent."""
 
 RUNTIME: Final = "XDG_RUNTIME_DIR"
-"""The variable that names the parent directory for sockets, on systems that have one."""
+"""The variable that names the parent of the directory for sockets and locks, on systems that set
+it."""
 
 LASTING: Final = "lasting"
-"""Name of a marker file in ``run`` in the state directory. If it exists, sockets and locks are kept
-there, not in the directory that `RUNTIME` names. `dragoman broker stdio` creates it where the
-system removes the other directory at log-out."""
+"""Name of a marker file in the directory ``run`` in the state directory. If the file exists, that
+directory is used for sockets and locks, and not the one that `RUNTIME` names. `dragoman broker
+stdio` creates the file on systems that remove the latter at log-out."""
 
 ANDROID: Final = frozenset({"ANDROID_DATA", "ANDROID_ROOT"})
 """Variables that are set on Android, which calls itself Linux but keeps files elsewhere."""
@@ -149,8 +150,9 @@ def _add_plain(found: dict[str, Path]) -> None:
 
 
 def _runtime(state: Path) -> Path:
-    """Return the directory for sockets and locks: a subdirectory of the system's, unless `LASTING`
-    exists or `runtime_problem` finds a problem; then one in the state directory."""
+    """Return the directory for sockets and locks: ``dragoman`` in the directory that `RUNTIME`
+    names. If the variable is not set, `LASTING` exists or `runtime_problem` finds a problem, it is
+    ``run`` in the state directory."""
     given = os.environ.get(RUNTIME)
     own = state / "run"
     if not given or os.path.lexists(own / LASTING) or runtime_problem(given):
@@ -159,7 +161,7 @@ def _runtime(state: Path) -> Path:
 
 
 def runtime_problem(folder: str) -> str | None:
-    """Return why a directory is not used for sockets, or None if it is.
+    """Return why a directory must not be used for sockets, or None if it may be.
 
     The specification of `RUNTIME` requires a directory that the user owns, with mode 0700. In
     addition, no other user may be able to replace it.

@@ -1,9 +1,10 @@
 """Redact secrets that are streamed in chunks, in a record of JSON messages of any protocol.
 
 A run is one streamed text: the strings at the same place in messages of the same kind and session.
-A message is held back while the end of its text may still become a secret, together with all later
-messages, so that the order is kept. A request or a response ends every run. Protocols are
-not known here: chunks of text are recognised by the names of their fields.
+A message is held back while the end of its text may be the beginning of a secret, together with all
+later messages, so that the order is kept. A request, a response or a line that is not a JSON object
+ends every run. Protocols are not known here: chunks of text are recognised by the names of their
+fields.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ MAX_HELD: Final = 4096
 """Maximum number of messages held back."""
 
 MAX_HELD_SIZE: Final = 1024 * 1024
-"""Maximum number of bytes of lines held back, not counting the last one."""
+"""Maximum total size of the lines held back, in bytes."""
 
 STEP: Final = 64
-"""If more than this many characters of a text are held back, it is searched again only after as
-many new ones, or after it has grown by a quarter if that is more: otherwise an endless word would
-make the cost quadratic."""
+"""If more than this many characters of a run are held back, the run is searched again only when
+they have become as many more, or a quarter more if that is larger: otherwise the cost of an endless
+word would be quadratic."""
 
 MAX_DEPTH: Final = 6
 """Maximum depth of nested objects to search for a chunk of text."""
@@ -54,7 +55,7 @@ _UNDECODABLE: Final = (ValueError, RecursionError)
 
 
 class NotJson(str):
-    """A redacted line that is not JSON."""
+    """A redacted line that is not JSON, or is nested too deeply to redact its values one by one."""
 
     __slots__ = ()
 
@@ -63,7 +64,7 @@ class NotJson(str):
 class _Held(Generic[T]):
     tag: T
     message: Any
-    """The message, redacted except for the chunk."""
+    """The redacted message, without its chunk until `_search` has redacted that too."""
     size: int
     """The size of its line in bytes."""
     run: tuple[object, ...] | None = None
@@ -90,7 +91,8 @@ class MessageRedactor(Generic[T]):
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
         """Add a message. Yields the messages that need not be held back any longer, each as its tag
-        and the redacted JSON value. `stream` keeps the texts of different connections apart."""
+        and the redacted JSON value or `NotJson`. Chunks with different values of `stream`, such as
+        those of different connections, belong to different runs."""
         text = ""
         try:
             message = decode(line)
@@ -129,9 +131,9 @@ class MessageRedactor(Generic[T]):
             yield from self._certain()
 
     def end(self, kind: object) -> Iterator[tuple[T, Any]]:
-        """End the runs whose messages have this value in one of the fields `KINDS`, such as a
-        session id. Yields what was held back for them, unless an earlier message is held back for
-        another run."""
+        """End the runs whose messages have the value `kind`, such as a session id, in one of the
+        fields in `KINDS`. Yields the messages that this releases; one that follows a message held
+        back for another run is not released yet."""
         for run in [run for run in self._open if kind in run]:
             self._search(run, final=True)
             self._due.pop(run, None)
@@ -151,8 +153,8 @@ class MessageRedactor(Generic[T]):
             yield held.tag, held.message
 
     def _search(self, run: tuple[object, ...], *, final: bool) -> None:
-        """Redact the chunks at the beginning of a run that later text cannot turn into a part of a
-        secret, or all of them if `final`."""
+        """Redact the first chunks of a run, up to where later text may still complete a secret; all
+        of them if `final`, or if they are longer than `LONGEST`."""
         pieces = self._open[run]
         text = "".join(piece.text for piece in pieces)
         if not final and len(text) < self._due.get(run, 0):
@@ -202,8 +204,8 @@ def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str
 
 
 def _piece(message: dict[str, Any]) -> tuple[tuple[object, ...] | None, Any, str]:
-    """Return the run that a message belongs to, and the object and the field of its chunk of text,
-    or None if it has no chunk."""
+    """Return the run that a message belongs to, and the object and the field of its chunk of text.
+    The run and the object are None if the message has no chunk."""
     kinds: list[object] = []
     found: list[tuple[dict[str, Any], str]] = []
 

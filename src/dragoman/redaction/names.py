@@ -94,13 +94,15 @@ _QUICK: Final = (
 
 
 def has_word(text: str) -> bool:
-    """Return whether a text contains a word that names of secrets contain."""
+    """Return whether a text contains a word that occurs in names of secrets, in upper or lower
+    case."""
     low = text.lower()
     return any(rarest in low and any(word in low for word in words) for rarest, words in _WORDS)
 
 
 def may_hold(text: str) -> bool:
-    """Return whether a text may contain a secret that a name announces."""
+    """Return whether a text may contain a secret that a name announces. A quick check that never
+    misses one."""
     low = text.lower()
     for rarest, words in _WORDS:
         if rarest in low:
@@ -126,11 +128,12 @@ def names_a_secret(name: str) -> bool:
 
 
 def redact_value(value: Any, text: Callable[[str], str]) -> Any:
-    """Return a redacted copy of a JSON value; `text` redacts a string.
+    """Return a redacted copy of a JSON value. The callback `text` redacts one string; it is called
+    for keys and for strings that are not replaced as a whole.
 
-    It redacts strings under a key that names a secret, the `value` next to a `name` that does (the
-    form of environment variables and headers), and an argument after an option that does. Numbers
-    are kept: a count of tokens is not a token.
+    Replaced as a whole are strings below a key that names a secret, strings in the `value` next to
+    a `name` that does (the form of environment variables and headers), and an argument after an
+    option that does. Numbers are kept: a count of tokens is not a token.
     """
     if isinstance(value, str):
         return text(value)

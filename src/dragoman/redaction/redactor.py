@@ -22,14 +22,14 @@ from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_befo
 
 REACH: Final = 512
 """Number of characters that are enough to recognise a secret: its beginning, or the name before it.
-They are decoded characters; escapes and colours make the text longer."""
+Counted after decoding: with escapes and colours, the text itself is longer."""
 
 WHOLE_LINE: Final = 20
 """Minimum length at which a single line of a multi-line value, such as a private key, is
 searched for."""
 
 NESTED: Final = 3
-"""Maximum depth to which a value may be nested in JSON strings."""
+"""Number of times that a value may have been encoded as a JSON string and is still found."""
 
 LONG: Final = 8192
 """Number of characters of a text to search at once. The slowest pattern takes a few
@@ -49,7 +49,8 @@ _UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Redactor:
-    """Redacts the given values, and everything that looks like a secret."""
+    """Redacts the given values, everything in the shape of a secret, and what a name announces as
+    one. Values shorter than `SHORTEST` are ignored."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value)}
@@ -96,8 +97,9 @@ class Redactor:
         return text if clean == text else clean
 
     def line(self, line: bytes) -> bytes:
-        """Return a line of JSON, redacted. A line without secrets and escaped characters is
-        returned unchanged; any other may be formatted differently."""
+        """Return a line of JSON, redacted. It is returned unchanged if it contains no suspected
+        secret and no escape with ``u`` or ``/``; otherwise it may be formatted differently. A line
+        that is not JSON is redacted as plain text."""
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -112,7 +114,7 @@ class Redactor:
             return self.text(text).encode(errors="replace")
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value, redacted: secrets in its texts, and those that a name announces."""
+        """Return a redacted copy of a JSON value, as `names.redact_value` does."""
         return redact_value(value, self.text)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -239,7 +241,8 @@ class ReportRedactor:
 
 
 def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with each span replaced by `REDACTED`."""
+    """Return the text with each span replaced by `REDACTED`. The spans must be in order and without
+    overlap."""
     pieces: list[str] = []
     done = 0
     for start, stop in spans:
@@ -258,7 +261,8 @@ def last_word(text: str) -> int:
 
 
 def decode(line: bytes) -> Any:
-    """Decode a line of JSON. Half a surrogate pair becomes the replacement character."""
+    """Decode a line of JSON. Half a surrogate pair becomes the replacement character. Raises
+    `ValueError` if the line is not JSON, and `RecursionError` if it is nested too deeply."""
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
@@ -277,8 +281,8 @@ def _mended(value: Any) -> Any:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the forms in which a value may be written in a text: unchanged, in JSON, in a URL, and
-    each of its lines."""
+    """Yield the forms in which a value, and each long line of it, may be written in a text:
+    unchanged, as a JSON string (also nested), and in a URL. Nothing shorter than `SHORTEST`."""
     parts = [value, value.strip()]
     lines = value.splitlines()
     if len(lines) > 1:

@@ -1,10 +1,11 @@
 """The shapes of secrets: prefixes, alphabets and lengths of well-known kinds of keys.
 
-The data is one table. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
-NOTICE), in our own form and without its word boundaries, entropy and generic rules: a key is found
-at any position. Rules that need such a boundary, or the name of a service before the key, to
-distinguish it from ordinary text are omitted. Each row is tried only on a text that contains one of
-its literals, which is rare in a text without secrets. Names that announce a secret are in `names`.
+The data is in two tables, one of prefixes and one of patterns. Prefixes, alphabets and lengths
+follow the rule set of gitleaks (MIT, see NOTICE), in our own form and without its word boundaries,
+entropy and generic rules: a key is found at any position. Rules that need such a boundary, or the
+name of a service before the key, to distinguish it from ordinary text are omitted. Each row is
+tried only on a text that contains one of its literals, which is rare in a text without secrets.
+Names that announce a secret are in `names`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ _PREFIXED: Final = (
 )
 
 _APART: Final = "(?<![A-Za-z0-9])"
-"""Not after a letter or a digit. An underscore or a letter of another script may come before."""
+"""Matches where no ASCII letter or digit comes before. An underscore or a letter of another script
+may."""
 
 _MIXED: Final = r"(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Z])(?=[\w-]{0,60}[a-z])"
 """Requires a digit, an upper-case and a lower-case letter. Ordinary words and hexadecimal numbers
@@ -245,8 +247,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def literals_in(text: str) -> Iterator[str]:
-    """Yield the literals of shapes that a text contains. Some literals are omitted if too few
-    characters follow them."""
+    """Yield each literal of a shape that occurs in a text, except some if too few characters follow
+    for a secret."""
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text):
             for literal in literals:

@@ -48,11 +48,11 @@ def decoded(text: str) -> str:
 
 
 def size_before(text: str, place: int, size: int, most: int) -> int:
-    """Return how many characters before a position decode to `size` characters, not counting an
-    escape that begins before them.
+    """Return how many characters before `place` to take so that they decode to at least `size`
+    characters. An escape that begins before them does not count.
 
-    The result is less than twice as many as necessary, and at most `most`, or `size` if that is
-    larger.
+    The result is less than twice as many as necessary. It is at most `most`, or `size` if that is
+    larger, even if that is not enough; it may be more than there are before `place`.
     """
     written = size
     while written < min(place, most):
@@ -110,7 +110,8 @@ class DecodedText:
         self.text = "".join(pieces)
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the span of the original text that a span of the decoded text comes from."""
+        """Return the span of the original text that a span of the decoded text comes from. The span
+        must not be empty."""
         first = self._place(start)[0]
         return first, self._place(stop - 1)[1]
 
