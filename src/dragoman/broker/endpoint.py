@@ -1,8 +1,8 @@
 """Paths of a broker's socket, lock, record and log files.
 
-Creates the directory for them with mode 0700, and refuses one that belongs to another user. Opens
-no socket and takes no lock; `broker.client.find_or_start` and `broker.server.process` do. Also
-checks whether a console is open.
+Creates the directories of the lock and the socket with mode 0700, and refuses one that belongs to
+another user. Opens no socket and takes no lock; `broker.client.find_or_start` and
+`broker.server.process` do. Also checks whether a console is open.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ BUSY: Final = -32050
 _NOTICE: Final = "notice"
 
 MAX_TEXT_SIZE: Final = 16 * 1024
-"""Maximum number of characters in a text field, taken from its end: the last output of a peer
-matters most."""
+"""Maximum number of characters that are sent of a text field. The end is kept, because the last
+output of a peer matters most."""
 
 
 VERDICT: Final = ("blame", "retryable", "may_have_run")
@@ -57,7 +57,7 @@ def describe(error: DragomanError) -> dict[str, Any]:
 
 def revive(data: Any, message: str = "") -> DragomanError | None:
     """Return the error that JSON-RPC error data describes, or None if it contains no error of ours.
-    `message` is used if the data has none."""
+    `message` is used if the data has none. An unknown class becomes `CallError`."""
     told = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("errorClass"), str):
         return None
@@ -82,9 +82,10 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """Return the JSON-RPC error for a caller: one of ours with its class added, or the peer's own
-    with the end of the peer's stderr. If the code of the peer's error does not say whether the
-    request may have run, a description like that of our own errors is added."""
+    """Return the JSON-RPC error to send to a caller. An error of ours becomes one with the data
+    that `describe` returns. The peer's own keeps its code, and the end of the peer's stderr is
+    added to its data. If its `may_have_run` differs from what its code implies, a description like
+    that of our own errors is added too."""
     if isinstance(error, RemoteError):
         data = with_stderr(error.data, stderr_of(error))
         told = RemoteError(error.code, error.message, data)
@@ -107,8 +108,8 @@ def refusal(error: DragomanError) -> RemoteError:
 
 
 def with_notice(refused: RemoteError, notice: str) -> RemoteError:
-    """Return an error for a caller with a notice for its user added, if its data has room for
-    one."""
+    """Return the error with a notice for the caller's user added to its data. Unchanged if the
+    notice is empty or the data has no room for one."""
     data = {} if refused.data is None else refused.data
     if not notice or not isinstance(data, dict):
         return refused
@@ -118,7 +119,8 @@ def with_notice(refused: RemoteError, notice: str) -> RemoteError:
 
 
 def notice_in(error: BaseException | None) -> str | None:
-    """Return the notice that a broker sent with an error, or None if there is none."""
+    """Return the notice that a broker sent with an error or with one of its causes, or None if
+    there is none."""
     while error is not None:
         data = error.data if isinstance(error, RemoteError) else None
         ours = data.get(KEY) if isinstance(data, dict) else None
@@ -138,7 +140,7 @@ def blame_of(error_class: str | None) -> Blame:
 
 
 def busy(limit: int) -> BrokerBusy:
-    """Return the error for a request beyond the limit of requests that may wait."""
+    """Return the error for a request that arrives while `limit` others already wait."""
     return BrokerBusy(
         f"{limit} requests are already waiting at this broker; try again when some are done"
     )
@@ -167,7 +169,7 @@ def _kinds() -> dict[str, type[DragomanError]]:
 
 
 def _classes() -> dict[str, type[DragomanError]]:
-    """Return the base class for each stable name, which subclasses share."""
+    """Return, for each stable name, the base class of those that share it."""
     found: dict[str, type[DragomanError]] = {}
     for kind in _all(DragomanError):
         found.setdefault(kind.error_class, kind)

@@ -23,7 +23,7 @@ SUBMIT: Final = "_dragoman/host/submit"
 """Submit a prompt as a job with an id that this side generates. Submitting the same id again
 returns the same job: the prompt is sent to the peer only once."""
 FOLLOW: Final = "_dragoman/host/follow"
-"""Follow a job from a cursor. Sends `LINES`; the response is the ended job."""
+"""Follow a job from a cursor. The remote side sends `LINES`; the response is the ended job."""
 FOLLOWING: Final = "_dragoman/host/following"
 """Notification of the id of the job that is followed, as `protocol.JobWanted`, if it was named
 another way, such as `last`."""
@@ -40,7 +40,8 @@ ANSWER: Final = "_dragoman/host/answer"
 CANCEL: Final = "_dragoman/host/cancel"
 """Cancel a job, even one that is still being submitted, with `protocol.JobWanted`."""
 COMMAND: Final = "_dragoman/host/command"
-"""Run a command of the remote dragoman. Sends `OUTPUT`; the response is its exit code."""
+"""Run a command of the remote dragoman. The remote side sends `OUTPUT`; the response is its exit
+code."""
 OUTPUT: Final = "_dragoman/host/output"
 """Notification with output of such a command."""
 INTERRUPT: Final = "_dragoman/host/interrupt"
@@ -50,8 +51,8 @@ PING_INTERVAL: Final = 10.0
 """Seconds between pings."""
 
 PING_TIMEOUT: Final = 30.0
-"""Seconds for the response to a ping. It needs no agent, but a machine that swaps may take long. A
-process that is stopped never responds, while the SSH server still answers for it."""
+"""Seconds to wait for the response to a ping. No agent is involved, but a machine that swaps may
+need long. A stopped process never responds, although the SSH server keeps the connection alive."""
 
 SILENCE_TIMEOUT: Final = 45.0
 """Seconds without any message after which the remote side exits: the connection is dead, and ssh

@@ -51,8 +51,9 @@ class HeldLock:
         return self._fd >= 0 and _is_file(self._fd, self.path)
 
     def fileno(self) -> int:
-        """Return the descriptor of the locked file. A child process that inherits it holds the lock
-        too, until it ends; then `release` must not remove the file."""
+        """Return the descriptor of the locked file. A child process that inherits it also holds the
+        lock, until the child ends. If a child may still hold it, call `release` with
+        ``remove=False``."""
         return self._fd
 
     def write(self, text: bytes) -> None:
@@ -90,7 +91,7 @@ class HeldLock:
 
 def try_lock(path: Path) -> HeldLock | None:
     """Take the lock without waiting, or return None if it is held. Raises `OSError` if the file
-    cannot be created."""
+    cannot be created or opened."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
@@ -109,7 +110,7 @@ def try_lock(path: Path) -> HeldLock | None:
 
 async def lock_within(path: Path, *, timeout: float) -> HeldLock | None:
     """Take the lock, or return None if it is still held after `timeout` seconds. Raises `OSError`
-    if the file cannot be created."""
+    if the file cannot be created or opened."""
     give_up_at = time.monotonic() + timeout
     while True:
         lock = try_lock(path)
@@ -152,7 +153,8 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def holder_of(text: bytes) -> ProcessIdentity | None:
-    """Return the process that wrote its identity into a lock, or None."""
+    """Return the process whose identity is the text of a lock file, or None if the text is not an
+    identity."""
     try:
         return decode_typed(text, ProcessIdentity)
     except UNDECODABLE:

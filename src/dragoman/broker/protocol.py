@@ -46,16 +46,16 @@ TERMS: Final = "_dragoman/terms"
 TRACE: Final = "_dragoman/trace"
 """Notification with a line between the broker and the peer, for callers that requested a trace."""
 WATCH: Final = "_dragoman/watch"
-"""Follow the open questions of all sessions, or of one job: the current ones, then `QUESTION` and
-`SETTLED`."""
+"""Follow the open questions of all sessions, or of one job. The response has the current ones;
+`QUESTION` and `SETTLED` report each change."""
 QUESTION: Final = "_dragoman/question"
-"""Notification that the peer asks a question that a person has to answer, for watching callers."""
+"""Notification for watching callers: the peer asks a question that a person has to answer."""
 SETTLED: Final = "_dragoman/settled"
 """Notification that such a question no longer waits for an answer."""
 ANSWER: Final = "_dragoman/answer"
-"""Answer an open question on behalf of the caller whose turn it is."""
+"""Answer an open question on behalf of the caller that sent the prompt."""
 ANSWERED: Final = "_dragoman/answered"
-"""Notification that another caller decided a permission request sent to this one."""
+"""Notification that another caller decided a permission request that was also sent to this one."""
 STDERR: Final = "_dragoman/stderr"
 """Notification with the peer's stderr, for callers that requested it."""
 
@@ -70,8 +70,8 @@ PolicyTerms: TypeAlias = PolicyName | Policy
 
 
 class Stop(Struct, rename="camel"):
-    """`_dragoman/stop`: end; with `drain` after all turns have ended, with `if_idle` only if
-    nothing runs."""
+    """`_dragoman/stop`: end the broker; with `drain` after all turns have ended, with `if_idle`
+    only if no turn runs or waits and no other caller is connected."""
 
     drain: bool = True
     if_idle: bool = False
@@ -79,17 +79,17 @@ class Stop(Struct, rename="camel"):
 
 class CallerTerms(Struct, rename="camel"):
     """`_dragoman/terms`, a notification: what is allowed in the turns of this caller. Callers of
-    one broker may have different terms. The broker itself provides services that a caller does not
-    offer."""
+    one broker may have different terms. Files and terminals that a caller does not offer to serve
+    are served by the broker."""
 
     write_files: bool = True
     agent_stderr: bool = False
     trace: bool = False
-    """Whether it wants every line between the broker and the peer."""
+    """Whether the caller wants every line between the broker and the peer."""
     policy: PolicyTerms | None = None
     """Policy for turns whose prompt does not name one."""
     answered: bool = False
-    """Whether it accepts `_dragoman/answered`. Otherwise a question that another caller has
+    """Whether the caller accepts `_dragoman/answered`. Otherwise a question that another caller has
     answered is cancelled."""
 
 
@@ -102,14 +102,16 @@ class TracedLine(Struct):
 
 
 class Attach(Struct, rename="camel"):
-    """`_dragoman/attach`: follow a session starting at an event; None means from now on."""
+    """`_dragoman/attach`: follow a session. `start` is the number of the first event to send; None
+    means the next one."""
 
     session_id: str
     start: int | None = None
 
 
 class Attached(Struct):
-    """The response to `_dragoman/attach`: the numbers of the next event and of the oldest one."""
+    """The response to `_dragoman/attach`: the numbers of the next event, and of the oldest one that
+    can still be read."""
 
     next: int
     first: int = 0
@@ -169,8 +171,8 @@ class Settled(Struct):
 
 
 class QuestionAnswer(Struct):
-    """`_dragoman/answer`: the result for the peer. `digest` identifies the question in the form it
-    was shown."""
+    """`_dragoman/answer`: the result for the peer. `digest` is that of the question as it was
+    shown."""
 
     id: str
     digest: str
@@ -191,7 +193,7 @@ class SessionMeta(Struct):
     name: str | None = None
     key: str | None = None
     once: bool = False
-    """Whether it is closed when its jobs have ended and no caller has it open."""
+    """Whether the session is closed when its jobs have ended and no caller has it open."""
 
 
 class TurnBudgets(Struct, rename="camel"):
@@ -288,7 +290,8 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 def added_to(meta: Mapping[str, Any] | None) -> Added:
-    """Return what a broker added to the response with this `_meta`; empty without a broker."""
+    """Return what a broker added to the response with this `_meta`; empty without a broker, or if
+    the additions are invalid."""
     try:
         return convert_typed((meta or {}).get(META, {}), Added)
     except msgspec.ValidationError:
@@ -329,7 +332,7 @@ def decode_as(body: Raw, shape: type[T], what: str) -> T:
 
 
 def members(params: Raw) -> dict[str, Raw]:
-    """Return parameters, or a result, as a dict of undecoded members."""
+    """Return parameters, or a result, as a dict of undecoded members. Raises what `read` does."""
     found: dict[str, Raw] = read(params, dict[str, Raw])
     return found
 
@@ -371,7 +374,8 @@ def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> 
 
 
 def with_added(result: Raw, added: Added) -> Raw:
-    """Return a result with our additions in its `_meta`, next to the peer's own."""
+    """Return a result with our additions in its `_meta`, next to the peer's own. A result that is
+    not an object is returned unchanged."""
     ours: dict[str, Any] = msgspec.to_builtins(added)
     try:
         body = members(result) if bytes(result) != b"null" else {}
@@ -395,7 +399,7 @@ def pack(value: Any) -> Raw:
 
 
 def text(raw: Raw | None) -> str | None:
-    """Return a member that should be a string, or None if it is not."""
+    """Decode a member that should be a string. Returns None if it is absent or something else."""
     try:
         value = None if raw is None else msgspec.json.decode(raw)
     except UNDECODABLE:

@@ -40,7 +40,7 @@ def new_address(paths: Paths) -> str:
 
 
 def addresses(paths: Paths) -> list[str]:
-    """Return the paths of all question sockets."""
+    """Return the paths of all question sockets, with links resolved."""
     try:
         names = sorted(os.listdir(questions_folder(paths)))
     except OSError:

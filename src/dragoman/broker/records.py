@@ -47,9 +47,9 @@ class BrokerRecord(Struct, frozen=True, kw_only=True):
     """Seconds since 1970, for people."""
     log: str = ""
     terms: dict[str, str] = {}
-    """Digests of what callers must have in common to share it (`spec.shared_terms`)."""
+    """Digests of what callers must have in common to share the broker (`spec.shared_terms`)."""
     draining: bool = False
-    """Whether it no longer accepts callers and only finishes its turns."""
+    """Whether the broker no longer accepts callers and only finishes its turns."""
 
 
 class RecordFile:
@@ -80,7 +80,7 @@ class RecordFile:
         self._change(children=tuple(one for one in self.record.children if one.pid != pid))
 
     def drain(self) -> None:
-        """Record that the name is released but the processes still run."""
+        """Record that this broker has released its name but still runs its turns."""
         self._change(draining=True)
 
     def remove(self) -> None:

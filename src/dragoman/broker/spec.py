@@ -208,9 +208,9 @@ def _has_files(folder: str) -> bool:
 def is_meant(word: str, name: str, peer: str | None = None) -> bool:
     """Return whether a user's word means the endpoint with this name.
 
-    It may be the whole name, the peer, or a prefix of the name that reaches into its digest. A
-    prefix that ends within the peer's name does not count: `codex` is a separate peer, not a prefix
-    of `codex-acp`.
+    The word may be the whole name, the peer, or a prefix of the name that reaches into its digest.
+    `peer` is the peer's name, if known. A prefix that ends within the peer's name does not count:
+    `codex` is a separate peer, not a prefix of `codex-acp`.
     """
     label = name.rpartition("-")[0]
     if word in (name, peer, label) or (peer is None and _fit(word) == label):
@@ -247,7 +247,8 @@ def folders_of(paths: Paths) -> Folders:
 
 
 def real_workspace(folder: str | os.PathLike[str]) -> str:
-    """Return the real path of a directory, so that a symlink to it leads to the same broker."""
+    """Return the real path of a directory, with ``~`` expanded, so that a symlink to the directory
+    leads to the same broker."""
     return str(Path(os.path.expanduser(folder)).resolve())
 
 

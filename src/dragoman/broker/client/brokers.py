@@ -61,12 +61,12 @@ async def stop_broker(
     if_idle: bool = False,
     timeout: float = STOP_TIMEOUT,
 ) -> bool:
-    """Stop a broker and wait until it has ended, unless it drains.
+    """Stop a broker. Waits until it has ended, unless `drain` is set.
 
-    Returns False if it refuses, or if it drains and `if_idle` is set. A broker that does not
-    answer, or does not end within `timeout`, is ended with signals, if its process is proved to be
-    the broker. Raises `BrokerUnavailable` if it cannot be ended, and `BrokerError` if it does not
-    answer and `if_idle` is set.
+    Returns False if the broker refuses, or if it is already draining and only `if_idle` is set. A
+    broker that does not answer, even with `drain`, or does not end within `timeout` is ended with
+    signals, if its process is proven to be the broker. Raises `BrokerUnavailable` if it cannot be
+    ended, and `BrokerError` if it does not answer and `if_idle` is set.
     """
     if not record.draining:
         try:

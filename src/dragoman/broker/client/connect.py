@@ -161,7 +161,7 @@ class WarmClient(AcpClient):
         return True
 
     def _answered_elsewhere(self, params: Raw) -> None:
-        """Withdraw an open question that another surface has answered."""
+        """Withdraw an open question that was answered elsewhere, for example in a console."""
         from dragoman.client.permissions import Answer
         from dragoman.policy.approver import Approver
 
@@ -297,9 +297,9 @@ async def open_warm(
     on_fallback: Callable[[BrokerUnavailable], None] | None = None,
 ) -> AsyncIterator[Peer]:
     """Context manager like `catalogue.open.open_peer`, through a broker, which is started if none
-    runs and keeps running. `ttl` is its idle timeout in seconds. If no broker is available, the
-    peer is started directly and `on_fallback` is called with the reason; without it the reason is
-    logged."""
+    runs, and keeps running afterwards. `ttl` is its idle timeout in seconds. If no broker is
+    available, the peer is started directly and `on_fallback` is called with the reason; without it
+    the reason is logged."""
     options = options or ConnectOptions()
     # Iterated twice if the peer is started directly after all.
     options = structs.replace(options, inherit=tuple(options.inherit))
@@ -423,7 +423,8 @@ def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
 
 
 async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str]) -> BrokerSpec:
-    """Return the spec with the fields that only a start needs: secret values and the card's facts.
+    """Return the spec with the fields that only a start needs: the secret values, and whether the
+    peer's card says that it runs sessions in parallel.
 
     `inherit` names the variables that the caller passes on. Raises `NotInstalled` if the peer
     cannot run here.

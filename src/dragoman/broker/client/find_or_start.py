@@ -79,8 +79,9 @@ async def ensure(
     """Connect to the broker of this spec, and start one if none runs.
 
     `prepare` is awaited before a start, to add what is not needed to find a broker; its exceptions
-    propagate. A running broker is sent a new `ttl`. Raises `BrokerUnavailable` if no broker is
-    available; no prompt was sent then.
+    propagate. A running broker takes `ttl`, if given, as its idle timeout. Raises
+    `BrokerUnavailable` if no broker is available, or the error that a new broker reports; no prompt
+    was sent in either case.
     """
     endpoint = endpoint_of(endpoint_name(spec), spec.paths)
     endpoint.make_safe()
@@ -127,8 +128,8 @@ class BrokerSearch:
 
     async def call(self, *, started: bool) -> FoundBroker | None:
         """Connect and send hello. Returns None if there is no usable broker; an outdated one is
-        asked to end then. Raises `BrokerUnavailable` if another program listens there, or the
-        broker's protocol is not understood."""
+        first asked to end. Raises `BrokerUnavailable` if another program listens at the address, or
+        the broker's protocol is not understood."""
         try:
             stream = await open_stream(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:

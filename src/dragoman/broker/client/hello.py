@@ -176,8 +176,8 @@ async def _watch(connection: Connection, address: str, name: str, always: bool) 
 
 
 async def wait_hung(address: str) -> None:
-    """Wait until a broker no longer answers. For a caller that only copies bytes and does not
-    know whether a call is pending."""
+    """Wait until a broker hangs; never returns if it ends instead. For a caller that only copies
+    bytes and does not know whether a call is pending."""
     while not await is_hung(address):  # noqa: ASYNC110 - polls another process
         await asyncio.sleep(PROBE_INTERVAL)
 

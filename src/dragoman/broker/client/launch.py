@@ -3,7 +3,7 @@
 Sends the spec on a pipe, reads one line back (ready, name taken, or failed and why) and directs
 stderr to the broker's log. No secret is on the command line or in the environment. Callers that
 arrive at the same time start only one broker (the `.starting` lock). A broker is alive if its lock
-is held and it answers hello; a process is killed only if its identity is proved.
+is held and it answers hello; a process is killed only if its identity is proven.
 `broker.client.find_or_start` looks for a running broker.
 """
 
@@ -69,7 +69,8 @@ log = logging.getLogger(__name__)
 async def start_until_found(
     search: BrokerSearch, prepare: Prepare | None, program: Sequence[str]
 ) -> FoundBroker:
-    """Start the broker, unless another caller starts it at the same time, and connect to it."""
+    """Start the broker, unless another caller starts it at the same time, and connect to it. Raises
+    `BrokerUnavailable` after `MAX_STARTS` starts in vain, and what `start` and `prepare` raise."""
     endpoint = search.endpoint
     starts = 0
     while True:
@@ -99,7 +100,7 @@ async def start_until_found(
 
 
 async def _clear(search: BrokerSearch) -> bool:
-    """Ensure that the name is free, while no other caller may start a broker.
+    """Ensure that the name is free. Called while this caller holds the `.starting` lock.
 
     Returns True if a broker answers after all. A holder that neither answers nor ends is killed.
     """
@@ -123,7 +124,7 @@ async def _clear(search: BrokerSearch) -> bool:
 
 async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
     """Kill a broker that holds its name and does not answer. Raises `BrokerUnavailable` if the
-    holder is not proved to be a broker, or cannot be killed."""
+    holder is not proven to be a broker, or cannot be killed."""
     holder = holder_of(text)
     lock = search.endpoint.lock
     if holder is None or state_of(holder) is not ProcessState.ALIVE:
@@ -295,8 +296,7 @@ def log_tail(path: Path, start: int = 0) -> str:
 
 
 def _own_python() -> dict[str, str]:
-    """Return the environment that lets the new program find this dragoman if it is not
-    installed."""
+    """Return the variables that let the new program find this dragoman: none if it is installed."""
     home = Path(version.__file__).resolve().parents[1]
     installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
     return {} if installed else {"PYTHONPATH": str(home)}

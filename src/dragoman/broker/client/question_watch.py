@@ -90,8 +90,9 @@ async def watch_questions(
     """Follow the questions of a broker, or only those of one job, until the broker ends or no
     longer answers.
 
-    The open questions follow right after `on_connected`. Raises `DragomanError` if the broker
-    cannot be reached or its version does not support this.
+    The callback `on_connected` gets the response; right after it, `on_question` is called with each
+    open question, and then with each new one. Raises `DragomanError` if the broker cannot be
+    reached or its version does not support this.
     """
     notices = _Notices(on_question, on_settled)
     connection = Connection(

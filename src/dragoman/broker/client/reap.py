@@ -1,7 +1,7 @@
 """Clean up after killed brokers: kill their orphaned peers, remove sockets, locks and records.
 
 Runs at every start of a broker and for `dragoman broker reap`. A process is killed only if its
-identity matches a record, or if it carries the mark of a broker that is proved dead. Anything
+identity matches a record, or if it carries the mark of a broker that is proven dead. Anything
 uncertain is left alone.
 """
 

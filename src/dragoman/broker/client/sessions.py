@@ -1,4 +1,5 @@
-"""Ask running brokers which one has a stored session open, and release or close it.
+"""Ask running brokers which one has a stored session open, and have that session released or
+closed.
 
 Starts no broker and sends no prompt. `take_over` raises `TurnInProgress` while another process uses
 the session, and `BrokerUnavailable` if a broker does not say whether it has it open.
@@ -87,9 +88,10 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
     """Ensure that no other process has a stored session open before it continues in `broker` or,
     without a broker, in the process `pid`.
 
-    Two processes with one session would not see each other's turns. Raises `TurnInProgress` if it
-    is in use, and `BrokerUnavailable` if another broker of the peer does not answer: it may have
-    the session open, and would continue with it later.
+    Two processes with one session would not see each other's turns. A broker whose peer cannot
+    close the session is stopped if it is idle. Raises `TurnInProgress` if the session is in use,
+    and `BrokerUnavailable` if another broker of the peer does not answer: it may have the session
+    open, and would continue with it later.
     """
     named = session.name or session.key
     others = [
@@ -126,7 +128,8 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
 
 
 async def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
-    """Raise `TurnInProgress` if a process other than `besides` runs a job of a session."""
+    """Raise `TurnInProgress` if the session has a running or queued job that belongs to a living
+    process other than `besides` (a pid). `named` is the session's name in the message."""
     job = await in_thread(str(paths.state), lambda _: running_job(key, paths, besides=besides))
     if job is not None:
         raise TurnInProgress(
@@ -136,8 +139,8 @@ async def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> N
 
 
 def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
-    """Return a running or queued job of a session whose process is alive and not `besides`, or
-    None."""
+    """Return a session's running or queued job that belongs to a living process other than
+    `besides` (a pid), or None."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=key),

@@ -65,7 +65,7 @@ NO_LIMITS: Final[Mapping[str, str]] = {}
 
 
 class ShellOutput:
-    """Counts what the remote shell prints before the program that we start there answers."""
+    """Counts what the remote shell prints before the program that was started there answers."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -117,7 +117,7 @@ class HostConnection:
         self._messages = messages
 
     def listen(self, listener: Callable[[Notification], None]) -> None:
-        """Call `listener` with every notification from the remote side."""
+        """Call `listener` with every notification from the remote side from now on."""
         self._messages.listener = listener
 
     async def call(self, method: str, params: Any, *, timeout: float | None) -> msgspec.Raw:
@@ -144,7 +144,8 @@ class HostConnection:
             raise
 
     async def greet(self, limits: Mapping[str, str]) -> None:
-        """Exchange the protocol number. Raises `HostUnavailable` if the numbers differ, or what
+        """Exchange the protocol number, and send the limits of nested delegation: those of this
+        process, overridden by `limits`. Raises `HostUnavailable` if the numbers differ, or what
         `ask` raises."""
         environment = {name: os.environ[name] for name in protocol.LIMITS if name in os.environ}
         environment |= {name: value for name, value in limits.items() if name in protocol.LIMITS}
@@ -185,7 +186,7 @@ class HostConnection:
 
 
 def connected(host: Host, stream: Stream) -> HostConnection:
-    """Return a connection to a host over a stream, before the greeting."""
+    """Return a started connection to a host over a stream. The caller has to call `greet` next."""
     messages = _HostMessages()
     connection = Connection(
         stream,

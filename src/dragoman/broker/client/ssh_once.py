@@ -52,7 +52,8 @@ async def run_on_host(
 
 
 def failure(host: Host, done: ProgramOutput, *, timeout: float, limit_size: int) -> HostUnavailable:
-    """Return the error for a command that did not answer as expected, with a remedy."""
+    """Return the error for a command that did not answer as expected, with a remedy. `timeout` and
+    `limit_size` are those that it ran with."""
     if done.cut and len(done.output) >= limit_size:
         return HostUnavailable(
             host.name,

@@ -1,8 +1,8 @@
 """`Broker`: serves one peer to many callers at once.
 
 Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs
-prompts, `caller` serves a connection, `recorder` stores events and jobs, `state_machine` holds
-the state. `process` runs it: lock, socket, signals.
+prompts, `caller` serves a connection, `recorder` stores events and jobs, `state_machine` holds the
+state. `process` runs the broker and handles its lock, socket and signals.
 """
 
 from __future__ import annotations
@@ -208,9 +208,9 @@ class Broker:
         return far if far is not None and far.failure is None else None
 
     async def ready(self) -> PeerLink:
-        """Wait until the peer is running and return it. Raises the reason if it cannot run, or
-        `CallTimeout` if it does not start in time; the request that needs the peer was not sent
-        then."""
+        """Wait until the peer is running and return it. Raises the error with which its start
+        failed, `CallTimeout` if it does not start in time, or `ConnectionClosed` if the broker was
+        stopped. `may_have_run` is false in the first two."""
         far = self.far
         if far is not None:
             return far
@@ -280,7 +280,7 @@ class Broker:
         return self.recording.trouble
 
     def take_notice(self) -> str:
-        """Return a pending notice for the user, each only once; an empty string if there is
+        """Return the pending notice for the user and forget it; an empty string if there is
         none."""
         notice, self.recording.notice = self.recording.notice, ""
         return notice

@@ -407,8 +407,9 @@ class Caller:
     def _forward_to(
         self, far: PeerLink, request: Request, session: LiveSession | None, settle: Settle
     ) -> Call:
-        """Send a request to the peer, and pass its outcome to `settle` after a setting that it
-        changed was recorded, and after earlier events of the session were sent to the caller."""
+        """Send a request to the peer. The callback `settle` gets its outcome, once a setting that
+        the request changed was recorded and earlier events of the session were sent to the
+        caller."""
         method = request.method
         params, _ = self._named_for_peer(request.params)
         timeout = self._broker.timeout_of(method)
@@ -432,7 +433,8 @@ class Caller:
         return call
 
     def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
-        """Return the params with the session id replaced by the peer's, and the session."""
+        """Return the params with the session id replaced by the peer's, and the session, or None if
+        they name no open one."""
         try:
             name = protocol.read(params, protocol.SessionParams).session_id
         except RemoteError:
@@ -484,7 +486,8 @@ async def serve_legacy(
 ) -> None:
     """Serve an open connection through a gateway in front of the broker.
 
-    The first request from the caller waits for `taken`, so it is settled however this ends.
+    The first request from the caller waits for `taken`, so that future is settled however this
+    ends.
     """
     try:
         await _serve_through_gateway(broker, connection, taken)

@@ -60,8 +60,8 @@ class EventLog:
         self._limit = limit
         self._size = 0
         self.began = next
-        """The number of the first line since this broker opened the session. Numbers between it and
-        the last line of the previous process are not used."""
+        """The number of the first line since this broker opened the session. The numbers between
+        the last line of a previous broker and this number are not used."""
         self.first = next
         """The number of the oldest line in memory."""
         self.next = next

@@ -125,7 +125,7 @@ class EventReader:
     # -- sending
 
     def tell(self, event: Notification) -> None:
-        """Send an update, under the session id that the caller uses."""
+        """Send an update, or what replaces it, under the session id that the caller uses."""
         if self._instead is not None and self._said_instead(event.params):
             return
         if self._session.renamed and session_of(event.params) != self.session_id:

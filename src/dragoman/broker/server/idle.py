@@ -24,8 +24,8 @@ LOOK_TIMEOUT: Final = 2.0
 """Timeout in seconds for the status of another broker. A slow broker is busy, so it is not idle."""
 
 GREETING_TIME: Final = 5.0
-"""Seconds between the hello of a caller, which may shorten the idle timeout, and its next request.
-On a busy machine they are a second apart."""
+"""Minimum number of seconds that a broker stays after the hello of a caller, which may shorten the
+idle timeout: the caller's next request must find it. On a busy machine they are a second apart."""
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,8 @@ MAX_ENDED: Final = 256
 are more than twice as many jobs. The store has the older ones."""
 
 MAX_PROMPT_SIZE: Final = 4096
-"""Maximum number of characters of a prompt to show to callers, and to keep after its end."""
+"""Maximum number of characters of a prompt to show to callers, and to keep after the end of its
+job."""
 
 MAX_NOTICES: Final = 16
 """Maximum number of notices of a job. An agent may ask any number of questions."""
@@ -67,7 +68,7 @@ class Job:
         self.params = params
         """The parameters of the prompt, without the broker's own."""
         self.prompt_text = _text_of(params.get("prompt"))
-        """The prompt as text. It is complete while the job runs, because the store redacts it
+        """The prompt as text. It is complete until the job has ended, because the store redacts it
         before shortening it."""
         self.caller = caller
         """The caller that sent it; None if no caller waits for it."""
@@ -95,14 +96,15 @@ class Job:
         self.failure: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
         self.answer = JobAnswer(id)
-        """The agent's text."""
+        """The agent's text, and whether it has said or done anything."""
         self.denied = False
         """Whether the last permission request was refused."""
         self.denials = 0
         self.approvals = 0
         """`denials` and `approvals`: number of permissions refused and granted."""
         self.allowed_calls: set[str] = set()
-        """Tool calls that were permitted. Some peers report a call only by asking."""
+        """Tool calls that were permitted. Some peers report a call only by asking for
+        permission."""
         self.cancelled = False
         """Whether its turn was cancelled while it ran, by a caller or because a budget ran out."""
         # Timestamps are for people, so they use the wall clock; nothing is measured with them.
@@ -152,9 +154,9 @@ class Job:
             self.first_event = next_event
 
     def conclude(self) -> None:
-        """Correct the outcome, now that the text is complete: denied if every permission was
-        refused, or the last one was and there is no text; empty if there is no text and the agent
-        did nothing."""
+        """Correct an outcome that rests only on the agent's report, now that the text is complete:
+        denied if every permission was refused, or the last one was and there is no text; empty if
+        there is no text and the agent did nothing."""
         if self.outcome is not None:
             self.outcome = outcome_with(
                 self.outcome,

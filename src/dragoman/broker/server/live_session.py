@@ -245,7 +245,8 @@ class LiveSession:
         return self.replay is not None
 
     def begin_replay(self, caller: Caller | None) -> Replay:
-        """Treat incoming updates as history, which goes only to the caller that requested it."""
+        """Treat incoming updates as history, which goes only to `caller`, or is dropped if that is
+        None."""
         self.end_replay()
         self.replay = Replay(caller, self.far.connection.flow)
         return self.replay
@@ -447,13 +448,14 @@ class LiveSession:
     # -- peer restarts
 
     def lost(self) -> None:
-        """Undo `moved`: the new process could not open the session, so it stays with the previous
-        process."""
+        """Leave the session with the process that it had before `moved`, because the new process
+        could not open it. Its id and settings stay as `moved` left them."""
         self.far = self._before
         self.end_replay()
 
     def moved(self, far: PeerLink, id: str) -> None:
-        """Continue the session in a new process of the peer, perhaps under a new id."""
+        """Continue the session in a new process of the peer, perhaps under a new id, with the
+        settings last reported."""
         settings = self.sheltered
         if self.far is not far:
             self._before = self.far

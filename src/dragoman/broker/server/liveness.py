@@ -96,16 +96,17 @@ class Liveness:
         asyncio.get_running_loop().call_later(self._first_look, look)
 
     def doubt(self, far: PeerLink, what: str, *, heard: int, window: float = 0.0) -> None:
-        """Check whether the peer still responds, unless something was received since `heard`. It
-        has `window` seconds to send anything, and at least the time of a probe."""
+        """Check whether the peer still responds, unless something was received since its `heard`
+        had this value. The peer has `window` seconds to send anything, and at least the time of a
+        probe."""
         if far.heard == heard and far.failure is None and far not in self._probes:
             window = max(window, self._probe_timeout)
             probe = self._probe(far, what, heard, window)
             self._probes[far] = self._tasks.start(probe, "probe the peer")
 
     async def check(self, far: PeerLink) -> None:
-        """Wait for a running probe to end. Raises `PeerUnresponsive` if the peer was killed
-        because of it."""
+        """Wait for a running probe to end. Raises `PeerUnresponsive` if the peer was killed because
+        it did not respond."""
         if (probe := self._probes.get(far)) is not None:
             # Takes as long as a probe does.
             await asyncio.wait([probe])

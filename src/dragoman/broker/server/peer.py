@@ -90,7 +90,7 @@ class PeerLink:
     def closes(self) -> bool:
         """Whether the process releases a closed session so that another process can open it.
 
-        A process behind a gateway may only stop reporting on it.
+        A process behind a gateway may merely stop reporting on the session.
         """
         return self._peer.client is self.client and self.can("sessionCapabilities.close")
 
@@ -158,7 +158,8 @@ class PeerLink:
         self._peer.client.connection.stream.hurry()
 
     async def end(self, why: PeerUnresponsive) -> None:
-        """Kill a peer that no longer answers; `why` is recorded as the reason."""
+        """Kill a peer that no longer answers, or close the connection to it if it is not our
+        process. `why` becomes its `failure`."""
         self._unresponsive = why
         connection = self._peer.client.connection
         if isinstance(connection.stream, ProcessStream):

@@ -93,8 +93,8 @@ TOLD_TIMEOUT: Final = 10.0
 does not read for this long does not answer questions either."""
 
 MAX_ALLOWED: Final = 256
-"""Maximum number of a caller's approvals in a turn that are remembered after the caller has
-disconnected."""
+"""Maximum number of callers' approvals that are remembered, for the rest of a turn whose caller
+disconnects."""
 
 LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
 """Requests that may take any time and are not questions."""
@@ -180,7 +180,7 @@ class PendingQuestion:
         self._timer = loop.call_later(timeout, self._not_told)
 
     def ask(self) -> None:
-        """Ask the caller, after all events before the question were sent to it."""
+        """Called when all events before the question were sent to the caller: ask it."""
         if self._over or self.caller is None:
             return
         if self._timer is not None:
@@ -410,8 +410,9 @@ class PeerQuestions:
         return Raw(acp.encode(shown))
 
     def keep_always(self, request: Request, result: Raw, kind: str) -> Raw:
-        """Remember an answer for the rest of the session. Returns the answer for the peer: an agent
-        that gets "always" stops asking, and the rules would no longer be checked."""
+        """Remember an answer for the rest of the session. Returns the answer for the peer, which
+        applies only once if the peer offers that: an agent that gets "always" stops asking, and the
+        rules would no longer be checked."""
         asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
         allows = kind.startswith("allow")
         self._approver().keep_always(self._question(asked), allows=allows)
@@ -431,7 +432,7 @@ class PeerQuestions:
         self.session.refuse(request, error.code, error.message, error.data)
 
     def unanswered(self, request: Request) -> None:
-        """Decide a request that the caller cannot answer."""
+        """Decide an unanswered request: a permission by policy; others are declined or refused."""
         if request.method == PERMISSION:
             try:
                 self._answer(request, self._by_policy(request))
@@ -494,7 +495,7 @@ class PeerQuestions:
     def _guard(self, request: Request) -> None:
         """Raise `RemoteError` if the broker may not serve this request.
 
-        The policy of the turn decides; without one only reads are allowed.
+        The caller's terms and approvals and the policy decide; without a policy, reads are allowed.
         """
         job = self.session.job
         try:
@@ -554,7 +555,8 @@ class PeerQuestions:
         return question_of(asked, self._told(asked.tool_call.tool_call_id))
 
     def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
-        """Yield what the peer reported about a tool call, if it is still in memory.
+        """Yield what the peer reported about a tool call in the running turn, if it is still in
+        memory.
 
         Lines of a session are decoded only when needed.
         """

@@ -60,8 +60,9 @@ class PeerSide:
         id: str | None = None,
     ) -> Raw:
         """Call a method that opens a session, and return its result. `opened` is called with the
-        result while the response is being read, before anything is handled that the peer sent
-        after it. `id` is that of a session that is routed already; None for a new one."""
+        result while the response is being read, before anything is handled that the peer sent after
+        it. `id` is that of a session that the broker knows already; None for a new one. Raises
+        `CallTimeout` if the peer does not respond in time."""
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -136,7 +137,8 @@ class PeerSide:
         return before != (session.sheltered.modes, session.sheltered.config_options)
 
     async def wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
-        """Delay loading a session at a peer that would lose it if it were loaded too early."""
+        """Delay loading a session at a peer that would lose it if it were loaded too early. Raises
+        `ConnectionLost` if the peer ends during the delay."""
         if not self._broker.loads_next_minute:
             return
         seconds = descriptor.load_delay(session.created_at, time.time())

@@ -2,9 +2,9 @@
 callers.
 
 A question is shown if a person has to decide it, because the policy of its turn does not decide it.
-The first answer counts, from the caller whose turn it is or from a watcher. An answer contains the
-id of the question and the digest of what was shown. `peer_requests` asks and answers in a broker,
-`runs.inbox` in a run without one.
+The first answer counts, from the caller that sent the prompt or from a watcher. An answer contains
+the id of the question and the digest of what was shown. `peer_requests` asks and answers in a
+broker, `runs.inbox` in a run without one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ class QuestionWatchers:
             self._show(question, tell=True)
 
     def settled(self, question: WatchedQuestion, by: str) -> None:
-        """Record that a question no longer waits for an answer."""
+        """Record that a question no longer waits for an answer; `by` says who answered it, or why
+        no answer is needed."""
         self._waiting.pop(question, None)
         for id, (each, _) in list(self._shown.items()):
             if each is question:
@@ -239,8 +240,8 @@ def _sees(watch: Watch, job: str | None) -> bool:
 
 
 def _chosen_kind(params: Raw, result: Raw) -> str:
-    """Return the kind of the option that an answer chooses. Raises `RemoteError` if it chooses none
-    that was shown."""
+    """Return the kind of the option that an answer chooses; `REJECT_ONCE` for a cancelled one if no
+    option refuses. Raises `RemoteError` if it chooses none that was shown."""
     try:
         chosen = decode_typed(result, _Permission).outcome
     except UNDECODABLE as error:

@@ -69,7 +69,7 @@ class BrokerRecorder:
         self._left: dict[str, range] = {}
         """Sessions released while nothing could be stored, with their event numbers."""
         self._ended: list[Job] = []
-        """Ended jobs that are being written to the disk."""
+        """Ended jobs that are being written to disk."""
         self._ending: asyncio.Task[None] | None = None
         self._known: set[str] = set()
         """Sessions that are in the store, or will be before any later write."""
@@ -251,7 +251,7 @@ class BrokerRecorder:
 
     async def flush(self) -> bool:
         """Wait until everything handed over is on disk, but at most `STORED_TIMEOUT`: a hanging
-        disk must not keep callers waiting. Returns False if something is not on disk then."""
+        disk must not keep callers waiting. Returns False if something is still not on disk."""
         try:
             async with asyncio.timeout(STORED_TIMEOUT):
                 stored = await self._recorder.flush()
@@ -338,8 +338,8 @@ class BrokerRecorder:
         """Return the stored session with this key, or with this id of the peer; None if there is
         none, or if the store is damaged or may not be read.
 
-        Raises `StoreError` if the store may be readable later, for example `StoreBusy`: the caller
-        would store the session as a new one.
+        Raises `StoreError` if the store may be readable later, for example `StoreBusy`: if None
+        were returned, the caller would store the session as a new one.
         """
         writer = self._opened_writer()
         peer = self._spec.peer
@@ -361,7 +361,7 @@ class BrokerRecorder:
     # -- jobs
 
     def job_changed(self, job: Job) -> None:
-        """Store a new job, or the fact that it now runs."""
+        """Store a new job, or that a stored job has begun to run."""
         if job.started_at is not None and job.session.key in self._known:
             # Earlier output of the peer is not an answer to this prompt.
             self._save(job.session, None, end=True)

@@ -112,8 +112,8 @@ class Sessions:
         return await self._once_more(lambda: self._new(caller, method, params))
 
     async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
-        """Call `ask`, and call it again for the next process if the peer was found to be hung, or
-        ended before the request was sent to it, and there is time."""
+        """Call `ask`. Call it again, for the peer's next process, if the peer was hung or ended
+        before the request was sent to it, unless half of the timeout has passed."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -171,7 +171,7 @@ class Sessions:
         return with_added(result, Added(key=session.key))
 
     async def resume(self, caller: Caller, params: Raw) -> Raw:
-        """Open a session for a caller without its history."""
+        """Open a session for a caller, without sending the session's history."""
         return await self._once_more(lambda: self._resume(caller, params))
 
     async def _resume(self, caller: Caller, params: Raw) -> Raw:
@@ -194,7 +194,7 @@ class Sessions:
         )
 
     async def load(self, caller: Caller, params: Raw) -> Raw:
-        """Open a session for a caller and send its history first."""
+        """Open a session for a caller, and send the session's history before the response."""
         body, name, meta = self._named(params)
         told: asyncio.Event | None = None
         async with self._lock(name):
@@ -218,8 +218,8 @@ class Sessions:
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
-        """Cancel a caller's turns in a session that it no longer uses, and close the session if no
-        other caller has it open, after its last turn."""
+        """Cancel the turns of a caller that closes a session. If no other caller has the session
+        open, it is closed too, after its last turn."""
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
@@ -272,9 +272,9 @@ class Sessions:
         """Release a session so that another broker or process can continue it. Returns `released`,
         False if it is not open here, and `closed`: whether the peer no longer has it open.
 
-        All its events are stored before the response, so that the numbering continues there. Raises
-        `TurnInProgress` while it is in use here, and while its events cannot be stored: the other
-        process would give the same numbers to other events.
+        All its events are stored before the response, so that the other process continues the
+        numbering. Raises `TurnInProgress` while it is in use here, and while its events cannot be
+        stored: that process would give the same numbers to other events.
         """
         about = protocol.read(params, protocol.SessionParams)
         session = self._sessions.get(about.session_id)
@@ -357,8 +357,8 @@ class Sessions:
 
     @contextlib.contextmanager
     def _leaves(self, id: str) -> Iterator[None]:
-        """Context manager: the session with this id of the peer is being closed. A request that
-        opens it again waits for the end, so that it is not closed again."""
+        """Context manager for closing or releasing the session with this id of the peer. A request
+        that opens it again waits for the end, so that it is not closed again."""
         left = self._leaving[id] = asyncio.Event()
         try:
             yield
@@ -385,8 +385,8 @@ class Sessions:
         return session.first_id in self._locks
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Ensure that the peer has a session open; with `fresh`, in a new session if it has lost
-        this one. Returns the state of its context: `live`, `restored` or `fresh`."""
+        """Ensure that the peer has a session open. One that the peer has lost continues in a new
+        one if `fresh` is set. Returns the state of its context: `live`, `restored` or `fresh`."""
         async with self._lock(session.id):
             context = "live"
             if session.far is not far:
@@ -462,8 +462,8 @@ class Sessions:
     async def _take_up(
         self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None
     ) -> LiveSession:
-        """Have the peer open a session that this broker does not know. A given caller gets the
-        history that the peer replays."""
+        """Have the peer open a session that this broker does not know. If a caller is given, it
+        gets the history that the peer replays."""
         while (left := self._leaving.get(name)) is not None:
             await left.wait()
         far = await self._broker.ready()
@@ -501,8 +501,9 @@ class Sessions:
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Have a new process of the peer reopen a session of the previous one, or replace it with a
-        new session if it had no prompt yet or `fresh` is set. Returns the state of its context."""
+        """Have a new process of the peer reopen a session of the previous one. If that fails,
+        replace it with a new session if it had no prompt yet or `fresh` is set. Returns the state
+        of its context."""
         named = session.name or session.id
         problem: DragomanError = SessionLost(
             "the agent was restarted (it had ended, or was killed) and cannot reopen the "

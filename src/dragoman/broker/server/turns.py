@@ -69,7 +69,8 @@ MAX_TRIES: Final = 3
 the peer keeps dying."""
 
 MIN_LEFT: Final = 0.001
-"""Minimum of the remaining seconds of a turn when its caller disconnects: a budget cannot be 0."""
+"""Minimum number of seconds that are left of a turn's total budget when its caller disconnects: a
+budget cannot be 0."""
 
 
 class Turns:
@@ -366,7 +367,8 @@ class Turns:
     # -- cancellation
 
     def cancel(self, job: Job) -> bool:
-        """Cancel a job. Returns False if it has already ended."""
+        """Cancel a job. A running turn ends when the peer answers, or after the grace period.
+        Returns False if the job has already ended."""
         if job.ended_at is not None:
             return False
         session = job.session
@@ -448,10 +450,10 @@ class Turns:
     def cancel_for(
         self, caller: Caller, session: LiveSession, *, expired: BudgetExceeded | None = None
     ) -> None:
-        """Cancel a caller's own jobs in a session, or else the unattended ones.
+        """Cancel a caller's own jobs in a session or, if it has none there, those without a caller.
 
         Never both: a caller that stops waiting behind an unattended job does not mean that job.
-        With `expired`, the caller's own time limit ran out.
+        `expired` is the caller's own time limit, if that ran out.
         """
         jobs = self._jobs_of(session)
         own = [job for job in jobs if job.caller is caller]
