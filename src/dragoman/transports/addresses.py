@@ -52,8 +52,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a server with this name is meant to be on this machine, so that no proxy is
-    used: loopback, and names below `localhost` (RFC 6761)."""
+    """Return whether a host name means this machine: a loopback address, `localhost`, or a name
+    below it (RFC 6761). Callers use no proxy for such a host."""
     return is_loopback(host) or host.casefold().endswith(f".{LOCALHOST}")
 
 

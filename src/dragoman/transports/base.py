@@ -117,8 +117,8 @@ class OwnStream(Stream):
         self._failure: ConnectionLost | None = None
 
     def _take(self, receiver: Receiver) -> bool:
-        """Set the receiver, once. Returns False if the stream is already over; the receiver is
-        notified soon."""
+        """Set the receiver. Raises `UsageError` if there already is one. Returns False if the
+        stream is already over; the receiver is notified of that soon."""
         if self._receiver is not None:
             raise UsageError("the stream has already been started")
         self._receiver = receiver

@@ -23,7 +23,7 @@ def take_lock(fd: int, *, shared: bool = False) -> bool:
     opening of it.
 
     `shared` locks do not exclude each other (except on Windows). Raises `OSError` if the file
-    system does not support locks; on Windows, returns False then.
+    system does not support locks; on Windows, returns False instead.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -45,7 +45,7 @@ def take_lock(fd: int, *, shared: bool = False) -> bool:
 
 def wait_for_lock(fd: int, *, timeout: float) -> bool:
     """Lock an open file exclusively, blocking the thread for at most `timeout` seconds. Returns
-    False if the file is still locked by another holder then. Raises what `take_lock` does."""
+    False if another holder still has the lock after that time. Raises what `take_lock` does."""
     give_up_at = time.monotonic() + timeout
     while not take_lock(fd):
         if time.monotonic() >= give_up_at:

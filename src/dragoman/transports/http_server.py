@@ -92,7 +92,8 @@ class HttpServer:
 
     async def bind(self, host: str, port: int) -> int:
         """Bind to an address; port 0 picks a free one. Returns the port. Raises `AddressInUse` if
-        it cannot be used, for whatever reason, and `UsageError` if the TLS files cannot be used.
+        the address cannot be used, for whatever reason, and `UsageError` if the TLS files cannot be
+        used.
 
         Connections are refused until `start`, so that the application can prepare itself for a port
         that it has just learned.
@@ -235,7 +236,8 @@ class ConnectionLimits:
 class LimitedConnection(H11Protocol):
     """A connection with timeouts for the request head and for reading the response.
 
-    It is aborted and not closed: closing would wait for a client that does not read.
+    After a timeout it is aborted and not closed: closing would wait for a client that does not
+    read.
     """
 
     def __init__(

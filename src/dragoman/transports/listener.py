@@ -164,8 +164,8 @@ async def listen_unix(
 
     The directory must exist. A stale socket file is replaced. Raises `AddressInUse` if another
     process listens there, and `UsageError` if there is a file at `path` that is not a socket, or
-    the path cannot be used. With `same_user_only`, connections of other users (root can always
-    connect) are dropped.
+    the path cannot be used. With `same_user_only`, connections of other users are dropped: root can
+    connect despite the mode of the file.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import listen_named_pipe
@@ -280,10 +280,12 @@ def _bind(sock: socket.socket, address: str) -> None:
 
 
 async def _lock_folder(folder: Path) -> int:
-    """Lock a directory; closing the returned descriptor unlocks it.
+    """Lock a directory. Closing the returned descriptor unlocks it. Raises `UsageError` if another
+    process holds the lock for too long.
 
-    Otherwise two processes that find the same stale socket would both remove it, and the second
-    would remove the live socket of the first. A lock on the directory itself leaves no file behind.
+    Without the lock, two processes that find the same stale socket would both remove it, and the
+    second would remove the live socket of the first. A lock on the directory itself leaves no file
+    behind.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

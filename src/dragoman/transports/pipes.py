@@ -270,7 +270,8 @@ class Outbound(abc.ABC):
         """Release the descriptor at once; unsent bytes are dropped. Idempotent."""
 
     def watch(self) -> None:  # noqa: B027 - a thread notices it only by writing
-        """Detect a vanished reader even while nothing is written, if that is possible."""
+        """Detect a vanished reader even while nothing is written. No effect here; a subclass
+        overrides this if it can."""
 
     async def drain(self) -> None:
         """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`. Raises `ConnectionLost` if writing
@@ -330,7 +331,8 @@ class WritePipe(Outbound, _Polled):
         self._unblock()
 
     def write(self, data: bytes) -> None:
-        """Send what can be sent now, and the rest as soon as possible, in order."""
+        """Send what can be sent now, and the rest as soon as possible, in order. Raises
+        `ConnectionLost` if writing has failed or the pipe is closed."""
         if self._failure is not None:
             raise self._failure.fresh()
         sent = 0

@@ -89,8 +89,8 @@ async def connect_websocket(
 ) -> WebSocketStream:
     """Connect to a `ws:` or `wss:` URL, or with `unix_path` to a WebSocket on a Unix socket.
 
-    Raises `ConnectError` if the connection fails; if it was refused with an HTTP status, this is
-    its `status`. Raises `UsageError` for a URL, header or proxy that cannot be used. A proxy from
+    Raises `ConnectError` if the connection fails; its `status` is the HTTP status of a refusal, if
+    there was one. Raises `UsageError` for a URL, header or proxy that cannot be used. A proxy from
     the environment is used, except for this machine. Without `ping_interval` no pings are sent, so
     a connection that was cut is noticed late or never.
     """
@@ -176,10 +176,10 @@ async def listen_websocket(
 ) -> WebSocketListener:
     """Listen for WebSockets; port 0 chooses a free one, which `address` reports.
 
-    A request for a path other than `path` gets status 404, and one that `authorize` denies gets
-    401. A web page sends an `Origin`, a program does not: without `allowed_origins` no page may
-    connect. Raises `AddressInUse`, or `UsageError` if the address cannot be used for another
-    reason.
+    A request for a path other than `path` gets status 404, and one for which the callback
+    `authorize` returns False gets 401. A web page sends an `Origin`, a program does not: without
+    `allowed_origins` no page may connect. Raises `AddressInUse`, or `UsageError` if the address
+    cannot be used for another reason.
     """
     listener = WebSocketListener(host, path, on_stream, authorize, secure=ssl_context is not None)
 

@@ -153,9 +153,10 @@ class PosixHandle(Handle):
 class ChildProcess:
     """One child in its own session, from its start until all its processes are gone.
 
-    Its owner may set `farewell`, which asks it to end (usually by closing its input; without one a
-    shutdown begins with SIGTERM), `on_exit`, called once when the direct child is dead, and
-    `on_gone`, called once when everything it left behind is dead too.
+    Its owner may set three callbacks: `farewell`, which asks the child to end (usually by closing
+    its input; without one a shutdown begins with SIGTERM), `on_exit`, called once when the direct
+    child is dead, and `on_gone`, called once when everything it left behind is dead too, or cannot
+    be killed.
     """
 
     # Death is observed on the process itself (a pidfd, or a waiting thread), never by the end of a
@@ -353,7 +354,8 @@ class ChildProcess:
 
 
 def kill_now(handle: Handle, mark: str) -> None:
-    """Kill a child and everything below it without a loop, and wait briefly for its death."""
+    """Kill a child and everything below it without an event loop, and wait briefly for its death.
+    No effect in a forked copy of the process that started the child."""
     if os.getpid() != handle.owner_pid:
         # This is a forked copy of the process that finalizes its copies of our objects. The child
         # belongs to the original process.
@@ -366,8 +368,8 @@ def kill_now(handle: Handle, mark: str) -> None:
 
 
 def end_now(handle: Handle, mark: str) -> None:
-    """Kill a child and everything below it without a loop, and reap it: for a child that can no
-    longer be awaited."""
+    """Kill a child and everything below it without an event loop, and reap it: for a child that can
+    no longer be awaited."""
     kill_now(handle, mark)
     handle.reap()
     guard.forget(handle.pid)

@@ -89,7 +89,8 @@ def build_environment(
     base: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> dict[str, str]:
-    """Return the environment for a child: the allow-list from `base`, plus what the caller adds.
+    """Return the environment for a child: the allow-listed variables of `base` and what the caller
+    adds, without the mark. PATH loses its relative entries.
 
     `inherit` names further variables of `base` (by default our environment) and may contain
     patterns such as `ACME_*`. `extra` sets values and takes precedence. Names are case-insensitive

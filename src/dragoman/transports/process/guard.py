@@ -83,7 +83,8 @@ class Guard:
             return self._warden_pid != 0
 
     def register(self, pid: int, end_now: Callable[[], None]) -> None:
-        """Register a child that leads its own session. `end_now` kills it without a loop."""
+        """Register a child that leads its own session. The callback `end_now` kills it without an
+        event loop."""
         with self._lock:
             self._living[pid] = end_now
             taken = set(self._entries.values())

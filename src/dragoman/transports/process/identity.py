@@ -1,7 +1,7 @@
 """Identify a process safely: pid, start time, boot and namespace; check that it lives, or kill it.
 
 A bare pid from a file is never trusted, because the pid may have been reused. Uses /proc on Linux,
-and psutil elsewhere; if that is missing, nothing is proved and nothing is killed. Also reports the
+and psutil elsewhere; if that is missing, nothing is proven and nothing is killed. Also reports the
 memory of a process and of its descendants. For our own children see `child`.
 """
 
@@ -85,7 +85,7 @@ def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
 
 
 def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
-    """Send the signal `number` to the identified process. Returns False if it is not proved to be
+    """Send the signal `number` to the identified process. Returns False if it is not proven to be
     alive, we may not signal it, or it is init or ourselves.
 
     The handle is opened first and the identity checked under it, so a pid reused in between is

@@ -90,7 +90,7 @@ async def run_program(
     """Run a program until it ends, writes more than `limit_size` bytes, or `timeout` seconds have
     passed. Returns what it wrote by then. Raises `SpawnError` if it cannot be started.
 
-    It gets `input` on its stdin, which then stays open: the program has to know where the input
+    The program gets `input` on its stdin, which then stays open: it has to know where the input
     ends.
     """
     stream = await spawn(

@@ -89,9 +89,10 @@ async def spawn(
 ) -> ProcessStream:
     """Start a program and return the stream to it.
 
-    The child gets the allow-list of `environment`, the variables named by `inherit`, and `env`.
-    Never awaits, so a cancellation cannot come between the start and the stream. Raises
-    `SpawnError` if the program cannot be started.
+    The child's environment consists of the allow-listed variables of ours (see `environment`),
+    those named by `inherit`, and `env`, which takes precedence. Never awaits, so a cancellation
+    cannot come between the start and the stream. Raises `SpawnError` if the program cannot be
+    started.
     """
     tail = StderrTail(stderr_tail_size, on_stderr)
     return start_stream(
@@ -303,7 +304,7 @@ class StderrTail:
         self._held_size = 0
         self._cut = False
         self.total_size = 0
-        """Bytes written so far, including those no longer kept."""
+        """Number of bytes received so far, including those no longer kept."""
 
     def add(self, data: bytes) -> None:
         """Append output. A listener that fails is not called again; reading continues."""
@@ -404,7 +405,7 @@ class ProcessStream(Stream):
 
     @property
     def stderr_size(self) -> int:
-        """Number of bytes written to stderr so far."""
+        """Number of bytes read from stderr so far."""
         return self._tail.total_size
 
     async def wait_exited(self) -> None:

@@ -61,7 +61,8 @@ def owner_needle(owner: str) -> bytes:
 
 
 def mark_needle(mark: str) -> bytes:
-    """Return what to look for in an environment to find the processes below one child."""
+    """Return what to look for in an environment to find the processes that carry the mark of one
+    child."""
     return b"\0" + f"{MARK_NAME}={mark}".encode() + b"\0"
 
 
@@ -104,7 +105,8 @@ def is_zombie(pid: int) -> bool:
 
 
 def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
-    """Return whether a living process carries the mark or belongs to one of the sessions."""
+    """Return whether a living process has `needle` in its environment or belongs to one of the
+    sessions."""
     try:
         session = os.getsid(pid)
     except OSError:
@@ -127,7 +129,8 @@ def list_processes() -> list[int]:
 
 
 def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
-    """Yield the living processes that carry the mark or belong to one of the sessions."""
+    """Yield the living processes that have `needle` in their environment or belong to one of the
+    sessions."""
     for pid in list_processes():
         if is_ours(pid, needle, sessions):
             yield pid
@@ -136,7 +139,7 @@ def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
 def kill(pid: int, needle: bytes, sessions: Collection[int] = ()) -> bool:
     """Kill a process found a moment ago. Returns False if it is not ours, or we may not kill it.
 
-    The handle is opened first and the mark is checked again while it is open, so a pid reused in
+    The handle is opened first and `is_ours` is checked again while it is open, so a pid reused in
     between is never hit. Systems without such handles do not have this protection.
     """
     try:
