@@ -74,8 +74,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.logs / f"broker-{self.name}.log"
 
     def record(self, pid: int) -> Path:
-        """Return the path of the record of what to clean up if the broker with this pid is
-        killed."""
+        """Return the path of the record file of the broker with this pid: what to clean up if that
+        process is killed."""
         return self.runtime / f"{self.name}.{pid}{RECORD}"
 
     def make_safe(self) -> None:

@@ -38,7 +38,7 @@ output of a peer matters most."""
 
 
 VERDICT: Final = ("blame", "retryable", "may_have_run")
-"""Fields that are always sent: a dragoman of another version may not know the class."""
+"""Fields of an error that are always sent: a dragoman of another version may not know its class."""
 
 
 def describe(error: DragomanError) -> dict[str, Any]:

@@ -38,7 +38,7 @@ NOTICE: Final = "_dragoman/host/notice"
 ANSWER: Final = "_dragoman/host/answer"
 """Answer a question, as `protocol.QuestionAnswer`."""
 CANCEL: Final = "_dragoman/host/cancel"
-"""Cancel a job, even one that is still being submitted, with `protocol.JobWanted`."""
+"""Cancel a job, as `protocol.JobWanted`, even while it is still being submitted."""
 COMMAND: Final = "_dragoman/host/command"
 """Run a command of the remote dragoman. The remote side sends `OUTPUT`; the response is its exit
 code."""

@@ -34,7 +34,7 @@ SUBMIT: Final = "_dragoman/submit"
 ATTACH: Final = "_dragoman/attach"
 POSITION: Final = "_dragoman/position"
 """Notification with the number of a session's next event, for an attached caller. The caller counts
-from the start and is notified when numbers are skipped."""
+the events that it gets; this is sent when numbers were skipped."""
 DETACH: Final = "_dragoman/detach"
 RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
@@ -299,7 +299,7 @@ def added_to(meta: Mapping[str, Any] | None) -> Added:
 
 
 def _check(policy: PolicyTerms | None) -> None:
-    """Reject invalid rules before anything runs under them."""
+    """Raise `ValueError` if a policy has invalid rules, before anything runs under them."""
     if not isinstance(policy, Policy):
         return
     from dragoman.policy.validate import check_policy

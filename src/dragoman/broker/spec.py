@@ -192,7 +192,7 @@ def _variables(spec: BrokerSpec) -> list[tuple[str, Any]]:
 def search_path_of(path: str) -> tuple[str, ...]:
     """Return the directories of a PATH that have files, sorted.
 
-    The order and directories without programs make no difference.
+    Neither their order nor directories without files make a difference.
     """
     return tuple(sorted({folder for folder in path.split(os.pathsep) if _has_files(folder)}))
 

@@ -54,7 +54,7 @@ async def attach(
     max_idle: int | None = None,
 ) -> None:
     """Copy between stdio and the broker of a peer until stdin or the broker ends, or stdin is
-    silent for the seconds in the variable `SILENCE`.
+    silent for the number of seconds in the variable that `SILENCE` names.
 
     `policy` decides what the peer may do while no caller can answer. Raises what `ensure` does, and
     `BrokerError` if the broker no longer answers.

@@ -176,8 +176,8 @@ class WarmClient(AcpClient):
             permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """Return the `_meta` of a cancel: the budget that was exceeded, because the broker records
-        how the turn ended; None for any other reason."""
+        """Return the `_meta` of a cancel for the reason `why`: an exceeded budget, because the
+        broker records how the turn ended; None for any other reason."""
         if not isinstance(why, BudgetExceeded):
             return None
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}

@@ -285,7 +285,8 @@ def open_log(path: Path) -> tuple[int, int]:
 
 
 def log_tail(path: Path, start: int = 0) -> str:
-    """Return the end of a log, considering only what was written after offset `start`."""
+    """Return the end of a log, at most `TAIL_SIZE` bytes of what was written after offset `start`;
+    empty if the log cannot be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -55,7 +55,7 @@ async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | No
 
 
 async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | None:
-    """Return the broker that has a stored session open, or None."""
+    """Return the broker that reports a stored session as open, or None if none does."""
     candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
     told = await together(*(status_of(record) for record in candidates))
     for record, status in zip(candidates, told, strict=True):

@@ -173,8 +173,9 @@ def reason(said: str, *signs: str) -> str:
 
 
 def explain_remote(host: Host, error: DragomanError) -> DragomanError:
-    """Convert an error reported by dragoman on the host. A full disk or a missing login on the host
-    must not look like one on this machine. Whether the request may have run stays the same."""
+    """Return the error to raise for one that dragoman on the host reported. A full disk or a
+    missing login on the host must not look like one on this machine. Whether the request may have
+    run stays the same."""
     if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
         hint = f"log in to the agent on {host.name}: `{by_hand_command(host)}`"
         return AuthRequired(error.message, hint=hint, data=error.data)

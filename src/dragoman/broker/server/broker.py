@@ -140,7 +140,7 @@ class Broker:
             sys.setswitchinterval(before)
 
     def stop(self, *, drain: bool) -> None:
-        """End `run`; with `drain` only after running and queued turns have ended."""
+        """Make `run` end; with `drain` only after running and queued turns have ended."""
         if not drain:
             self._life.happens(BrokerEvent.STOP)
         elif (
@@ -350,7 +350,8 @@ class Broker:
             raise BrokerBusy("this broker is shutting down; connect again to get a new one")
 
     async def greet(self) -> Raw:
-        """Return the response to `initialize`: the peer's own, with the broker's additions."""
+        """Return the response to `initialize`: the peer's own, with the broker's additions. Waits
+        for the peer, and raises what `ready` does."""
         far = await self.ready()
         body = protocol.members(far.client.hello)
         body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)

@@ -111,7 +111,8 @@ class EventReader:
                 self._scopes.pop()
 
     def go_back(self, start: int) -> None:
-        """Send everything from `start` on, beginning with the next iteration of the event loop."""
+        """Send all events from `start` on, past and future, beginning with the next iteration of
+        the event loop."""
         log = self._session.log
         if start >= log.next and not self._scopes:
             self.want()

@@ -43,7 +43,7 @@ MAX_NOTICES: Final = 16
 """Maximum number of notices of a job. An agent may ask any number of questions."""
 
 _BLOCK_NAMES: Final = {"resource_link": "link"}
-"""Prompt block types whose name in a text differs, as in a run without a broker."""
+"""The names of some types of prompt blocks in `Job.prompt_text`, as in a run without a broker."""
 
 
 class Job:
@@ -192,7 +192,8 @@ class Job:
         self.session.note(JOB_NOTICE, {"job": self.id, "text": text})
 
     def settled(self) -> None:
-        """Called when the end is final, and is stored or cannot be."""
+        """Called when the end is final, and is stored or cannot be: notify those that wait for
+        it."""
         self.state = "ended"
         waiting, self._waiting = self._waiting, []
         for action in waiting:

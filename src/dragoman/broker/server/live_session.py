@@ -53,8 +53,8 @@ _SETTINGS: Final = (
 )
 
 _ANY_SETTING: Final = b'_update"'
-"""The common suffix of these names. Agent text cannot contain it, because JSON escapes the quote.
-So one quick search rules out most lines."""
+"""The common suffix of the names in `_SETTINGS`. Agent text cannot contain it, because JSON escapes
+the quote. So one quick search rules out most lines."""
 
 NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a new session, in any currency."""
@@ -93,7 +93,8 @@ class LiveSession:
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.opening: Raw | None = None
-        """The parameters that open it again as it is; None after its first prompt or setting."""
+        """The parameters that opened the session, and open it again as it is. None for a fork or a
+        reopened session, and after the first prompt or setting."""
         self.log = EventLog(next_event, room=room)
         self._looked = next_event
         self.live: list[EventReader] = []
@@ -112,7 +113,7 @@ class LiveSession:
         """Whether the log and the store have every event since the session began."""
         self.created_at = 0.0
         self.once = False
-        """Whether it is closed when its jobs have ended and no caller has it open."""
+        """Whether the session is closed when its jobs have ended and no caller has it open."""
         self._holding = False
         self._held: list[Notification] = []
         """Updates that arrived between the end of a turn and the response to its caller."""
@@ -163,7 +164,7 @@ class LiveSession:
             self._recorder.save(self)
 
     def update_all(self, notifications: Sequence[Notification]) -> None:
-        """Handle updates that arrived together. Each takes half the time of a single one."""
+        """Like `update`, for updates that arrived together: each takes half the time."""
         if self.replay is not None or self._holding or len(self.names) > 1:
             for notification in notifications:
                 self.update(notification)

@@ -86,7 +86,8 @@ class Liveness:
         return answered
 
     def look_later(self, far: PeerLink, what: str) -> None:
-        """Expect a response that may take any time. Only a stopped process counts as hung then."""
+        """Expect a response that may take any time: check only once, after `FIRST_LOOK` seconds
+        without a message, whether the process is stopped."""
         heard = far.heard
 
         def look() -> None:

@@ -102,7 +102,7 @@ class PeerLink:
 
     @property
     def stderr_size(self) -> int:
-        """Bytes the peer has written to stderr so far."""
+        """Number of bytes read from the peer's stderr so far."""
         return stderr_size(self._peer.client.connection.stream)
 
     def stderr_tail(self, since: int) -> str:
@@ -169,8 +169,8 @@ class PeerLink:
             await connection.aclose()
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """Return the error for a caller: if the peer was killed or the broker ended it, the reason
-        for that."""
+        """Return the error for a caller: the reason if the peer was killed or the broker ended it,
+        otherwise what the client's `explain` returns."""
         if self._unresponsive is not None and isinstance(error, ConnectionLost):
             return self._unresponsive.fresh()
         if isinstance(error, ConnectionClosed):

@@ -106,8 +106,8 @@ SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
         asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
     ),
 }
-"""Requests that this process serves for the peer, and how to turn them into permission questions
-for the policy of the turn."""
+"""Requests that this process serves for the peer, each with the function that turns it into a
+permission question for the policy of the turn."""
 
 _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,

@@ -42,8 +42,8 @@ log: Final = logging.getLogger("dragoman.broker")
 class PeerSide:
     """Opens and closes sessions at the peer.
 
-    `has_session(far, id)` returns whether the broker has a session open in this process of the peer
-    under this id.
+    The callback `has_session(far, id)` returns whether the broker has a session open in this
+    process of the peer under this id.
     """
 
     def __init__(self, broker: Broker, *, has_session: Callable[[PeerLink, str], bool]) -> None:

@@ -52,8 +52,8 @@ LOCK_TIMEOUT: Final = 2.0
 clean up."""
 
 NAME_INTERVAL: Final = 30.0
-"""Seconds between two checks that the lock file still exists. A broker that cannot be found is
-harmless and only uses memory, so it need not be noticed at once."""
+"""Seconds between two checks that the lock file still exists. A broker without one cannot be found,
+but is harmless and only uses memory, so it need not be noticed at once."""
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +224,8 @@ class BrokerProcess:
 
 
 class _signals:
-    """Context manager that shuts the broker down cleanly when a signal arrives."""
+    """Context manager: call `end` when SIGTERM or SIGINT arrives, and ignore SIGHUP. No effect on
+    Windows."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
@@ -247,7 +248,8 @@ class _signals:
 
 
 def main(make: Make | None = None) -> int:
-    """Run the broker program, and return its exit code. `make` creates the broker."""
+    """Run the broker program, and return its exit code. The callback `make` creates the broker; by
+    default it is `Broker`."""
     _begin_log(None)
     try:
         spec = decode(_read_spec())

@@ -67,7 +67,7 @@ class _Permission(Struct):
 
 
 class Watcher(Protocol):
-    """The connection of a program that follows the questions."""
+    """A program that follows the questions, over its `connection`."""
 
     @property
     def connection(self) -> Connection: ...

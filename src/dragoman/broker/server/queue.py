@@ -47,7 +47,8 @@ class Queue(Generic[T]):
         return list(self._running.values())
 
     def waiting(self, key: object | None = None) -> Iterator[T]:
-        """Return the waiting items, in order; with `key` only those with that key."""
+        """Return an iterator over the waiting items, in order; with `key` only those with that
+        key."""
         return (item for item in list(self._waiting) if key is None or self._key(item) == key)
 
     def put(self, item: T) -> None:

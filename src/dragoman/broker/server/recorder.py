@@ -245,7 +245,7 @@ class BrokerRecorder:
             return stop, []
 
     async def settle(self, session: LiveSession) -> bool:
-        """Save the events so far, and return the result of `flush`."""
+        """Hand over the session's events so far to be stored, then do what `flush` does."""
         self.save(session)
         return await self.flush()
 
@@ -321,8 +321,8 @@ class BrokerRecorder:
             await self.flush()
 
     def _leave(self, session: LiveSession) -> bool:
-        """Store the remaining events of a session. Returns whether the session is in the store at
-        all."""
+        """Store the remaining events of a session. Returns False if the session is not in the
+        store."""
         self._marked.pop(session, None)
         if session.key not in self._known:
             return False
@@ -403,8 +403,8 @@ class BrokerRecorder:
             self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
-        """Treat an error that the peer reports only as text as a failure, as callers do
-        with a result."""
+        """Record a failure for a job whose text is an error message of the peer, as callers do with
+        a result."""
         from dragoman.catalogue.descriptor import Quirks
         from dragoman.catalogue.open import judge
 

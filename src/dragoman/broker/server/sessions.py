@@ -544,7 +544,7 @@ class Sessions:
         session.lost()
 
     async def _open_again(self, session: LiveSession, far: PeerLink, params: Raw) -> None:
-        """Continue a session under its ids in a new session of the peer."""
+        """Continue a session, under the ids that callers use, in a new session of the peer."""
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)

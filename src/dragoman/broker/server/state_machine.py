@@ -87,7 +87,7 @@ while the broker drains is restarted for the waiting turns, and the broker keeps
 
 
 class Lifecycle:
-    """The current state of one broker. `changed` is called with every new state."""
+    """The current state of one broker. The callback `changed` is called with every new state."""
 
     __slots__ = ("_changed", "state")
 

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
 
 FIRST_DELAY: Final = 0.2
-"""Seconds before a peer that died is restarted. It is short, because most crashes do not repeat."""
+"""Maximum delay in seconds before the first restart of a peer that died. It is short, because most
+crashes do not repeat."""
 
 MAX_DELAY: Final = 30.0
-"""Maximum delay before a restart, which limits the load from a peer that keeps dying."""
+"""Maximum delay in seconds before a restart, which limits the load from a peer that keeps dying."""
 
 MAX_RETRY_DELAY: Final = 1.0
-"""Maximum delay between two starts requested by callers: a user who has just fixed the problem does
-not want to wait."""
+"""Maximum delay in seconds between two starts requested by callers: a user who has just fixed the
+problem does not want to wait."""
 
 STEADY_TIME: Final = 30.0
 """Seconds of running after which a peer counts as healthy, and earlier deaths are forgotten."""
