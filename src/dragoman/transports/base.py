@@ -58,8 +58,8 @@ class Stream(abc.ABC):
 
     @property
     def carrier(self) -> Stream:
-        """The stream that carries the bytes. A wrapper that only transforms them returns the inner
-        one."""
+        """The stream that carries the bytes. A wrapper that only transforms them returns the stream
+        that it wraps."""
         return self
 
     @abc.abstractmethod

@@ -152,7 +152,7 @@ def _copy(fd: int) -> int:
 
 
 def _point(place: int, target: int | None, access: int) -> None:
-    """Redirect a standard descriptor to another one, or to nothing."""
+    """Redirect a standard descriptor to another one, or to the null device if `target` is None."""
     if target is not None:
         os.dup2(target, place)
         return

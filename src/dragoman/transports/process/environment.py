@@ -25,7 +25,7 @@ from dragoman.errors import ProgramNotFound, SpawnError
 
 MARK_NAME: Final = "DRAGOMAN_MARK"
 """The variable that holds the mark. `warden` repeats the name: it must not import dragoman, and a
-program that only builds an environment does not load it."""
+program that only builds an environment need not load `warden`."""
 
 POSIX_NAMES = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM",

@@ -61,8 +61,8 @@ class Guard:
                 self._start_warden()
 
     def open_warden(self) -> int:
-        """Return a descriptor that becomes readable when the warden dies, or -1 if there is none.
-        The caller closes it."""
+        """Return a descriptor that becomes readable when the warden dies, or -1 if there is no
+        warden or the system has no such descriptors. The caller closes it."""
         with self._lock:
             try:
                 return os.pidfd_open(self._warden_pid) if self._warden_pid else -1

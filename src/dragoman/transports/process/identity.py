@@ -181,8 +181,8 @@ def parent_of(pid: int, *, proc: Path = PROC) -> int:
 
 
 def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] | None:
-    """Return the initial environment variables of a process whose names have this prefix, or None
-    if they cannot be read, for example because the process belongs to another user."""
+    """Return those initial environment variables of a process whose names begin with `prefix`, or
+    None if they cannot be read, for example because the process belongs to another user."""
     try:
         text = (proc / str(pid) / "environ").read_bytes()
     except OSError:

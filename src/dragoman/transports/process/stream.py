@@ -174,7 +174,8 @@ def start_child(
     """Start a program on descriptors that the caller owns, reads, writes and closes.
 
     The same descriptor for `stdout` and `stderr` interleaves them. The caller reports the end of
-    the output (`ChildProcess.output_ended`) and ends the child with `ChildProcess.shutdown`.
+    the output (`ChildProcess.output_ended`) and ends the child with `ChildProcess.shutdown`. Raises
+    `SpawnError` if the program cannot be started.
     """
     mark = new_mark()
     environment = build_environment(inherit=inherit, extra=env, platform=platform)

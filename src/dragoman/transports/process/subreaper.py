@@ -1,7 +1,7 @@
 """Supervise a long-lived process (a broker): adopt its orphans, and kill them when it ends.
 
-As a subreaper it becomes the parent of every orphan, even one that has neither mark nor session
-(`strays`). The supervisor runs the code in `warden`, to use little memory. Linux only.
+As a subreaper, the supervisor becomes the parent of every orphan, even one that has neither mark
+nor session (`strays`). The supervisor runs the code in `warden`, to use little memory. Linux only.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ SWEEP_INTERVAL = 0.02
 """Seconds between two searches: a killed process takes a moment to disappear."""
 
 CLEAN_SWEEPS = 3
-"""Consecutive searches that must find nothing. During an exec a process has no readable environment
-for an instant, so one clean search proves little."""
+"""Number of consecutive searches that must find nothing. During an exec a process has no readable
+environment for an instant, so one clean search proves little."""
 
 ENTRY_SIZE = 4
 """Size in bytes of one entry in the register: a session id, little-endian, or 0."""
@@ -52,7 +52,7 @@ REGISTER_SIZE = 256 * 1024
 have."""
 
 ENVIRON_READ_SIZE = 32 * 1024
-"""Size of one read, which holds most environments."""
+"""Size of one read in bytes, which holds most environments."""
 
 
 def owner_needle(owner: str) -> bytes:
@@ -227,8 +227,8 @@ def parent_of(pid: int) -> int:
 
 
 def supervise(child: int) -> None:
-    """Reap everything that ends, until this child has ended. Then end everything else that was
-    adopted."""
+    """Reap everything that ends, until the child with this pid has ended. Then end everything else
+    that was adopted."""
     while True:
         try:
             if os.wait()[0] == child:

@@ -142,12 +142,13 @@ def find_program(
     folder: str | os.PathLike[str] | None = None,
     files: FileLookup,
 ) -> str:
-    """Return the file a command name resolves to: the directories of PATH in order, PATHEXT in
-    each.
+    """Return the path of the file that a command name resolves to. Searches the directories of PATH
+    in order, with each ending in PATHEXT; a name with a directory is resolved against `folder`.
+    Raises `ProgramNotFound`.
 
-    Unlike cmd.exe it skips the current directory, where anyone may have put a program of that name,
-    and relative entries of PATH. A file without an extension is not used: it is npm's script for
-    Unix shells.
+    Unlike cmd.exe, it skips the current directory, where anyone may have put a program of that
+    name, and relative entries of PATH. A file without an extension is not used: it is npm's script
+    for Unix shells.
     """
     pathext = _variable(environment, "PATHEXT") or DEFAULT_PATHEXT
     extensions = [extension.lower() for extension in pathext.split(";") if extension]
