@@ -77,7 +77,7 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 def _expanded(value: str) -> str:
-    """Return the directory that a variable names, as an absolute path with ``~`` expanded. The
+    """Return the directory in the value of a variable, as an absolute path with ``~`` expanded. The
     value is returned unchanged if the home directory is unknown."""
     expanded = os.path.expanduser(value)
     return expanded if expanded.startswith("~") else os.path.abspath(expanded)

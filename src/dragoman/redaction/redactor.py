@@ -151,7 +151,8 @@ class Redactor:
         return max(0, place - size_before(text, place, self.reach, LONGEST))
 
     def open_from(self, text: str, spans: Iterable[tuple[int, int]]) -> int:
-        """Return the position from which a growing text may still turn out to contain a secret.
+        """Return the position from which a growing text may still turn out to contain a secret. The
+        text before that position is final.
 
         `spans` are the secrets already found.
         """
