@@ -124,7 +124,7 @@ class Broker:
             self._left(caller)
 
     async def run(self) -> None:
-        """Keep the peer running until the broker ends; then close everything."""
+        """Keep the peer running until the broker ends, and finally close everything."""
         await self.recording.open()
         # The store's thread and the loop share one interpreter, and each waits for this interval
         # while the other works. The default of five milliseconds is longer than a turn takes.
@@ -320,8 +320,8 @@ class Broker:
             self._host.idle_changed(idle)
 
     def _peer_said(self, data: bytes) -> None:
-        """Forward the peer's stderr to callers that asked for it: those whose turn runs, or all if
-        no turn runs."""
+        """Forward the peer's stderr to callers that requested it: those with a running turn, or all
+        if no turn runs."""
         running = {job.caller for job in self.turns.queue.running}
         for caller in self._callers:
             if caller.terms.agent_stderr and (caller in running or not running):

@@ -1,7 +1,7 @@
 """Answer the peer's requests in a session: permissions, questions, files, terminals.
 
-A request goes to the caller whose turn is running, if that caller can answer. Requests that a
-person has to answer are also shown to watchers (`question_watchers`), and the first answer counts.
+A request goes to the caller of the running turn, if that caller can answer. Requests that a person
+has to answer are also shown to watchers (`question_watchers`), and the first answer counts.
 Otherwise the policy of the turn decides (`policy.approver`), questions are declined, and the broker
 serves files and terminals under that policy. Each request is answered exactly once.
 """

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 Make: TypeAlias = "Callable[[BrokerSpec, BrokerProcess], Broker]"
 
 SPEC_TIMEOUT: Final = 30
-"""Timeout in seconds to read the spec. It arrives at once, unless the starting process was stopped,
-and then that process no longer waits for a broker."""
+"""Timeout in seconds to read the spec. It arrives at once, unless the starting process was stopped;
+such a process no longer waits for a broker."""
 
 MAX_SPEC_SIZE: Final = 16 * 1024 * 1024
 """Maximum size of a spec, in bytes: far more than the largest environment that a system allows."""
@@ -138,8 +138,8 @@ class BrokerProcess:
             )
 
     async def _watch_name(self, lock: HeldLock) -> None:
-        """Drain the broker if its lock file is removed, because no caller can find the broker
-        then."""
+        """Drain the broker if its lock file is removed: without the file no caller can find the
+        broker."""
         while True:
             await asyncio.sleep(NAME_INTERVAL)
             if not lock.held:

@@ -430,8 +430,8 @@ class BrokerRecorder:
             await asyncio.wait([self._ending])
 
     def said_so_far(self, job: Job) -> str:
-        """Return the agent's text so far, including what is held back from the disk because it may
-        be the beginning of a secret."""
+        """Return the agent's text so far, including what is not stored yet because it may be the
+        beginning of a secret."""
         log_ = job.session.log
         start = max(log_.first, job.first_event, self._recorder.next_line(job.session.key))
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]

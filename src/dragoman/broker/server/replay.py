@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_UNREAD_SIZE: Final = 16 * 1024 * 1024
-"""Number of bytes that a caller may leave unread before the peer is no longer read. All sessions
-of the peer wait then, so a history of the usual size must not cause it."""
+"""Number of bytes that a caller may leave unread before the peer is no longer read. Meanwhile all
+sessions of the peer wait, so a history of the usual size must not cause it."""
 
 UNREAD_TIMEOUT: Final = 30.0
 """Seconds for which one caller may keep the peer from being read: half of the default timeout of a
@@ -79,8 +79,9 @@ class Replay:
         self._read_on()
 
     async def wait_loaded(self) -> None:
-        """Wait until the load has ended and the peer is read: only then silence means that the
-        replay is over. The load has a timeout, and reading is held for `UNREAD_TIMEOUT` at most."""
+        """Wait until the load has ended and the peer is being read: only after that does silence
+        mean that the replay is over. The load has a timeout, and reading is held for
+        `UNREAD_TIMEOUT` at most."""
         await self._is_loaded.wait()
         await self._is_read.wait()
 
