@@ -121,9 +121,9 @@ class Inbound:
 class ReadPipe(Inbound, _Polled):
     """Delivers what arrives on a descriptor. Owns the descriptor and closes it.
 
-    `on_data` gets bytes, never empty, and may be replaced at any time; `on_end` is called once,
-    after the last data, with None for end of stream or with the read error. Neither is called after
-    `close`.
+    The callback `on_data` gets bytes, never empty, and may be replaced at any time; `on_end` is
+    called once, after the last data, with None for end of stream or with the read error. Neither is
+    called after `close`.
     """
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
@@ -314,8 +314,8 @@ class Outbound(abc.ABC):
 class WritePipe(Outbound, _Polled):
     """Sends bytes to a descriptor. Owns the descriptor and closes it.
 
-    `on_broken` is called once, later and never from inside `write`, when the operating system
-    refuses more data (the reader is gone). From then on `write` and `drain` raise
+    The callback `on_broken` is called once, later and never from inside `write`, when the operating
+    system refuses more data (the reader is gone). From then on `write` and `drain` raise
     `ConnectionBroken`.
     """
 

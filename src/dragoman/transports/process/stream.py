@@ -414,7 +414,7 @@ class ProcessStream(Stream):
         await self._child.wait_exited()
 
     def kill(self) -> None:
-        """Kill the child and its process group at once. The stream then ends with its death."""
+        """Kill the child and its process group at once. The stream ends with the child's death."""
         self._child.send_signal(getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def start(self, receiver: Receiver) -> None:

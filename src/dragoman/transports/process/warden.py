@@ -69,7 +69,7 @@ def mark_needle(mark: str) -> bytes:
 def read_environ(pid: int) -> bytes:
     """Return the initial environment of a process: a NUL, then entries each ended by NUL.
 
-    It has no entries if the process is gone, is a zombie, or may not be read by us.
+    It has no entries if the process is gone, is a zombie, or we may not read it.
     """
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
