@@ -195,8 +195,8 @@ class Agent:
         return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
-        """Register ``handler(session_id)``, which deletes a session. It should not raise an error
-        if the session does not exist."""
+        """Register ``handler(session_id)``, which deletes a session. A running turn is cancelled
+        first. The handler should not raise an error if the session does not exist."""
         return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:

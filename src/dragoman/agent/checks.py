@@ -149,7 +149,8 @@ def text(value: object, what: str) -> None:
 
 
 def tokens(input: object, output: object) -> tuple[int, int]:
-    """Return the two numbers of tokens. Raises `TypeError` or `ValueError` if one is invalid."""
+    """Return both token counts unchanged. Raises `TypeError` if one is not an integer, and
+    `ValueError` if one is negative."""
     for value in (input, output):
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"the tokens of a turn must be whole numbers, not {_named(value)}")
@@ -208,8 +209,8 @@ def listed(values: object, what: str) -> None:
 
 
 def end(answer: Any) -> acp.PromptResponse:
-    """Return the response to a prompt from the handler's return value. Raises `UsageError` if the
-    value is not a response, a stop reason or None."""
+    """Return a prompt handler's return value as the response to the prompt. Raises `UsageError` if
+    it is not a response with a valid stop reason, a stop reason or None."""
     if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
         return answer
     if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
@@ -240,7 +241,7 @@ def _not_an_end(answer: object) -> UsageError:
 
 
 def _require(value: Any) -> None:
-    """Raise `TypeError` unless a client could decode this value."""
+    """Raise `TypeError` unless a client could decode this value or it has unknown fields."""
     if isinstance(value, Unknown):
         return
     kind = type(value)

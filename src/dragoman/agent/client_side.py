@@ -143,9 +143,9 @@ class ClientSide:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes. `line` is
-        the first line to return, from 1, and `limit` the maximum number of lines; without them, the
-        text is that of the whole file."""
+        """Return the text of a file as the client sees it, including unsaved changes. The path is
+        absolute. `line` is the first line to return, from 1, and `limit` the maximum number of
+        lines; without them, the whole text is returned."""
         self._require("fs.readTextFile", "read files for its agent")
         checks.file_path(path)
         response = await self._ask(
@@ -156,7 +156,8 @@ class ClientSide:
 
     @awaited("client.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
-        """Write a text file through the client, which creates it or replaces its text."""
+        """Write a text file through the client, which creates it or replaces its text. The path is
+        absolute."""
         self._require("fs.writeTextFile", "write files for its agent")
         checks.file_path(path)
         checks.text(content, "the content of a file")

@@ -75,7 +75,7 @@ class LoopAccess:
         raise asyncio.CancelledError("the connection is closed")
 
     def call_off(self) -> None:
-        """Cancel the current and later calls of `wait`."""
+        """Cancel the current calls of `wait`, and later ones without `last`."""
         self._left = True
         for future in tuple(self._waiting):
             future.cancel()

@@ -26,13 +26,14 @@ class AwaitedCalls:
 
     def __init__(self) -> None:
         self.waiting: dict[Pending[Any], None] = {}
-        """The calls that were not awaited yet, in order. The reference keeps a call that its
-        author drops, so that it is still reported at the end of the turn."""
+        """The calls that were not awaited yet, in order. Being referenced here keeps a call alive
+        whose result the author drops, so that it is reported at the end of the turn."""
         self.unused: list[str] = []
-        """Other calls whose result was not used, as the author wrote them."""
+        """Tool calls that were created but never announced, as the author wrote them."""
 
     def unawaited(self) -> list[str]:
-        """Return every call that was not awaited, as the author wrote it, and forget them."""
+        """Return every call that was not awaited or not used, as the author wrote it, and close
+        those that were not awaited."""
         calls = self._close()
         return [*self.unused, *(call.place() for call in calls)]
 
@@ -56,7 +57,7 @@ class Owner(Protocol):
 
 
 class Pending(Struct, Generic[T], eq=False):
-    """A coroutine that reports a missing `await`."""
+    """Wraps the coroutine of a call, and raises an error if the call is used without `await`."""
 
     # A Struct because one is created for every call: that takes half the time of a class with an
     # `__init__`.
@@ -138,8 +139,8 @@ class Pending(Struct, Generic[T], eq=False):
 
 
 def must_await(work: Coroutine[Any, Any, T], calls: AwaitedCalls, what: str) -> Pending[T]:
-    """Return the work of a method as a `Pending` that knows the place in its caller's code, and add
-    it to the calls that must be awaited."""
+    """Wrap a method's coroutine in a `Pending`, and add that to `calls`. Call this directly in the
+    method: the caller of the method is recorded as the place of the call."""
     caller = sys._getframe(2)
     waiting = calls.waiting
     pending = Pending(work, waiting, what, caller.f_code, caller.f_lasti)

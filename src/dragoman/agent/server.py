@@ -122,8 +122,8 @@ class Server:
         return self._document or self._acp
 
     def _choose(self, request: Request) -> None:
-        """Detect the client's dialect from its first request. A handshake after that request means
-        that the first guess was wrong: then the dialect is detected again."""
+        """Detect the client's dialect from its first request, unless the agent names one. A later
+        handshake, or a first prompt that refutes a presumed dialect, corrects the detection."""
         if self._agent.dialect is not None:
             return
         document = self._document
@@ -195,8 +195,8 @@ class Server:
         )
 
     def _cut(self, why: Overflow) -> None:
-        """Log that notifications were dropped because their handler was too slow. Called when it
-        has handled the others; later ones get a new lane."""
+        """Callback of the lane: log that notifications were dropped because their handlers were too
+        slow. The ones before them have been handled; later ones get a new lane."""
         log.error("extension notifications from the client were dropped: %s", why)
         self._told = None
 
@@ -218,7 +218,7 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Run a method like an ACP client's request. Raises `RemoteError` if it is not served."""
+        """Answer a request as for an ACP client. Raises `RemoteError` if it is not served."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
@@ -470,8 +470,8 @@ class Server:
     # -- turns
 
     def _prompt(self, params: acp.PromptRequest) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn, and return a coroutine that runs it. Were it begun there, a cancel that
-        arrived with the prompt would find no turn: it is handled before the coroutine starts."""
+        """Begin a turn, and return a coroutine that runs it. The turn begins here because a cancel
+        that arrives with the prompt is handled before the coroutine starts."""
         session = self._session(params.session_id)
         if session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -521,7 +521,7 @@ class Server:
         return acp.StopReason.REFUSAL
 
     def _cancel(self, notification: Notification) -> None:
-        """Cancel a turn, or a request."""
+        """Cancel the turn or the request that a notification names."""
         try:
             if notification.method == acp.SESSION_CANCEL.name:
                 self.stop(acp.SESSION_CANCEL.decode_params(notification.params).session_id)
@@ -572,8 +572,8 @@ _THREADS: Final = run_in_thread.__module__
 
 
 def _came_from_client(error: RemoteError) -> bool:
-    """Return whether this error is the client's response to one of our requests, rather than the
-    author's own: then it was raised in `rpc`."""
+    """Return whether this error is the client's response to one of our requests, which is raised in
+    `dragoman.rpc`, rather than one that the author raised."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

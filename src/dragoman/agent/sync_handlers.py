@@ -1,8 +1,8 @@
 """Call an agent's handlers: coroutines directly, and plain functions each in its own thread.
 
-`BlockingTurn` is the blocking version of `turn.Turn` that such a handler gets. When the client
-cancels, the pending and the next call on it raise `asyncio.CancelledError`. A thread that makes no
-call cannot be stopped, but its turn still gets a response after a grace period.
+A plain function gets a `BlockingTurn`, the blocking version of `turn.Turn`. When the client
+cancels, the pending call and all later calls on it raise `asyncio.CancelledError`. A thread that
+makes no call cannot be stopped, but its prompt still gets a response after a grace period.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
     """Run a function in a new thread and wait for it.
 
     Each call gets its own thread instead of one from a pool: a handler may take hours, and a full
-    pool would stall every other session. Cancelling this does not affect the thread. `patient` is
-    for a thread that learns of the cancellation in another way: then only a second cancellation
-    stops the wait for its end.
+    pool would stall every other session. Cancelling this does not affect the thread. If the
+    thread learns of the cancellation in another way, set `patient`: the wait then continues to the
+    end of the function, or to a second cancellation.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -240,7 +240,7 @@ class BlockingToolCall:
 
 
 def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
-    """Call an author's handler, in a thread if it is a plain function."""
+    """Return a coroutine that runs an author's handler, in a thread if it is a plain function."""
     assert handler is not None
     # A fast check first: `is_async` takes as long as answering a request.
     if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
@@ -253,8 +253,9 @@ def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any
 async def run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
-    """Call a handler that gets a turn, and raise an error if it did not await its updates. A plain
-    function gets a `BlockingTurn` and runs in a thread."""
+    """Run a handler that gets a turn, and return its result. Raises `UsageError` if it did not
+    await or use its calls on the turn, unless the turn was cancelled. A plain function gets a
+    `BlockingTurn` and runs in a thread."""
     assert handler is not None
     # A plain function cannot forget an `await`, and may have made its updates in several threads.
     counted = is_async(handler)

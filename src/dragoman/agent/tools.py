@@ -132,8 +132,9 @@ class ToolCall:
     async def permission(
         self, options: Sequence[acp.PermissionOption] | None = None
     ) -> acp.PermissionOption | None:
-        """Ask the client whether this call may run. Returns the chosen option, or None if the
-        question was cancelled; the result is truthy only if the call may run."""
+        """Report the call unless it was reported already, and ask the client whether it may run.
+        Returns the chosen option, or None if the question was cancelled or the answer is not one
+        of the options; the result is truthy only if the call may run."""
         await self.announce()
         request = acp.ToolCallUpdate(
             tool_call_id=self.id,

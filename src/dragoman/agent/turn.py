@@ -33,8 +33,8 @@ from dragoman.rpc import Connection
 T = TypeVar("T")
 
 UPDATES_PER_BREATH: Final = 128
-"""Number of updates after which the loop runs other tasks, so that a cancel is read while an agent
-streams."""
+"""Number of updates after which a turn lets the event loop run other tasks, so that a cancel is
+read while an agent streams."""
 
 
 class Turn:
@@ -58,7 +58,7 @@ class Turn:
         """Number of updates created; awaiting an update sends it."""
         self._sent = 0
         self._elsewhere = False
-        """Whether another thread created updates. The counts of updates are then meaningless."""
+        """Whether another thread sent updates: `_made` and `_sent` are then not compared."""
         self._calls = AwaitedCalls()
         """The calls of the handler on this turn that are not awaited yet."""
         self.session = session
@@ -77,12 +77,13 @@ class Turn:
         """The client, for requests to it."""
         self._tokens: tuple[int, int] | None = None
         self.cancelled = False
-        """Whether the client cancelled the turn."""
+        """Whether the turn was cancelled, because the client cancelled it, closed or deleted its
+        session, or disconnected."""
         self.over = False
-        """Whether the prompt was answered. Then nothing more can be sent in this turn."""
+        """Whether the turn has ended. Sending an update then raises `UsageError`."""
         self._work: asyncio.Task[Any] | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """A future that is done when the client has cancelled the turn."""
+        """A future that is done once the turn is cancelled."""
         self.ended = asyncio.Event()
         """An event that is set when the turn is over."""
 
@@ -99,8 +100,9 @@ class Turn:
 
     @property
     def command(self) -> Command | None:
-        """The slash command that the prompt begins with: its `name` and `input`. A sentence
-        that begins with a path, such as ``/etc is broken``, looks like one."""
+        """The slash command at the beginning of the prompt, with its `name` and `input`; None if
+        there is none. A sentence that begins with a path, such as ``/etc is broken``, looks like
+        one."""
         return commands.parse(self.prompt)
 
     def blocks(self, kind: type[T]) -> list[T]:
@@ -110,7 +112,8 @@ class Turn:
     # -- output
 
     def update(self, update: acp.SessionUpdate | acp.ToolCallUpdate) -> Coroutine[Any, Any, None]:
-        """Send any update of the protocol. The other methods are shorthands for this one."""
+        """Send any update of the protocol; the other output methods are shorthands for this one.
+        Raises `TypeError` for an invalid update, before anything is sent."""
         if type(update) is acp.ToolCallUpdate:
             # The schema uses one type name for a change of a tool call, here and in a question.
             update = acp.ToolCallProgress(**structs.asdict(update))
@@ -176,25 +179,27 @@ class Turn:
         return self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
 
     def tokens(self, input: int, output: int) -> None:
-        """Set how many tokens the turn used. They are sent in the response to the prompt; the last
-        call counts."""
+        """Set how many tokens the turn used, to be reported in the response to the prompt unless
+        the handler returns a response with its own `usage`. The last call counts."""
         self._tokens = checks.tokens(input, output)
 
     def commands(self, commands: Sequence[acp.AvailableCommand]) -> Coroutine[Any, Any, None]:
-        """Send the whole list of slash commands."""
+        """Send the whole list of slash commands, which replaces the previous one."""
         checks.listed(commands, "the commands of turn.commands()")
         return self.update(acp.AvailableCommandsUpdate(available_commands=commands))
 
     @awaited("turn.mode(…)")
     async def mode(self, mode_id: str) -> None:
-        """Change the session's mode, and notify the client in both forms that it may support."""
+        """Change the session's mode, and send the new mode and the config options, which include
+        it, to the client. Raises `UsageError` for an unknown mode."""
         self.session.switch_mode(mode_id)
         await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
     @awaited("turn.option(…)")
     async def option(self, option_id: str, value: str | bool) -> None:
-        """Change one of the session's config options, and notify the client."""
+        """Change one of the session's config options, and send them all to the client. Raises
+        `UsageError` for an unknown option or value."""
         self.session.set_option(option_id, value)
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
@@ -206,7 +211,8 @@ class Turn:
     async def notice(
         self, title: str, *, severity: str = "info", description: str | None = None
     ) -> None:
-        """Show a notice to the user, if the client can; otherwise it becomes part of the answer."""
+        """Show a notice to the user if the client supports notices; otherwise send it as a chunk of
+        the answer."""
         if self.client.can("session.notices"):
             await self.update(acp.Notice(severity=severity, title=title, description=description))
         else:
@@ -229,8 +235,9 @@ class Turn:
         raw_input: Any = None,
         tool_call_id: str | None = None,
     ) -> ToolCall:
-        """Report a tool call; use it with ``async with``, which reports that the call is completed,
-        or failed if the block raises. A location may be a path."""
+        """Return a tool call to use with ``async with``: entering reports it to the client, and
+        leaving reports that it is completed, or failed if the block raises. A location may be a
+        path."""
         checks.tool(title=title, kind=kind, status=status)
         if content is not None:
             checks.listed(content, "the contents of turn.tool()")
@@ -284,14 +291,15 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Return the text of a file as the client sees it, including unsaved changes. `line` is
-        the first line to return, from 1, and `limit` the maximum number of lines; without them, the
-        text is that of the whole file."""
+        """Return the text of a file as the client sees it, including unsaved changes. The path is
+        absolute. `line` is the first line to return, from 1, and `limit` the maximum number of
+        lines; without them, the whole text is returned."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     @awaited("turn.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
-        """Write a text file through the client, which creates it or replaces its text."""
+        """Write a text file through the client, which creates it or replaces its text. The path is
+        absolute."""
         await self.client.write_file(path, content)
 
     @awaited("turn.terminal(…)")
@@ -303,13 +311,13 @@ class Turn:
     # -- for the server
 
     def begin(self, work: asyncio.Task[Any]) -> None:
-        """Set the task that answers the prompt."""
+        """Set the task that runs the handler, and cancel it if the turn is already cancelled."""
         self._work = work
         if self.cancelled:
             work.cancel()
 
     def stop(self) -> None:
-        """Cancel the handler, once, because the client cancelled or disconnected."""
+        """Cancel the turn and its handler, unless the turn is already cancelled or has ended."""
         if not self.cancelled and not self.over:
             self.cancelled = True
             self.stopped.set_result(None)
@@ -319,8 +327,8 @@ class Turn:
 
     def unsent(self, *, counted: bool = True) -> str | None:
         """Return the error message for a handler that has ended without awaiting its calls, or None
-        if it awaited all. With `counted`, it compares the updates created with those sent, which is
-        correct only if a single thread creates them."""
+        if it awaited all. With `counted`, an update that was created but not sent also counts;
+        this needs a single thread that creates and sends them."""
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:
@@ -332,7 +340,8 @@ class Turn:
         return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
 
     def with_tokens(self, response: acp.PromptResponse) -> acp.PromptResponse:
-        """Return the response to the prompt, with the tokens that the turn used."""
+        """Return the response with the tokens set by `tokens`; unchanged if none were set or it
+        already has a `usage`."""
         if self._tokens is None or "usage" in (response.extra or {}):
             return response
         input, output = self._tokens

@@ -32,8 +32,8 @@ class Speech(Protocol):
     def update(
         self, session_id: str, update: acp.SessionUpdate
     ) -> Coroutine[Any, Any, None] | None:
-        """Send an update. Await the result, if any, which waits for a client that reads too slowly.
-        Usually there is nothing to wait for."""
+        """Send an update. If the result is not None, await it: it may wait for a client that reads
+        too slowly, and some dialects send nothing before."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Send a request to the client. Await the result, which is the decoded response."""

@@ -39,7 +39,7 @@ Handler: TypeAlias = Callable[[Any, Any], Any]
 
 
 class DialectWriter(Protocol):
-    """Translates the events of a session to a dialect."""
+    """Translates the events of a session to the messages of a dialect."""
 
     def tell(self, event: Event) -> list[tuple[str, Any]]: ...
 
@@ -63,7 +63,7 @@ class DocumentSpeech:
         self._place = EventEnvelope(source, itertools.count(1), None)
 
     def take_over(self, session_ids: Iterable[str]) -> None:
-        """Take over a client whose handshake and sessions were in ACP."""
+        """Take over a client whose handshake and sessions were in ACP. Only `KeyedSpeech` can."""
         raise NotImplementedError
 
     # -- what comes in
@@ -161,8 +161,9 @@ class DocumentSpeech:
     async def load(
         self, request: acp.LoadSessionRequest, writer: DialectWriter
     ) -> acp.LoadSessionResponse:
-        """Load a session, with a new writer for its history. If that fails, for example because a
-        turn of the session is running, the session keeps the writer that it had."""
+        """Load a session. `writer` becomes the session's writer, before its history is replayed. If
+        loading fails, for example because a turn of the session is running, the session keeps the
+        writer that it had."""
         before = self.writers.pop(request.session_id, None)
         self.writers[request.session_id] = writer
         try:
@@ -202,8 +203,8 @@ class ReplayedMessages:
 async def outcome_of(
     work: Coroutine[Any, Any, acp.PromptResponse],
 ) -> acp.PromptResponse | RemoteError:
-    """Return how a turn ended, with errors as values, for dialects in which they are part of the
-    result."""
+    """Return the response to a prompt or, if the turn failed, the error as a value, for dialects in
+    which it is part of the result."""
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - handler to wire

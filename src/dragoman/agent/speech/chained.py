@@ -3,7 +3,7 @@
 The dialect has several families of method names: requests in all of them are served, and
 notifications use the family of the prompt. Turns continue after the response to their prompt: a
 notification ends them. An earlier session is opened by the first prompt for it, because the dialect
-has no other means. A list contains the messages of the sessions that this client has used. The
+has no other means. A list of sessions contains the messages of those that this client has used. The
 schemas are in `dragoman.dialects.legacy.chained`.
 """
 
@@ -45,7 +45,7 @@ class ChainedSpeech(DocumentSpeech):
         self._family = 0
         self._titles: dict[str, str | None] = {}
         self._said: dict[str, list[chained.SessionMessage]] = {}
-        """The messages of the sessions that are open here."""
+        """The messages of each session that this client has opened, by session id."""
         self._loading = asyncio.Lock()
 
     def handle(self, method: str, handler: Handler, params: Any) -> Any:

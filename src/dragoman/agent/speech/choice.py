@@ -44,10 +44,10 @@ def choose(server: Server, request: Request) -> DocumentSpeech | None:
 def recognise(
     server: Server, request: Request, session_ids: Iterable[str]
 ) -> DocumentSpeech | None:
-    """Return the keyed dialect for a client whose handshake looked like ACP but whose request does
-    not; None if the request proves nothing.
+    """Return a `DocumentSpeech` of the keyed dialect if this request, from a client whose handshake
+    looked like ACP, is in that dialect. None if that is not certain, or the agent names a dialect.
 
-    The client keeps its sessions.
+    The client keeps its sessions, whose ids are `session_ids`.
     """
     if server.agent.dialect is not None:
         return None
@@ -59,8 +59,8 @@ def recognise(
 
 
 def decode_new(params: Raw) -> acp.NewSessionRequest:
-    """Decode the params of `session/new` in ACP. Those of the keyed dialect are refused: they could
-    be decoded, but would lose their model, mode or servers."""
+    """Decode the params of `session/new` in ACP. Raises `msgspec.ValidationError` also for those of
+    the keyed dialect, which could be decoded, but would lose their model, mode or servers."""
     request = _decode_new(params)
     if discovery.is_keyed(acp.SESSION_NEW.name, msgspec.json.decode(params)):
         raise msgspec.ValidationError("Object has fields of another dialect")
@@ -71,10 +71,10 @@ _decode_new: Final = decoder(acp.NewSessionRequest)
 
 
 def refutes(speech: DocumentSpeech, request: Request) -> bool:
-    """Return whether a client that seemed to speak the keyed dialect when it opened a session turns
-    out to speak ACP.
+    """Return whether this request shows that a client speaks ACP, although the keyed dialect was
+    presumed when it opened a session.
 
-    Its first prompt decides; then `speech.presumed` is cleared.
+    Only its first prompt can show that; it also ends the presumption (`speech.presumed`).
     """
     if request.method != acp.SESSION_PROMPT.name:
         return False
@@ -83,15 +83,15 @@ def refutes(speech: DocumentSpeech, request: Request) -> bool:
 
 
 def speech_of(server: Server, dialect: str) -> DocumentSpeech:
-    """Return a `DocumentSpeech` of a dialect other than ACP."""
+    """Create the `DocumentSpeech` of a dialect other than ACP, for one client."""
     home = importlib.import_module(f"dragoman.agent.speech.{dialect}")
     speech: DocumentSpeech = getattr(home, SPEECHES[dialect])(server)
     return speech
 
 
 def served_dialect(word: str) -> str:
-    """Return the dialect that a user names for clients. Raises `UsageError` if clients cannot be
-    served in it."""
+    """Return the dialect that a user's `word` means, for serving clients. Raises `UsageError` if
+    there is no such dialect, or clients cannot be served in it."""
     served = [discovery.ACP, *SPEECHES]
     if word == discovery.CODEX:
         raise UsageError(

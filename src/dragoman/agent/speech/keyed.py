@@ -110,8 +110,8 @@ class KeyedSpeech(DocumentSpeech):
         return _opened(session_id, modes, current)
 
     async def _set_model(self, session_id: str, model: str) -> None:
-        """Set the agent's `model` option if it has one that accepts this value; otherwise the model
-        is only in the session's `meta`."""
+        """Set the agent's options of the category ``model`` that accept this value; if there are
+        none, the model is only in the session's `meta`."""
         choices = self.server.agent.choices
         for option in choices.options:
             if option.category == "model" and choices.allows(option.id, model):

@@ -1,7 +1,8 @@
 """The agent's side of the threads dialect.
 
 Keeps the threads of one client and their history, which is part of the response to a resumed
-thread. A failed turn is answered with a result that says so. `dialects.legacy.threads` has the
+thread. A failed turn is answered with a result of the status
+``error``. `dialects.legacy.threads` has the
 message schemas.
 """
 
