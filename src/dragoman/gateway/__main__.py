@@ -62,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def target_of(words: Sequence[str]) -> Target:
-    """Return an address if there is only one word that looks like one, or else a command line."""
+    """Return the address if `words` is a single word that looks like one, or else the command
+    line."""
     if len(words) == 1 and words[0].startswith(ADDRESSES):
         return words[0]
     return list(words)

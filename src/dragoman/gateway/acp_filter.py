@@ -79,8 +79,8 @@ def can_elicit(client: acp.ClientCapabilities, params: Raw) -> bool:
 
 
 def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
-    """Return the peer's response to the handshake, without login methods that the client does not
-    support."""
+    """Return the peer's response to the handshake, without logins in a terminal if the client does
+    not support them."""
     answer = msgspec.json.decode(raw)
     methods = answer.get("authMethods")
     if isinstance(methods, list) and not client.auth.terminal:
@@ -93,7 +93,8 @@ def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
 
 
 def question(params: Raw) -> Any:
-    """Return a permission request without options of an unknown kind."""
+    """Return a permission request without its options of an unknown kind; unchanged if it has none
+    of these or cannot be decoded."""
     try:
         if all(option.kind in ANSWER_KINDS for option in _question(params).options):
             return params
@@ -170,7 +171,8 @@ class UpdateFilter:
         return self._booleans and not self._strange and self._session.models is None
 
     def updates(self, notification: Notification) -> Sequence[acp.SessionUpdate] | None:
-        """Return the updates to send instead of this one, or None to send it unchanged."""
+        """Return the updates to send instead of this one, or None to send it unchanged. An update
+        that is replaced is also applied to the session."""
         params = notification.params
         try:
             kind = _kind(params).update.sessionUpdate
@@ -218,7 +220,8 @@ class UpdateFilter:
         return answer
 
     def chosen(self, raw: Raw) -> Any:
-        """Return the response to a change of a config option, filtered for the client."""
+        """Return the response to a change of a config option, filtered for the client. If it has to
+        be decoded, its options are also stored in the session."""
         if self._session.models is None and self._booleans:
             return raw
         try:

@@ -263,7 +263,8 @@ class PassthroughSession:
         error: DragomanError | None,
         then: Then | None = None,
     ) -> bool:
-        """Answer the client. Returns whether the request succeeded."""
+        """Respond to the client with the peer's result, changed by `then`, or with an error.
+        Returns whether the request succeeded."""
         self._calls.pop(request.id, None)
         if error is None:
             assert result is not None
@@ -351,7 +352,8 @@ class PassthroughSession:
     def _close_unwanted(
         self, opening: _Opening, result: Raw | None, error: DragomanError | None
     ) -> None:
-        """Close the session of a request that the client no longer needs."""
+        """Close the session, if any, that the peer opened after the client cancelled the request
+        or disconnected."""
         if result is None:
             if isinstance(error, CallTimeout):
                 log.warning("%s; the agent may have opened a session that nothing uses", error)
@@ -407,7 +409,7 @@ class PassthroughSession:
         return LATER
 
     def _pass(self, request: Request, session_id: str) -> PassthroughRoute:
-        """Register a session of the client."""
+        """Register a session of the client, and return its route."""
         cwd, *others = _folders(request.params)
         session = self.upstream.client.shelter(session_id, cwd, others)
         passage = self._passages[session_id] = PassthroughRoute(self, session)
@@ -504,7 +506,8 @@ class PassthroughSession:
             self.upstream.connection.flow.release()
 
     async def aclose(self) -> None:
-        """Cancel or close at the peer whatever a client that has disconnected left open."""
+        """Cancel the open requests of a client that has disconnected, and close its sessions at the
+        peer."""
         for call in list(self._calls.values()):
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the client disconnected"))
         for opening in list(self._openings.values()):

@@ -109,7 +109,8 @@ def lacks_models(session: Session) -> bool:
 
 
 def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.SessionConfigOption]:
-    """Return the options of a session of an agent that speaks ACP itself, including its models."""
+    """Return the options that a client can show, for a session of an agent that speaks ACP itself.
+    A list of models that is not an option is added as one."""
     options = list(session.config_options or ())
     if lacks_models(session):
         options.append(_models(session.models))

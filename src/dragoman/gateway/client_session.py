@@ -140,7 +140,7 @@ class ClientSession:
         await all_ended(*map(_close_there, conversations))
 
     def _refusing(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """Wrap a handler so that its errors become protocol errors."""
+        """Wrap a handler: a `DragomanError` that it raises is converted with `Gateway.refusal`."""
 
         @functools.wraps(handler)
         async def refused(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -36,7 +36,8 @@ class EarlyInitialize(Stream):
         self._line = asyncio.Event()
 
     async def greeting(self, timeout: float = GREETING_TIMEOUT) -> bytes:
-        """Start reading. Returns the first line, or the part of it that arrived in time."""
+        """Read the first line, then pause reading. Returns the part of the line that has arrived if
+        it is not complete within `timeout`, or the stream ends."""
         self._stream.start(self)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):

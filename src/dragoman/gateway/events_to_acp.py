@@ -20,8 +20,8 @@ from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
-"""Maximum number of characters to show of the end of a tool's output: every update repeats all of
-them."""
+"""Maximum number of characters that are shown of a tool's output, from its end: every update
+repeats all of them."""
 
 LONG_WORD: Final = 1024
 """Maximum number of characters of a partial word to drop where the output is cut."""
@@ -160,8 +160,8 @@ class AcpTranslator:
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
-        """Return the rest of the answer at the end of a turn, which gives the whole answer: the
-        part that was not sent before."""
+        """Return the part of a turn's whole answer that was not sent before, as an update; all of
+        it if the text that was sent is not its beginning."""
         said = "".join(self._said)
         if said.endswith(whole):
             return ()
@@ -294,8 +294,8 @@ class AcpTranslator:
 
 
 def _newest(text: str) -> str:
-    """Return the end of an output, starting at a word boundary: the redactor would not recognise
-    the second half of a key, which would then be stored."""
+    """Return the end of an output, cut at a blank if one is near: the redactor would not recognise
+    the second half of a key, and the half would be stored."""
     if len(text) <= SHOWN_OUTPUT:
         return text
     newest = text[-SHOWN_OUTPUT:]
@@ -372,11 +372,12 @@ def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
 _HEADER: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 _NO_NEWLINE: Final = "\\"
-"""Marks that the line before it has no newline in the file."""
+"""The beginning of a line which says that the line before it has no newline in the file."""
 
 
 def hunks_of(diff: str) -> list[tuple[str, str]]:
-    """Return the old and the new text of each hunk; empty if this is not the diff of one file."""
+    """Return the old and the new text of each hunk; empty if `diff` is not a valid diff of one
+    file."""
     # Not splitlines, which also splits at characters that are ordinary ones in a file.
     lines = diff.removesuffix("\n").split("\n")
     pairs: list[tuple[str, str]] = []

@@ -22,9 +22,9 @@ _SECRETS: Final = ("password", "token")
 
 
 def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
-    """Return the peer's login methods for ACP clients or, with `secret`, those for keyed clients,
-    which can send a secret. With `shown`, ACP clients also see methods that take a secret, with
-    their kind in `_meta`."""
+    """Return the peer's login methods for ACP clients; with `shown`, including methods that take a
+    secret, with their kind in `_meta`. With `secret`, return those for keyed clients, which can
+    send one: all methods of a keyed peer, and none of another peer."""
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED
@@ -41,8 +41,8 @@ def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthM
 
 
 async def authenticate(peer: Peer, method_id: str) -> None:
-    """Log in by a method, with the secrets that a keyed client sent with its id, if any. Raises
-    `Unsupported` if there are secrets and the agent takes none."""
+    """Log in by a method. If the client sent a secret, `method_id` is a `Login`, which has it.
+    Raises `Unsupported` if there is a secret and the peer does not speak the keyed dialect."""
     secrets = {name: text for name in _SECRETS if (text := getattr(method_id, name, None))}
     if not secrets:
         await peer.authenticate(str(method_id))

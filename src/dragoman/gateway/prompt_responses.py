@@ -64,8 +64,8 @@ def response(
     """Return the response to a prompt. Raises `RemoteError` for a turn that failed.
 
     `refusal` converts the error of the turn, if it has one; by default the function of that name in
-    this module. A stop reason of ACP is kept, and a response from a peer that speaks ACP is kept
-    whole.
+    this module. A stop reason of ACP is kept. From a peer that speaks ACP, the response is kept
+    whole, except for a stop reason that ACP does not define.
     """
     native = _native(ended)
     if native is not None:
@@ -86,7 +86,8 @@ def response(
 
 def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
     """Return a peer's response to a prompt with a stop reason that ACP defines; the peer's own is
-    kept in `_meta` if it differs. Raises `RemoteError` if it says that the turn failed."""
+    kept in `_meta` if it differs. Raises `RemoteError` if its stop reason means that the turn
+    failed."""
     if answer.stop_reason in _KNOWN:
         return answer
     word = answer.stop_reason
@@ -105,8 +106,8 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
 
 def prompt_result(raw: Raw) -> Any:
     """Return the result of a prompt for an ACP client: the peer's own bytes, unless their stop
-    reason must be translated. Raises `RemoteError` if it says that the turn failed, and
-    `InvalidAnswer` if this is not a result at all."""
+    reason must be translated. Raises `RemoteError` if the stop reason means that the turn failed,
+    and `InvalidAnswer` if `raw` is not the result of a prompt."""
     try:
         # One small decode for each turn: only an unusual response is decoded completely.
         if _ended(raw).stopReason in _KNOWN:
@@ -174,7 +175,7 @@ def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """Return the error for the client, from an error of the peer or of the connection to it."""
+    """Convert an error of the peer, or of the connection to it, to the error for the client."""
     match error:
         case AuthRequired():
             return RemoteError(codes.AUTH_REQUIRED, error.message, error.data)

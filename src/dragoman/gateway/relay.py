@@ -96,8 +96,8 @@ class Upstream:
         self._on_answer, self.connection.on_answer = self.connection.on_answer, None
 
     def tell_answers(self) -> None:
-        """Call `on_answer` for responses again, because the events of the agent's own client are
-        needed."""
+        """Let the connection call the `on_answer` of the agent's own client again, because the
+        client's events are needed from now on."""
         self.connection.on_answer = self._on_answer
 
     def _take_over(self, handlers: Handlers) -> Handlers:
@@ -107,8 +107,8 @@ class Upstream:
     # -- session owners
 
     def open(self, method: str, params: Any, settle: Settle) -> Call:
-        """Send a request whose response has a session id. Updates that come earlier are kept
-        until `settle` has returned; `settle` should `route` them."""
+        """Send a request whose response has a session id. Updates that come before the response are
+        kept until the callback `settle` has returned; it calls `route`, which delivers them."""
         self._early.begin()
 
         def opened(result: Raw | None, error: DragomanError | None) -> None:
@@ -184,7 +184,8 @@ class Upstream:
         self._usual.update_all(notifications)
 
     def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
-        """Remember the client, if the result says that its user agreed to open a URL."""
+        """Remember the client's connection in `pages` if the result says that its user agreed to
+        open a URL."""
         with contextlib.suppress(msgspec.ValidationError):
             asked = acp.ELICITATION_CREATE.decode_params(request.params)
             reply = acp.ELICITATION_CREATE.decode_result(result)

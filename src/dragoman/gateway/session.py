@@ -308,8 +308,8 @@ class GatewaySession:
     def tell_outside(
         self, connection: Connection, tell: Callable[[model.Event], Awaitable[None]]
     ) -> None:
-        """Send the queued events, unless a prompt is unanswered. A task of the connection sends
-        them, one task at a time, so that their order is kept."""
+        """Send the queued events, unless a prompt is unanswered or a replay is running. A task of
+        the connection sends them, one task at a time, so that their order is kept."""
         if self._outside and not self._telling and connection.failure is None:
             self._telling = True
             connection.tasks.start(self._tell_outside(tell), "send events outside of turns")
@@ -359,8 +359,8 @@ class GatewaySession:
 
 
 async def until_told(told: asyncio.Event) -> None:
-    """Wait until the events before a question were sent to the client, for at most `TOLD_TIMEOUT`:
-    then the question is sent anyway."""
+    """Wait until `told` is set: the events before a question were sent to the client. After
+    `TOLD_TIMEOUT`, log a warning and return, so that the question is sent anyway."""
     try:
         async with asyncio.timeout(TOLD_TIMEOUT):
             await told.wait()
