@@ -31,7 +31,7 @@ def apply(view: View, event: happened.Event) -> None:
 def apply_briefly(view: View, event: happened.Event) -> None:
     """Like `apply`, for a consumer that shows text as it arrives and does not need it later.
 
-    No message and no plan text is kept. Tool calls are, with their output.
+    No message and no streamed plan text is kept. Tool calls are kept with their output.
     """
     if type(event) not in _SPOKEN:
         apply(view, event)
@@ -60,7 +60,8 @@ def apply_outline(view: View, event: happened.Event) -> None:
 
 
 def apply_settings(view: View, event: happened.Event) -> None:
-    """Like `apply`, for a consumer that needs only the settings and the usage of the session."""
+    """Like `apply`, for a consumer that needs only the title, directory, settings, commands and
+    usage of the session. Other events are ignored."""
     if type(event) in _SETTINGS:
         apply(view, event)
 
@@ -77,7 +78,7 @@ def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
 
 
 def _message(view: View, role: Role, message_id: str | None) -> Message:
-    """Return the message that a chunk belongs to, or a new one if there is none."""
+    """Return the message that a chunk belongs to, or add one to the view if there is none."""
     if role is Role.USER and view.prompt is not None:
         return _repeated(view, view.prompt, message_id)
     view.prompt = None

@@ -509,8 +509,11 @@ Event: TypeAlias = (
 
 
 class EventEnvelope:
-    """The common fields of a session's events: created once for each session, and changed when a
-    turn begins or ends."""
+    """The fields that all events of one stream have in common, usually the events of one session.
+
+    `turn` and `replay` are updated as turns and replays begin and end. Each call of `base` takes
+    the next number.
+    """
 
     __slots__ = ("numbers", "replay", "session", "source", "turn")
 
@@ -524,7 +527,7 @@ class EventEnvelope:
     def base(
         self, native: str, raw: bytes | None
     ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
-        """Return the common fields of an event."""
+        """Return the common fields of a new event, and number it."""
         return (
             self.source,
             next(self.numbers),

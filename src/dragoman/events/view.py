@@ -201,4 +201,5 @@ class View(Struct, eq=False):
 
 
 _SEEN: Final = tuple(name for name in View.__struct_fields__ if name not in ("open", "prompt"))
-"""The state that is compared: without fields that only affect how the next event is applied."""
+"""The fields of `View` that are compared: all except those that only affect how the next event is
+applied."""
