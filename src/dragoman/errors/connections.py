@@ -75,8 +75,8 @@ def _entry(entry: Any, depth: int) -> str:
 
 
 def plain_message(text: str) -> str:
-    """Return a text, or its `message` if it is a JSON object that has one: agents forward a
-    provider's response as is."""
+    """Return a text or, if it looks like a JSON object with a `message`, that message: agents
+    forward a provider's response as is."""
     if not text.startswith("{"):
         return text
     # By a regular expression: streams raise these errors too, and must not depend on JSON.
@@ -131,9 +131,8 @@ class ConnectError(DragomanError):
     """A connection could not be opened: there is no listener, it did not answer in time, or it
     refused us.
 
-    `status` is the HTTP status of a refusal, if there was one. If there is
-    one, it alone decides whether the error is retryable; otherwise it is if the problem may resolve
-    itself (`passing`).
+    `status` is the HTTP status of a refusal, and alone decides whether the error is retryable.
+    Without a status, the error is retryable if the problem may resolve itself (`passing`).
     """
 
     error_class = "connect_failed"
@@ -149,9 +148,9 @@ class ConnectError(DragomanError):
 class HostUnavailable(ConnectError):
     """Another machine cannot be reached over SSH, or has no compatible version of dragoman.
 
-    `host` is its name in the settings, and `remedy` says what to do. It is retryable if the problem
-    may resolve itself (`passing`), like a network that is down. `may_have_run` is set if a request
-    was sent before the connection was lost.
+    `host` is its name in the settings, and `remedy` says what to do. The error is retryable if the
+    problem may resolve itself (`passing`), like a network that is down. `may_have_run` is set if a
+    request was sent before the connection was lost.
     """
 
     error_class = "host_unavailable"
@@ -449,12 +448,11 @@ class ProtocolMismatch(DragomanError):
 
 
 class TurnFailed(DragomanError):
-    """A turn ended without success, and the agent gave no error for it: `Result.require_ok` raises
-    this.
+    """A turn ended without success, but its result has no error that `Result.require_ok` could
+    raise instead of this one.
 
-    `outcome` says how it ended, such as ``refused``. It is retryable if the failure
-    that the agent reported is. A
-    turn that was cancelled or denied is blamed on this side.
+    `outcome` says how the turn ended, such as ``refused``. The error is retryable if the agent
+    reported a failure that is. A turn that was cancelled or denied is blamed on this side.
     """
 
     error_class = "turn_failed"

@@ -313,7 +313,8 @@ class NoPeer(UsageError):
 
 
 class PolicyNotEnforced(UsageError):
-    """The policy restricts a peer that does not ask for permission. Nothing was prompted.
+    """The policy restricts a peer that is known not to ask for permission, or to ignore refusals.
+    No prompt was sent.
 
     `reason` says how that is known.
     """
