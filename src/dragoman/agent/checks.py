@@ -142,7 +142,7 @@ def permission(tool_call: object, options: object) -> None:
 
 
 def text(value: object, what: str) -> None:
-    """Raise `TypeError` for a value that is not text."""
+    """Raise `TypeError` for a value that is not text. `what` names the value in the message."""
     if not isinstance(value, str):
         hint = ": use str()" if isinstance(value, os.PathLike) else ""
         raise TypeError(f"{what} must be text, not {_named(value)}{hint}")
@@ -175,7 +175,8 @@ _NO_YIELD: Final = "a handler must not `yield`: send each piece with `await turn
 
 
 def handler(value: object, name: str, *arguments: str) -> None:
-    """Raise `UsageError` if the value cannot be called as a handler with these arguments."""
+    """Raise `UsageError` for a value that cannot be called with these arguments, and for a
+    generator function whose first argument is a turn. `name` is the decorator, for the message."""
     if not callable(value):
         raise UsageError(
             f"a handler must be a function, not {_named(value)}: decorate one with @{name}"

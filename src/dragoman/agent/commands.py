@@ -32,7 +32,7 @@ def is_name(name: str) -> bool:
 
 
 def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
-    """Return the command at the beginning of a prompt, if any. Only the first block can contain
+    """Return the command at the beginning of a prompt, or None. Only the first block can contain
     one."""
     if not prompt or not isinstance(prompt[0], acp.TextContent):
         return None
@@ -47,8 +47,8 @@ def missing(name: str, known: Iterable[str]) -> str:
 
 
 def is_meant(command: Command, known: Iterable[str]) -> bool:
-    """Return whether a user who typed an unknown command most likely meant a command: it is the
-    whole prompt, or similar to the name of an existing command.
+    """Return whether a user who typed an unknown command most likely meant a command: it has no
+    input, or its name is similar to that of a command in `known`.
 
     Anything else is an ordinary prompt.
     """

@@ -149,7 +149,8 @@ def must_await(work: Coroutine[Any, Any, T], calls: AwaitedCalls, what: str) -> 
 
 
 def awaited(what: str) -> Callable[[F], F]:
-    """Make an `async` method return a `Pending`; `what` is the call as its user writes it."""
+    """Decorator: make an `async` method return a `Pending`. `what` is the call as its user writes
+    it."""
 
     def decorate(method: F) -> F:
         @functools.wraps(method)

@@ -218,7 +218,7 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Answer a request as for an ACP client. Raises `RemoteError` if it is not served."""
+        """Handle a request as an ACP client's. Raises `RemoteError` if the method is not served."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)

@@ -160,7 +160,7 @@ class BlockingTurn:
         self._wait(self._turn.notice(title, severity=severity, description=description))
 
     def tool(self, title: str, **details: Any) -> BlockingToolCall:
-        """Report a tool call; use it with ``with``. Same arguments as `Turn.tool`."""
+        """Return a tool call to use with ``with``. The arguments are those of `Turn.tool`."""
         return BlockingToolCall(self, self._turn.tool(title, **details))
 
     def ask_permission(

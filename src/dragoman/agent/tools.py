@@ -85,7 +85,8 @@ class ToolCall:
         raw_output: Any = None,
     ) -> None:
         """Report changes; None leaves a field as it was. `content` and `locations` replace what was
-        reported before."""
+        reported before. With the status `completed` or `failed`, the end of the ``async with``
+        block reports nothing more."""
         checks.tool(title=title, kind=kind, status=status)
         # Checks the content: if it is invalid, the call keeps its content and has not ended.
         sending = self._turn.update(

@@ -91,7 +91,7 @@ def speech_of(server: Server, dialect: str) -> DocumentSpeech:
 
 def served_dialect(word: str) -> str:
     """Return the dialect that a user's `word` means, for serving clients. Raises `UsageError` if
-    there is no such dialect, or clients cannot be served in it."""
+    it means none, or clients cannot be served in that dialect."""
     served = [discovery.ACP, *SPEECHES]
     if word == discovery.CODEX:
         raise UsageError(
