@@ -34,7 +34,7 @@ _GATED: Final = {
     "session.notices": ("notice",),
     "session.compaction": ("compaction_update", "compaction_summary_chunk"),
 }
-"""Updates that are sent only to clients with a capability."""
+"""The kinds of updates that require a capability of the client, by that capability."""
 
 _BOOLEANS: Final = "session.configOptions.boolean"
 _OPTIONS: Final = "config_option_update"
@@ -118,7 +118,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.SESSION_REQUEST_PERMISSION.name: _rejected,
     acp.ELICITATION_CREATE.name: lambda params: acp.ElicitationDeclined(),
 }
-"""By method: a function that answers a request to the user if the client cannot be asked."""
+"""By method: the function that returns the response to a question if the client cannot be asked."""
 
 
 class Unannounced:

@@ -58,7 +58,7 @@ _PROMPT: Final = acp.SESSION_PROMPT.name
 _ELICIT: Final = acp.ELICITATION_CREATE.name
 _CANCEL: Final = acp.SESSION_CANCEL.name
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
-"""Methods that are served here if the peer does not have them."""
+"""Methods that clients may call even if the peer does not have them."""
 
 SLOW_CLIENT_TIMEOUT: Final = 60.0
 """Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
@@ -75,7 +75,7 @@ class _Opening:
     request: Request
     call: Call
     passage: PassthroughRoute | None = None
-    """The session if the client named it."""
+    """The route of the session, if the request names the session."""
     wanted: bool = True
 
 

@@ -336,7 +336,8 @@ class ClientSession:
         )
 
     async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Send one event. If both sides speak ACP, the peer's own message is forwarded."""
+        """Send one event. If both sides speak ACP and the client supports this kind of update, the
+        peer's own message is forwarded."""
         speech = self._server.speech
         raw = event.raw
         if self._forwards and type(speech) is AcpSpeech and gateway_session.takes(event):

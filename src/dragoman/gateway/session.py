@@ -47,7 +47,7 @@ _GATED: Final = {
     # The options may include boolean ones.
     "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
 }
-"""Updates that are sent only to clients with a capability."""
+"""The kinds of updates that require a capability of the client, by that capability."""
 
 
 class GatewaySession:
@@ -150,8 +150,8 @@ class GatewaySession:
         taken: Callable[[model.Event], None] | None = None,
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled, and return its
-        last event. The queued events that came before the turn are sent first.
+        """Send the events of a turn until it ends, even after the client cancelled. Returns the
+        turn's `TurnEnded`, if any. The queued events that came before the turn are sent first.
 
         `taken` is called once for each event of the turn, before it is sent. `first` sends our own
         updates before the events of the turn; if a cancellation interrupts it, it is called again
