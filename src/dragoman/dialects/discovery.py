@@ -80,9 +80,10 @@ OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
-    """Return the dialect that a user names, by dragoman's name or by a term from its specification.
+    """Return the dialect in `known` that a user's `word` means: its name in dragoman, or a term
+    from its specification.
 
-    Raises `UsageError` for a word that means no dialect, or more than one.
+    Raises `UsageError` for a word that means none of them, or more than one.
     """
     names = list(known)
     if not isinstance(word, str):
@@ -124,8 +125,8 @@ class Cache(Protocol):
 
 
 def dialect_concept(launch: str) -> str:
-    """Return the concept under which a `Cache` stores the dialect of a program. `launch` is a
-    digest of its arguments."""
+    """Return the `concept` under which a `Cache` stores the dialect of a program that is started
+    with certain arguments. `launch` is a digest of these."""
     return f"dialect {launch}"
 
 
@@ -151,8 +152,8 @@ def family(argv: Sequence[str]) -> str:
 
 
 def of_answer(result: Any) -> str | None:
-    """Return the dialect of a peer with this response to `initialize`, or None if it is not a known
-    one."""
+    """Return the dialect of a peer with this response to `initialize`, or None if the response is
+    of no known dialect."""
     if not isinstance(result, dict):
         return None
     version = result.get("protocolVersion")
@@ -270,7 +271,8 @@ def _wants_login(refusal: RemoteError) -> bool:
 
 
 def of_request(method: str, params: Any) -> str | None:
-    """Return the dialect of a client with this first request, or None if it is not a known one."""
+    """Return the dialect of a client with this first request, or None if no known dialect begins
+    with such a request."""
     params = params if isinstance(params, dict) else {}
     if method == "initialize":
         return _of_hello(params)

@@ -41,8 +41,8 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
 
 
 def failure_of(error: Any) -> parts.Failure:
-    """Convert a turn's error, in any form, to a `Failure`. Its `codexErrorInfo` is a word, or an
-    object with one key."""
+    """Convert a turn's error, in any form, to a `Failure`. The error's `codexErrorInfo` decides the
+    kind: it is a word, or an object whose key is the word."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     # The message may be the whole body of the model provider's response.
     message = plain_message(str(fields.get("message", "")))

@@ -79,7 +79,8 @@ def _message(
 
 
 def user_blocks(content: Any) -> tuple[parts.Block, ...]:
-    """Return the blocks of a prompt, from the server's echo of it."""
+    """Return the blocks of a prompt, given the content with which the server repeats it. Content
+    of an unknown kind becomes an `OtherBlock`."""
     blocks: list[parts.Block] = []
     for piece in content if isinstance(content, list) else ():
         if not isinstance(piece, dict):
@@ -121,7 +122,8 @@ _READS: Final[dict[str, ToolKind]] = {
 def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
     """Return the tool kind of a command.
 
-    It is a reading kind only if the server says so for every part of the command.
+    The kind is `READ` or `SEARCH` only if the server says of every part of the command that it
+    reads or searches.
     """
     # An unknown action does not count as reading.
     kinds = {_READS.get(str(action.get("type"))) for action in actions or ()}

@@ -42,8 +42,8 @@ _AGENT: Final = Role.AGENT
 
 
 def named(user_agent: str) -> parts.PeerInfo:
-    """Return the server's name, and its version from the user agent, ``name/0.166.0 (…)``: the
-    version is nowhere else."""
+    """Return the server's name, and its version from the user agent, ``name/0.166.0 (…)``, if that
+    has one: the version is nowhere else."""
     found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
     return parts.PeerInfo("codex", "Codex", found[1] if found else None)
 
@@ -74,7 +74,7 @@ def of_notification(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
     """Translate a notification. One that is unknown or cannot be decoded becomes an `Unknown`
-    event."""
+    event. `place` may be changed to the thread and turn that the notification names."""
     known = _NOTIFICATIONS.get(method)
     if known is None:
         return _unknown(method, params, place, raw, "an unknown notification")
@@ -373,7 +373,8 @@ def _limits(
 
 
 def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
-    """Return how much of an account's limits is used: one entry for each period."""
+    """Return how much of an account's limits is used: one entry for each period that is
+    reported."""
     name = told.limit_name or told.limit_id or "codex"
     reached = told.rate_limit_reached_type is not None
     return tuple(

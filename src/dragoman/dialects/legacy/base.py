@@ -1,9 +1,10 @@
 """What the legacy dialects share, for the client's end and the agent's end.
 
-A dialect is a table of method names, message shapes and losses, with a function for each meaning
-that only it has. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages.
-Each keeps the state of only one connection. A message is a pair of method and params; in a sequence
-of messages, the next is an alternative to try only after proof that nothing ran.
+A dialect is a table of method names, message shapes and losses, with functions to translate the
+messages that only it has. `ClientEnd` turns messages into events, `AgentEnd` turns events into
+messages. Each keeps the state of only one connection. A message is a pair of method and params. A
+sequence of messages has one request in several forms: the next form is tried only after proof that
+the one before did not run, unless the request is `harmless`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
 running turn, if any."""
 
 Proof: TypeAlias = tuple[str, Sequence[Message], Callable[[Raw], object]]
-"""The purpose of a request, the request under each of its names, and the reader of its response."""
+"""The purpose of a request, the request under each of its names, and a function that decodes the
+response."""
 
 Cancel: TypeAlias = Literal["request", "notification", "end"]
 """How a turn is cancelled: with a request whose response is ignored, with a notification, or only
@@ -92,7 +94,7 @@ NO_LOGOUT: Final = Loss("logging out, and adding to a running turn", (), ("logou
 
 
 class StopAnswer(Struct, frozen=True, rename="camel"):
-    """The response to a prompt that only says why the turn ended."""
+    """A response to a prompt, with nothing but the reason why the turn ended."""
 
     stop_reason: str
 
@@ -144,9 +146,9 @@ def meanings(
 class ClientEnd:
     """A dialect as a client speaks it, on one connection.
 
-    By default it has no handshake, implicit sessions that need no opening, text prompts and no
-    notifications, and a turn is cancelled by ending the connection. Methods that read a response
-    raise a decoder's error if it is malformed.
+    By default, the dialect has no handshake and no notifications, its sessions need no opening, its
+    prompts are text, and a turn is cancelled by ending the connection. Methods that read a response
+    raise a decoder's error if the response is malformed.
     """
 
     name: str = ""
@@ -168,7 +170,8 @@ class ClientEnd:
     refusal, because a refused one has no effect."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
-    """The notifications that an agent sends, from `meanings`. Each shape has a `session_id`."""
+    """The notifications that an agent sends, from `meanings`. Each shape has a `session_id`, which
+    may be None."""
 
     def hello(self) -> Message | None:
         """Return the handshake request, or None if the dialect has none."""
@@ -180,16 +183,17 @@ class ClientEnd:
         return () if hello is None else (hello,)
 
     def greeted(self, result: Raw) -> None:
-        """Store what the response to the handshake says about the peer."""
+        """Store what the response to the handshake says about the peer. A subclass may raise
+        `ProtocolMismatch`."""
 
     def proof(self, cwd: str) -> Proof | None:
-        """Return a request whose response proves that the peer speaks this dialect, if no handshake
-        does. It opens a session, which becomes the first one."""
+        """Return a request whose response proves that the peer speaks this dialect, or None if a
+        handshake proves it. The request opens a session, which becomes the first one."""
         return None
 
     def opening(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
-        """Return the messages that open a new session, or an earlier one by its id; empty if none
-        is needed."""
+        """Return the forms of the request that opens a new session, or an earlier one by its id;
+        empty if none is needed. A subclass may raise `Unsupported`."""
         return ()
 
     def opened(
@@ -198,6 +202,7 @@ class ClientEnd:
         """Return the id of the session, and events for whatever else the response contains:
         settings, history.
 
+        `result` is None if no request was needed, and `how` is ``load`` if the history is wanted.
         The id is None if the dialect has no session ids. Then the client makes one, which only it
         knows, and sends one prompt at a time: the agent's messages belong to the running turn.
         """
@@ -215,7 +220,8 @@ class ClientEnd:
         raise NotImplementedError
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        """Translate the response to a prompt; a `TurnEnded` in it ends the turn."""
+        """Translate the response to a prompt. If the events include a `TurnEnded`, the turn is
+        over; otherwise a notification ends it."""
         raise NotImplementedError
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
@@ -231,11 +237,12 @@ class ClientEnd:
         return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
-        """Record that the peer has answered this method: a dialect with several names for a method
-        may prefer it later."""
+        """Called when the peer has answered this method. Does nothing here; a dialect with several
+        names for a method may prefer this one later."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
-        """Return the events that must precede a turn's last event, however it ends."""
+        """Return the events that must precede a turn's last event, however the turn ends. A
+        subclass also forgets its state of the turn."""
         return []
 
     def cancelling(self, session_id: str) -> Message | None:
@@ -246,7 +253,7 @@ class ClientEnd:
 
 
 def text_of(blocks: Sequence[object]) -> str:
-    """Return the text in blocks, for a dialect that has one field for it."""
+    """Return the texts of the text blocks, joined by newlines."""
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
@@ -284,7 +291,7 @@ def tool_named(
 ) -> ToolChanged:
     """Return an event for a tool call of which only the name is known.
 
-    The name is also its title, and its kind is a guess.
+    The name is also its title, and its kind is guessed from the name.
     """
     return ToolChanged(
         *place.base(native, line),
@@ -326,7 +333,7 @@ OTHER_VERSION: Final = (
     "use a release of the agent that speaks dragoman's version, or try the agent anyway: "
     "`--any-version`, or any_version=True in a program"
 )
-"""The hint if an agent answers the handshake with another version of its dialect."""
+"""The remedy if an agent answers the handshake with another version of its dialect."""
 
 UNEXPLAINED: Final = "the agent did not say why"
 
@@ -346,7 +353,8 @@ def failed(
     text: str | None = None,
     usage: Usage | None = None,
 ) -> list[Event]:
-    """Return the events for a turn that ended with an error: its report and the end."""
+    """Return the events for a turn that ended with an error: the report of the error and the end of
+    the turn. A vague `kind` is refined if the message mentions a rate limit."""
     # The message may say more than the code, as in an example in one of the specifications.
     if kind in _VAGUE and "rate limit" in message.lower():
         kind = ErrorKind.RATE_LIMITED
@@ -377,7 +385,8 @@ class AgentEnd:
     roles: ClassVar[frozenset[Role]] = frozenset({Role.AGENT})
     """The roles whose messages the dialect can express."""
     keeps_text: ClassVar[bool] = True
-    """Whether to keep `text`: it is not reset, so only if the end serves a single turn."""
+    """Whether `text` is kept. It is never reset, so only an end that serves a single turn keeps
+    it."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

@@ -249,8 +249,8 @@ def _error(m: ErrorNote, place: EventEnvelope, native: str, line: bytes) -> list
 
 
 def _in_turn(meaning: Callable[[Any, EventEnvelope, str, bytes], list[Event]]) -> base.Meaning:
-    """Wrap a translation: it runs in the turn that the message names. If that turn is over, the
-    message becomes an `Unknown` event."""
+    """Wrap a translation: its events belong to the turn that the message names, if it names one. If
+    that turn is over, the message becomes an `Unknown` event."""
 
     def told(
         end: ClientEnd, message: Any, place: EventEnvelope, method: str, line: bytes

@@ -2,7 +2,7 @@
 
 Method names, message shapes and event translations for both ends. The handshake is optional.
 Progress notifications have no fixed method name: their text is found by its field name. The
-response to a failed turn is a result that says so, not a JSON-RPC error.
+response to a failed turn is a result with an error, not a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Error(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The end of a turn: complete with its content, or an error."""
+    """The result of a turn: its content and usage, or an error."""
 
     thread_id: str = ""
     turn_id: str = ""

@@ -45,7 +45,8 @@ class Gate(Struct, frozen=True):
     paths: tuple[str, ...]
 
     def is_open(self, capabilities: Wire) -> bool:
-        """Return whether the capabilities of `side` advertise it, with true or with an object."""
+        """Return whether these capabilities of `side` advertise one of `paths`, as true or as an
+        object."""
         return any(_announced(capabilities, path) for path in self.paths)
 
 
@@ -82,12 +83,12 @@ class Method(Struct, Generic[P, R], frozen=True):
 
     def decode_params(self, data: Body) -> P:
         """Decode the parameters; absent ones count as an empty object. Raises
-        msgspec.ValidationError."""
+        `msgspec.ValidationError`."""
         params: P = codec.decode(data, self.params)
         return params
 
     def decode_result(self, data: Body) -> R:
-        """Decode the result; null counts as an empty object. Raises msgspec.ValidationError."""
+        """Decode the result; null counts as an empty object. Raises `msgspec.ValidationError`."""
         result: R = codec.decode(data, self.result)
         return result
 

@@ -139,7 +139,7 @@ class EnumOption(Wire, frozen=True, kw_only=True):
 
 
 class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="string"):
-    """A property of a form whose value is a text, with `enum` or `one_of` one of several."""
+    """A property of a form whose value is a text; with `enum` or `one_of`, one of those listed."""
 
     title: str | None = None
     description: str | None = None

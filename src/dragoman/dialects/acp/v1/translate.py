@@ -383,7 +383,8 @@ def settings(
     models: Any = None,
 ) -> dict[str, Any]:
     """Return the fields of a `SettingsChanged` event for a session's modes, models and options;
-    None for any of them leaves it unchanged."""
+    None for any of them leaves it unchanged. An option of the category ``mode`` or ``model`` also
+    sets the current mode or model."""
     fields: dict[str, Any] = {}
     if modes is not None:
         fields["mode"] = modes.current_mode_id

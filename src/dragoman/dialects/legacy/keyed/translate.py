@@ -226,7 +226,8 @@ _TO_WIRE: Final = {kind: (shape, fields) for shape, kind, fields in _BLOCKS}
 
 
 def block(value: Any) -> parts.Block:
-    """Convert a content block, decoded JSON or a shape, to a block of `events.parts`."""
+    """Convert a content block, decoded JSON or a shape, to a block of `events.parts`. One that
+    cannot be read becomes an `OtherBlock`."""
     try:
         found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
     except msgspec.ValidationError:
@@ -275,7 +276,8 @@ def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Even
 
 
 def of_permission(ask: shapes.AskPermission, place: EventEnvelope, line: bytes) -> list[Event]:
-    """Return a permission request as events, with its tool call if it names one."""
+    """Translate a permission request into events: the tool call, if the request has its id and
+    content, and the question."""
     events: list[Event] = []
     if ask.tool_call_id is not None and ask.content is not None:
         events.append(
