@@ -23,12 +23,13 @@ from dragoman.events.parts import (
 from dragoman.events.words import ChangeStage, Outcome, Role, ToolKind, ToolStatus
 
 MANY_PIECES: Final = 1024
-"""Number of chunks after which they are joined: a short one takes many times the memory of its
+"""Number of chunks after which they are joined: a short chunk takes many times the memory of its
 characters."""
 
 UNJOINED_SIZE: Final = 16 * 1024
 """Number of characters in unjoined chunks after which they are joined as well. A text at its
-limit holds at most this many characters beyond it, and twice as many while it joins them."""
+limit holds at most this many characters beyond the limit, and twice as many while they are
+joined."""
 
 
 class Growing:
