@@ -63,7 +63,7 @@ def read(value: Any, hint: Any) -> Any:
 
 def apply(table: Table, value: Any) -> Any:
     """Convert a value with the reader that the table has for its JSON type. Raises `Malformed` if
-    there is none."""
+    there is none, or the reader refuses the value."""
     reader = table.get(type(value))
     if reader is None:
         expected = " | ".join(JSON_NAMES[kind] for kind in table)
