@@ -141,8 +141,8 @@ class PassthroughRoute(Route):
             self._grace = loop.call_later(grace, self._abandon)
 
     def _abandon(self) -> None:
-        """Answer the client and abandon the session, because the peer did not respond to a
-        cancel."""
+        """Answer the client's prompt as cancelled, and mark the session as unusable, because the
+        peer did not respond to a cancel."""
         if self.prompt is not None:
             request, call = self.prompt
             self.session.unusable = True

@@ -85,7 +85,8 @@ class ClientSession:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve the client until it or the peer disconnects. Returns why its connection ended.
+        """Serve the client until it or the peer disconnects. Returns why the client's connection
+        ended.
 
         With `upstream`, messages from a client that speaks ACP are forwarded unchanged. With
         `on_taken`, the connection is already open: `on_taken` is called with the handlers for it.

@@ -101,7 +101,8 @@ class Gateway:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve one client until it or the peer disconnects. Returns why its connection ended.
+        """Serve one client until it or the peer disconnects. Returns why the client's connection
+        ended.
 
         A connection passed instead of a stream must have been created with `settings`. If it was
         already started, `on_taken` must be given; it is called with the handlers. Without it, the
