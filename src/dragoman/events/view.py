@@ -191,7 +191,7 @@ class View(Struct, eq=False):
 
     @property
     def text(self) -> str:
-        """The agent's text in its last turn, messages joined."""
+        """The text of the agent's messages since the last user message, joined."""
         parts: list[str] = []
         for message in reversed(self.messages):
             if message.role is Role.USER:
