@@ -31,8 +31,8 @@ _about: Final = msgspec.json.Decoder(_SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
-    """Return the session id in params, without decoding anything else. None if there is none, or
-    if they cannot be decoded."""
+    """Return the session id in params, without decoding anything else. None if they have none or
+    cannot be decoded."""
     try:
         return _about(params).session_id
     except UNDECODABLE:

@@ -257,7 +257,8 @@ class ElicitationSchema(Wire, frozen=True, kw_only=True):
 
 
 class ElicitationScope(Wire, frozen=True, kw_only=True):
-    """What an elicitation belongs to: a session (and a tool call in it), or a request."""
+    """What an elicitation belongs to: a session (and a tool call in it), or a request. Raises
+    `ValueError` if it names neither."""
 
     message: str
     session_id: str | None = None

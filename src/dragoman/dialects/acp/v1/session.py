@@ -41,7 +41,7 @@ class HttpHeader(Wire, frozen=True, kw_only=True):
 
 
 class McpServerFamily(Family):
-    """The kinds of MCP servers, distinguished by `type`; without one it is a program to start.
+    """The kinds of MCP servers, distinguished by `type`; those without it are programs to start.
 
     A server of unknown type is never treated as a program, whatever fields it has.
     """

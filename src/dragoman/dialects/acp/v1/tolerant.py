@@ -2,9 +2,9 @@
 
 Implements the protocol's leniency rules: unknown fields are kept, unknown union members are kept
 whole, malformed values of forgiving fields become the default, bad items of forgiving lists are
-omitted, and null means absent. A required field that is missing or malformed is still an error. It
-is driven by the types and their marks (`shape`); `codec` calls it. A type is compiled once into a
-`Table`: a reader for each type of JSON value.
+omitted, and null means absent. A required field that is missing or malformed is still an error. The
+decoder is driven by the types and their marks (`shape`); `codec` calls it. A type is compiled once
+into a `Table`: a reader for each type of JSON value.
 """
 
 from __future__ import annotations

@@ -536,7 +536,7 @@ def of_elicitation(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> model.InputAsked:
-    """Translate a question to the user: a form, or a URL to open."""
+    """Translate a question to the user: a form, a URL to open, or one in an unknown mode."""
     base = place.base("elicitation/create", raw)
     match request:
         case services.ElicitationForm():
