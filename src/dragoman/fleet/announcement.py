@@ -22,7 +22,8 @@ MAX_STATE_SIZE: Final = 160
 
 
 def announced_peers(place: RunContext, redact: Redactor) -> dict[str, PeerDetails]:
-    """Return the peers that jobs may use here. Reads the disk. Raises `StoreError`."""
+    """Return the details to announce of each enabled peer and of the scout, including those that
+    cannot be used now. Reads the disk. Raises `StoreError`."""
     names = dict.fromkeys((*place.config.settings.enabled_peers, SCOUT))
     rows = [row_of(name, place) for name in names if name in place.catalogue]
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:

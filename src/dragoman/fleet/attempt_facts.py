@@ -28,7 +28,8 @@ MAX_PEER_SIZE: Final = 100
 async def read_facts(
     connection: FleetConnection, job_id: str, attempt: FleetAttempt
 ) -> AttemptFacts:
-    """Read what the record, the inbox and the stored events say about an attempt."""
+    """Read what the record, the inbox and the stored events say about an attempt. If the events
+    cannot all be read, assume that a peer was prompted and acted outside the worktree."""
     acted = attempt.acted or await _unread_act(connection, job_id, attempt)
     started, peer, sequence = bool(acted), "", 1
     subject = subjects.events(attempt.worker, job_id, attempt.number)
@@ -52,8 +53,8 @@ async def read_facts(
 
 
 async def _unread_act(connection: FleetConnection, job_id: str, attempt: FleetAttempt) -> str:
-    """Return what an attempt did outside its worktree, from a message that is still in the
-    inbox."""
+    """Return what an attempt did outside its worktree, from a message that is still in the inbox;
+    empty if there is none."""
     note = subjects.acted(attempt.worker, job_id, attempt.number)
     found = await connection.last(subjects.INBOX, note)
     if found is None:

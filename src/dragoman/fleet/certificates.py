@@ -22,12 +22,12 @@ YEARS: Final = 10
 members, and the server's key never leaves the servers."""
 
 _BEFORE: Final = datetime.timedelta(days=1)
-"""The certificates start to be valid this long before now: a member's clock may be behind."""
+"""How long before their creation the certificates become valid: a member's clock may be behind."""
 
 
 class TlsMaterial(Struct, frozen=True, kw_only=True):
-    """The authority's certificate, the server's certificate and its key, as PEM. The authority's
-    key is discarded, so the authority cannot sign anything else."""
+    """The authority's certificate, and the server's certificate and private key, as PEM. The
+    authority's key is discarded, so the authority cannot sign anything else."""
 
     authority: str
     certificate: str
@@ -35,7 +35,8 @@ class TlsMaterial(Struct, frozen=True, kw_only=True):
 
 
 def new_certificates(names: Iterable[str], *, now: float) -> TlsMaterial:
-    """Create an authority and a server certificate for these host names and addresses."""
+    """Create an authority, and a server certificate that it signs, for these host names and IP
+    addresses."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = _named("dragoman fleet authority")
     authority = (

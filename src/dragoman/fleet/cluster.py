@@ -33,7 +33,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     """The servers of a cluster, and which of them this one is."""
 
     nodes: tuple[tuple[str, int], ...]
-    """Host and port of each server, for members and for the other servers."""
+    """Host and port of each server, for members. The servers reach each other at the port plus
+    `ROUTE_OFFSET`."""
     number: int
     """The position of this server in `nodes`, from 1."""
 
@@ -72,7 +73,8 @@ def replicas(nodes: int) -> int:
 def cluster_lines(
     cluster: Cluster, *, operator_seed: str, host: str, folder: Path, tls: bool
 ) -> list[str]:
-    """Return the configuration lines of the cluster. `host` is the address to listen on."""
+    """Return the lines that `cluster` adds to this server's configuration. `host` is the address to
+    listen on."""
     quoted = json.dumps
     # Derived from the keys, which every server has, so nothing else has to be copied.
     secret = hashlib.sha256(b"dragoman fleet routes " + operator_seed.encode()).hexdigest()

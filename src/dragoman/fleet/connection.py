@@ -1,8 +1,8 @@
 """Connection to the fleet's server: TLS, credentials, stored messages, and our error types.
 
 Wraps nats-py: `store` publishes to a stream and waits for the acknowledgement; `last` and `after`
-read stored messages by direct get. The connection reconnects automatically. It closes when the
-credential is revoked or expires, and when the server has another certificate.
+read stored messages. The connection reconnects automatically. It closes when the credential is
+revoked or expires, and when the server has another certificate.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ RETRY_INTERVAL: Final = 0.2
 CLOSE_TIMEOUT: Final = 2.0
 
 MAX_REFUSALS: Final = 10
-"""Number of refusals on reconnecting after which the connection is closed: of the credentials by
-the server, or of its certificate by TLS."""
+"""Number of refused reconnections after which the connection is closed. Either the server refuses
+the credentials, or TLS rejects the server's certificate."""
 
 PENDING_MESSAGES: Final = 16 * 1024
 PENDING_SIZE: Final = 64 * 1024 * 1024
@@ -84,8 +84,8 @@ HEADERS_SIZE: Final = 128
 """Bytes for the headers of a message, which the server counts too."""
 
 MAX_DENIALS: Final = 100
-"""Number of the server's error messages about missing rights to remember, more than there are
-concurrent requests."""
+"""Number of the server's latest messages about missing rights that are remembered: more than there
+are concurrent requests."""
 
 _WRONG_REVISION: Final = frozenset({10071, 10164})
 """JetStream error codes for a last sequence number that is not the expected one."""
@@ -182,8 +182,9 @@ class FleetConnection:
         self._on_dropped: dict[Subscription, Callable[[], None]] = {}
         self._dropped = 0
         self.refused = ""
-        """The server's last message about a refused or expired credential or right, or why TLS
-        rejected its certificate."""
+        """The server's last message about a refused or expired credential or a missing right, or
+        why TLS rejected the server's certificate; empty if there was none since the last
+        reconnection."""
         self._denials: deque[str] = deque(maxlen=MAX_DENIALS)
         """The server's last messages about missing rights, in lower case."""
         self._client: Client = _FleetClient()
@@ -399,7 +400,7 @@ class FleetConnection:
         await self._do(self._client.flush(timeout=int(REQUEST_TIMEOUT)))
 
     async def publish(self, subject: str, data: bytes) -> None:
-        """Publish a message without storing it."""
+        """Publish a message without waiting for an acknowledgement."""
         self._require_open()
         await self._do(self._client.publish(subject, data), subject)
 
@@ -413,8 +414,8 @@ class FleetConnection:
         changes: bool = False,
     ) -> Msg:
         """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none, and
-        `FleetRefused` if the right is missing. `changes` says that the request changes something;
-        then `may_have_run` of the error says whether it may have done so."""
+        `FleetRefused` if the right is missing. Set `changes` for a request that changes something:
+        `may_have_run` of the error says whether the request may have had its effect."""
         self._require_open()
         reply: Msg = await self._do(
             self._client.request(subject, data, timeout=timeout, headers=headers),

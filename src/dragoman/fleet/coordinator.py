@@ -72,7 +72,8 @@ LOAD_TIMEOUT: Final = 600.0
 """Seconds to load all records: a million of them on a busy machine."""
 
 HOLD_INTERVAL: Final = 10.0
-"""Seconds after which an inbox message that did not fit into a full stream is delivered again."""
+"""Seconds after which an inbox message is delivered again if its record did not fit into the
+stream."""
 
 ORDER_INTERVAL: Final = 0.5
 """Seconds after which a cancellation that was read before its job is delivered again."""
@@ -105,21 +106,22 @@ class CoordinatorOptions(Struct, frozen=True, kw_only=True):
 
 
 def clock() -> float:
-    """Monotonic time in seconds, including suspend time if the system provides such a clock."""
+    """Return a monotonic time in seconds. It includes suspend time if the system has such a
+    clock."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 def why_full(limits: FleetLimits) -> str:
-    """Return why new jobs are not accepted."""
+    """Return the message that says that the server is full and for how long it keeps records."""
     days = limits.keep_days
     kept = "1 day" if days == 1 else f"{days:g} days"
     return f"the fleet's server is full: it keeps the records of jobs for {kept}"
 
 
 class Coordinator:
-    """Coordinates the jobs of one team until cancelled. Reconnects, and waits while another
-    coordinator leads."""
+    """Coordinates the jobs of one team until cancelled, or until the server refuses the
+    credentials. Reconnects, and waits while another coordinator leads."""
 
     def __init__(
         self,
@@ -217,7 +219,8 @@ class CoordinatorSession:
     # -- start
 
     async def load(self) -> None:
-        """Read all job records, and take over the inbox from the previous coordinator."""
+        """Read all job records and the drained workers, and take over the inbox from the previous
+        coordinator. Raises `FleetError`."""
         try:
             async with asyncio.timeout(LOAD_TIMEOUT):
                 await self._load()
@@ -351,8 +354,9 @@ class CoordinatorSession:
         return 0.0
 
     def _submitted(self, job_id: str, member: str, data: bytes) -> FleetJob | None:
-        """Create the record of a new job, or return None if it is already known. A job that cannot
-        be read is recorded as refused, because its submitter waits for it."""
+        """Return the record to write for a new job; None if the job is already known. A submission
+        that cannot be read gets the record of a refused job, because its submitter waits for
+        one."""
         subjects.require_job_id(job_id)
         try:
             if len(data) > MAX_SUBMISSION_SIZE:
@@ -379,8 +383,8 @@ class CoordinatorSession:
         return await self._connection.last(subjects.INBOX, submission) is not None
 
     async def _write(self, job: FleetJob, now: float) -> None:
-        """Write a record by revision. The decision takes effect only when that succeeds. A result
-        that is too large for a record is replaced by a failure."""
+        """Write a record by revision, and apply it to the schedule if that succeeds. A result that
+        is too large for a record is replaced by a failure."""
         self._leadership.require()
         revision = self._revisions.get(job.id, 0)
         record = encode(job)

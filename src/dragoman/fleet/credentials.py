@@ -95,7 +95,8 @@ def encode_code(code: JoinCode) -> str:
 
 
 def decode_code(text: str) -> JoinCode:
-    """Decode a join code. Raises `UsageError` if the text is not a complete one."""
+    """Decode a join code. Raises `UsageError` if the text is not a join code, or is incomplete or
+    damaged."""
     text = "".join(text.split())
     body = text.removeprefix(CODE_PREFIX)
     if body == text or len(text) > MAX_CODE_SIZE:
@@ -185,8 +186,8 @@ def find_credential(
     """Return this user's credential of a kind; `name` selects one of several. Files that cannot be
     used are reported to `on_notice`, or logged.
 
-    Raises `UsageError` if there is none, or more than one, and the error of an unusable file if
-    that may be the credential.
+    Raises `UsageError` if there is none, or more than one. If there is none, but some file cannot
+    be used, raises the error of that file, which may be the credential.
     """
     every, problems = credentials_of(paths, kind)
     found = [one for one in every if name in (None, one.name)]

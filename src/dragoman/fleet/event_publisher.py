@@ -1,9 +1,10 @@
 """Publish the events of an attempt: redacted, numbered, in batches, stored in order.
 
-The worker's secrets are redacted before anything leaves it, including secrets that are split across
-chunks. A batch is resent for `STORE_TIMEOUT` or until the lease expires; readers drop duplicates.
-Events that a full server rejects are dropped and counted. The fact that the agent acted outside its
-worktree is never dropped: it is sent to the coordinator's inbox instead, which is another stream.
+The worker's secrets are redacted before anything leaves the worker, including secrets that are
+split across chunks. A batch is resent for up to `STORE_TIMEOUT`; readers drop duplicates. Events
+that a full server rejects are dropped and counted. The fact that the agent acted outside its
+worktree is never dropped: if the event stream is full, it is sent to the coordinator's inbox, which
+is another stream.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class EventPublisher:
         may_publish: Callable[[], bool],
         limits: FleetLimits,
     ) -> None:
-        """`may_publish` says whether the lease still holds."""
+        """`may_publish` is called before each message and returns whether the lease still holds."""
         self._connection = connection
         self._redact = MessageRedactor[int](redact)
         self._text = redact.text
@@ -94,21 +95,24 @@ class EventPublisher:
         return self._dropped + len(self._ready)
 
     async def started(self) -> None:
-        """Record that peers may be prompted from now on."""
+        """Store that peers may be prompted from now on. Raises `FleetError`; `FleetFull` if the
+        server is full."""
         await self._store(EventBatch(first=0, started=True))
 
     # -- events
 
     def add(self, event: Event, workspace: Path) -> None:
-        """Queue an event."""
+        """Queue an event without its raw message, and note whether it shows an action outside
+        `workspace`."""
         self._look(event, workspace)
         told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
         told.pop("raw", None)
         self.tell(told, stream=event.session)
 
     def tell(self, told: dict[str, Any], *, stream: object = None) -> None:
-        """Queue a value to be published like an event. `stream` is the session that it belongs to:
-        redaction looks for secrets that continue in later values of the same stream."""
+        """Queue a value to be published like an event, or count it as dropped if a limit is
+        reached. `stream` is the session that it belongs to: redaction looks for secrets that
+        continue in later values of the same stream."""
         self.heard = self.heard or told.get("type") != NOTICE
         number, self._next = self._next, self._next + 1
         # Also what is dropped is redacted: the rest of a secret may follow in an event that is not.
@@ -151,8 +155,9 @@ class EventPublisher:
     # -- sending
 
     async def run(self) -> None:
-        """Send until `finish`, or until the lease expires. Raises `FleetError` if something cannot
-        be stored, except for events that a full server rejects."""
+        """Send what is queued, until all of it is sent after `finish`, or until the lease expires.
+        Raises `FleetError` if something cannot be stored, except for events that a full server
+        rejects."""
         while self._may_publish():
             await self._wake.wait()
             if not self._over:

@@ -208,8 +208,8 @@ async def _uploaded(
 
 
 async def _leave(connection: FleetConnection, job: str) -> bool:
-    """Cancel the job without waiting until it ends. Returns False if the request could not be
-    sent."""
+    """Request that the job be cancelled, without waiting until it ends. Returns whether that
+    succeeded."""
     try:
         async with asyncio.timeout(LEAVE_TIMEOUT):
             await cancel(connection, job, known=False)
@@ -251,7 +251,7 @@ class _Follower:
         self._attempt = 0
 
     async def run(self) -> FleetError | None:
-        """Follow the job until it is done. Returns None then, or why it cannot be followed."""
+        """Follow the job until it is done, and return None; or return why it cannot be followed."""
         try:
             # End the subscriptions even if the listener raises, because the connection stays open.
             async with aclosing(self._reader.follow()) as events:
@@ -293,7 +293,7 @@ class _Notice(msgspec.Struct):
 
 def event_of(told: dict[str, Any]) -> Event:
     """Decode a published event. Its raw message stays on the worker. Raises one of the errors in
-    `UNDECODABLE`."""
+    `UNDECODABLE` if it cannot be decoded."""
     event: Event = convert_typed({**told, "raw": None}, Event)
     source = event.source
     # `native` must not name a message, because there is no `raw` here to go with it.

@@ -190,17 +190,18 @@ def refusal(spec: JobSpec, place: RunContext, limits: WorkerLimits) -> str:
 
 
 def job_folder(state: Path, job: str, attempt: int) -> Path:
-    """Return the directory of an attempt. Attempts share no directory, so what a worker killed in
-    the middle of a checkout leaves behind is never used.
+    """Return the directory of an attempt. Each attempt has its own, so that it never uses what a
+    killed worker left of an unfinished checkout.
 
-    Raises `UsageError` if `job` is not a job id, which could name another directory.
+    Raises `UsageError` if `job` is not a job id: other text could name a directory elsewhere.
     """
     return state / WORK / f"{require_job_id(job)}-{attempt}"
 
 
 async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
     """Check out the repository of a job from the bundle `data` into a directory below `folder`,
-    without hooks, filters or submodules."""
+    without hooks, filters or submodules. Raises `UsageError` if its description is invalid, and
+    `IsolationFailed` if the bundle cannot be stored."""
     try:
         bundle = convert_typed(spec.packed, Bundle)
     except UNDECODABLE as error:
@@ -233,8 +234,9 @@ async def run_job(
     on_event: Callable[[Event], None],
     on_told: Callable[[dict[str, Any]], None] = lambda told: None,
 ) -> JobOutput:
-    """Delegate the prompt in the checked-out repository. `on_told` is called with the routing
-    decision, the start of each attempt and each message for the user."""
+    """Delegate the prompt in the checked-out repository, and return the delegation and its patch.
+    `on_told` is called with the routing decision, the start of each attempt and each message for
+    the user."""
     workspace = Path(sent.workspace)
     place = worker_context(workspace, limits)
     request = DelegationRequest(
@@ -279,7 +281,8 @@ def failed_report(
     events: int = 0,
     may_have_run: bool = True,
 ) -> AttemptEnded:
-    """Return the report of an attempt that has no result."""
+    """Return the report of an attempt that ended without a delegation: it failed, or was
+    cancelled."""
     return AttemptEnded(
         result=FleetResult(
             ok=False,
@@ -293,12 +296,12 @@ def failed_report(
 
 
 async def removed(folder: Path) -> None:
-    """Remove the directory of an attempt."""
+    """Remove the directory of an attempt. A failure is only logged."""
     await _delete(folder, lambda _: _remove(folder))
 
 
 async def remove_leftovers(state: Path, *, now: float) -> None:
-    """Remove the directories that killed workers left behind."""
+    """Remove the directories that killed workers left behind more than `LEFT_AGE` ago."""
 
     def remove(stop: threading.Event) -> None:
         for folder in (state / WORK).glob("*-*"):

@@ -42,11 +42,12 @@ class Leadership:
         self._revision = 0
         self._until = 0.0
         self.epoch = 0
-        """Sequence number at which this leadership began; larger than that of any earlier one."""
+        """Sequence number of the record with which this leadership began, larger than that of any
+        earlier one; 0 before `acquire`."""
 
     @property
     def leads(self) -> bool:
-        """Whether no other coordinator can have taken over yet."""
+        """Whether this coordinator leads, and no other one can have taken over yet."""
         return self._clock() < self._until
 
     async def acquire(self) -> None:
@@ -75,7 +76,8 @@ class Leadership:
             await self._write(self._record, self._revision)
 
     async def release(self) -> None:
-        """Let another coordinator take over at once."""
+        """Resign, so that another coordinator can take over at once. Does nothing if this one does
+        not lead."""
         if self.leads:
             self._until = 0.0
             await self._write(LeaderRecord(id="", ttl=self._ttl), self._revision)

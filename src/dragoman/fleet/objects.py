@@ -44,8 +44,9 @@ _NONCE_SIZE: Final = 12
 async def put_object(
     connection: FleetConnection, data: bytes, *, timeout: float = 60.0
 ) -> ObjectRef:
-    """Store bytes as an object. Raises `FleetFull` if the server has no room, and `UsageError` if
-    the object is too large."""
+    """Store bytes as an object. `timeout` is for each chunk. Raises `FleetFull` if the server has
+    no room, `FleetUnreachable` if it does not answer, and `UsageError` if the object is too
+    large."""
     if len(data) > MAX_OBJECT_SIZE:
         raise UsageError(
             f"{len(data) // 1024**2} MiB is too large for a fleet: "
@@ -79,7 +80,7 @@ async def put_object(
 
 
 async def get_object(connection: FleetConnection, ref: ObjectRef) -> bytes:
-    """Read an object. Raises `FleetError` if it is gone or damaged."""
+    """Read an object. Raises `FleetError` if it is damaged or no longer on the server."""
     if not (subjects.is_name(ref.owner) and _ID.fullmatch(ref.id) and _KEY.fullmatch(ref.key)):
         # The reference comes from another member, and its parts are used in a subject.
         raise FleetError("invalid object reference")

@@ -57,7 +57,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bundle: ObjectRef
     """The repository, packed by `delegation.worktree.bundle`."""
     packed: dict[str, str | int | tuple[str, ...]] = {}
-    """The `Bundle` that describes how to unpack the files."""
+    """The fields of the `Bundle` that describes how to unpack the files."""
     peer: str | None = None
     tier: str | None = None
     model: str | None = None
@@ -105,7 +105,7 @@ class FleetResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     delegation: ObjectRef | None = None
     """The complete result of the delegation on the worker."""
     events: int = 0
-    """Number of events that the attempt published."""
+    """Number of events of the attempt that were stored."""
     why: str = ""
     """Why the job failed or the result is incomplete; empty otherwise."""
     may_have_run: bool = True
@@ -171,7 +171,8 @@ class Beat(Struct, frozen=True, kw_only=True):
     """How many of the `running` jobs have ended and wait until the coordinator reads the result."""
     labels: tuple[str, ...] = ()
     peers: dict[str, str] = {}
-    """The peers that jobs may use, each with its state: ready, or why it is not."""
+    """The peers that are enabled for jobs, each with its state: `READY`, or why it cannot be used
+    now."""
     details: dict[str, PeerDetails] | None = None
     """Cards and health of its peers; None: unchanged."""
     draining: bool = False
@@ -232,7 +233,7 @@ class JobAssignment(Struct, frozen=True, kw_only=True):
 
 
 class AttemptEnded(Struct, frozen=True, kw_only=True):
-    """A worker's report at the end of an attempt: a result, or that it refused the job."""
+    """A worker's report at the end of an attempt: a result, or why it refused the job."""
 
     result: FleetResult | None = None
     refused: str = ""
@@ -250,7 +251,8 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
 
 class EventBatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Events of an attempt, in order. `first` is the number of the first one."""
+    """Events of an attempt, in order. `first` is the number of the first one, from 1; 0 in a
+    message without events."""
 
     first: int
     events: tuple[dict[str, Any], ...] = ()

@@ -38,8 +38,8 @@ PENDING: Final = "fleet-jobs"
 """Directory of the notes about jobs without a recorded result, in the state directory."""
 
 COLLECT_TIMEOUT: Final = 5.0
-"""Seconds after which a command leaves the remaining jobs of earlier commands to the next
-command."""
+"""Seconds for which a command records results of jobs that earlier commands submitted. The rest is
+left to the next command."""
 
 PENDING_AGE: Final = 31 * 24 * 3600.0
 """Seconds after which a note is removed. The server deletes a job after 3 days, or after the number
@@ -118,7 +118,8 @@ def note_submitted(state: Path, team: str, job: str) -> None:
 
 
 def pending_jobs(state: Path, team: str, *, now: float) -> list[str]:
-    """List the jobs of a team whose result is not recorded, oldest first. Removes old notes."""
+    """List the jobs of a team whose result is not recorded, oldest first. Removes notes that are
+    older than `PENDING_AGE` or have an invalid name."""
     found: list[str] = []
     entries: list[tuple[float, Path]] = []
     try:
@@ -188,7 +189,8 @@ async def record_result(
     team: str,
     on_notice: Callable[[str], None],
 ) -> None:
-    """Record a finished job of this submitter, unless it is already recorded."""
+    """Record a finished job of this submitter in the ledger, unless it is already recorded, and
+    remove its note. Does nothing if the job has not ended, or the ledger cannot be read."""
     if record.result is None or record.submitter != connection.name:
         return
     async with Journal(place, clock=time.time, on_notice=on_notice) as journal:
@@ -217,7 +219,9 @@ async def collect_results(
     on_notice: Callable[[str], None],
 ) -> None:
     """Record the jobs submitted from this machine that have ended in the meantime. What is left
-    after `COLLECT_TIMEOUT`, or when the server cannot be used, is recorded by a later command."""
+    after `COLLECT_TIMEOUT`, or when the server cannot be used, is recorded by a later command. A
+    job that cannot be recorded for another reason is reported to `on_notice` and not tried
+    again."""
     give_up_at = time.monotonic() + COLLECT_TIMEOUT
     for job in pending_jobs(place.paths.state, team, now=time.time()):
         if time.monotonic() > give_up_at:

@@ -80,9 +80,9 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     started: bool
     """Whether a peer may have been prompted."""
     acted: str = ""
-    """What it did, or may have done, outside its worktree."""
+    """What it did, or may have done, outside its worktree; empty if nothing."""
     peer: str = ""
-    """The peer that it prompted last."""
+    """The peer that it prompted last; empty if unknown."""
 
 
 class Lease(Struct):
@@ -189,8 +189,9 @@ class Schedule:
         return _done(job, _without_result(job, REFUSED, why[:MAX_WHY_SIZE]), at)
 
     def cancel(self, job_id: str, by: str, *, at: float) -> FleetJob | None:
-        """Return the record of a job that its submitter cancels; None if nothing changes. A running
-        job ends when its worker reports or is lost."""
+        """Return the changed record of a job that `by` cancels. None if the job is unknown, has
+        ended, was already cancelled, or was submitted by someone else. A running job is only marked
+        as cancelled; it ends when its worker reports or is lost."""
         job = self.jobs.get(job_id)
         if job is None or job.submitter != by or job.state == "done" or job.cancelled:
             return None
@@ -239,7 +240,8 @@ class Schedule:
     def ended(
         self, worker: str, job_id: str, attempt: int, ended: AttemptEnded, *, at: float
     ) -> FleetJob | None:
-        """Process a worker's report and return the changed job; None if the report is stale."""
+        """Return the record of a job, changed by a worker's report; None if the report is stale. A
+        refused job is queued again, unless it was cancelled or has no attempts left."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None:
@@ -255,8 +257,8 @@ class Schedule:
         return self._again(job, f"{worker} refused it: {ended.refused}", at)
 
     def acted(self, worker: str, job_id: str, attempt: int, acted: str) -> FleetJob | None:
-        """Return the job with what its running attempt did outside the worktree; None if nothing
-        changes."""
+        """Return the record of a job, changed to say what its running attempt did outside the
+        worktree; None if nothing changes."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None or current.acted or not acted:
@@ -273,9 +275,10 @@ class Schedule:
         return [self.jobs[job] for job, lease in self.leases.items() if now >= lease.until]
 
     def lost(self, job_id: str, facts: AttemptFacts, *, at: float) -> FleetJob | None:
-        """End the attempt of a lost worker and return the changed job, or None if nothing changes.
-        The job is queued again if it has attempts left and was not cancelled; without `retry_lost`,
-        only if the lost attempt cannot have acted outside its worktree."""
+        """Return the record of a job, changed because the worker of its running attempt is lost;
+        None if no attempt is running. The job is queued again if it has attempts left and was not
+        cancelled; without `retry_lost`, only if the lost attempt cannot have acted outside its
+        worktree."""
         job = self.jobs.get(job_id)
         current = None if job is None else job.current
         if job is None or current is None:
@@ -299,8 +302,8 @@ class Schedule:
     # -- assignment
 
     def assignments(self, now: float, *, at: float) -> list[FleetJob]:
-        """Assign queued jobs, in the order of the queue, to the workers with the most free slots.
-        Returns the changed records."""
+        """Choose workers for up to `MAX_ROUND` queued jobs, in the order of the queue: for each job
+        the suitable worker with the most free slots. Return the changed records of these jobs."""
         free = [
             (-slots, worker.name)
             for worker in self.workers.values()
@@ -430,7 +433,8 @@ def _fitting(lines: Sequence[Struct]) -> int:
 def lacking(
     needs: Sequence[str], peer: str | None, labels: Iterable[str], peers: Mapping[str, str]
 ) -> str:
-    """Return what a worker with these labels and peers lacks for a job; empty if nothing."""
+    """Return why a worker with these labels and peers cannot take a job with these needs: what it
+    lacks, or which peer it cannot use now. Empty if it can."""
     offered = {*labels, *peers}
     missing = [need for need in needs if need not in offered]
     if missing:

@@ -105,8 +105,9 @@ def wants_tls(options: ServerOptions) -> bool:
 
 
 async def find_server(program: str | None = None) -> str:
-    """Return the path of `nats-server`, 2.10.4 or newer. Raises `ProgramNotFound` if there is none,
-    and `UsageError` if it is too old or another program."""
+    """Return the path of `nats-server`, 2.10.4 or newer; `program` is used instead of searching for
+    it. Raises `ProgramNotFound` if there is none, and `UsageError` if it is too old or another
+    program."""
     beside = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     found = program or which(PROGRAM) or (beside if os.access(beside, os.X_OK) else None)
     if found is None:
@@ -397,7 +398,7 @@ async def _answers(access: Access) -> bool:
 
 
 def last_error(log: str) -> str:
-    """Return the last error in the log of a server, or the end of the log."""
+    """Return the last error in the log of a server; the end of the log if it contains no error."""
     lines = log.strip().splitlines()
     for line in reversed(lines):
         for word in ("[FTL] ", "[ERR] "):
@@ -447,8 +448,8 @@ def _kept_port(keys: FleetKeys, host: str) -> int:
 
 
 async def tell_server(keys: FleetKeys, team: Team) -> None:
-    """Send the server a team's new token. It then closes the connections of revoked members.
-    Raises `FleetError`; its `may_have_run` says whether the server may have applied the token."""
+    """Send a team's new token to the server, which then closes the connections of revoked members.
+    Raises `FleetError`, whose `may_have_run` says whether the server may have applied the token."""
     now = int(time.time())
     async with FleetConnection(system_access(keys, now)) as connection:
         token = keys.team_token(team, now).encode()

@@ -1,7 +1,7 @@
 """Run the coordinators of all teams until stopped, for `fleet up` and `fleet coordinator`.
 
-Ends with an error if one of them or the server beside them ends. `coordinator` coordinates one
-team; `server` starts `nats-server`.
+Ends with an error if one of the coordinators fails, or if the server that this process started
+exits. `coordinator` coordinates one team; `server` starts `nats-server`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ async def run_service(
     stop: asyncio.Event,
     on_notice: Callable[[str], None],
 ) -> None:
-    """Watch the server and, if `coordinate`, run one coordinator per team, until `stop` is set.
-    Raises `FleetError` if the server exits."""
+    """Watch the server, if any, and run one coordinator per team if `coordinate` is set, until
+    `stop` is set. Raises `FleetError` if the server exits, and `FleetRefused` if it refuses a
+    coordinator."""
     tasks = TaskOwner("a fleet")
     keys = folder.read()
     parts: list[asyncio.Task[object]] = [tasks.start(stop.wait(), "stop")]

@@ -132,7 +132,8 @@ async def ensure_streams(
     replicas: int = 1,
     keep_days: float = FleetLimits().keep_days,
 ) -> None:
-    """Create the streams, or update their configuration."""
+    """Create the streams, or update their configuration. Raises `FleetUnreachable` if that
+    fails."""
     try:
         for config in stream_configs(disk_size, replicas=replicas, keep_days=keep_days):
             try:

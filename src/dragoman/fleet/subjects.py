@@ -56,7 +56,7 @@ def is_name(text: str) -> bool:
 
 
 def require_name(name: str) -> str:
-    """Return the name of a member. Raises `UsageError` unless it can be a token of a subject."""
+    """Return a member's name unchanged. Raises `UsageError` if `is_name` does not accept it."""
     if not is_name(name):
         raise UsageError(
             f"invalid name {name!r}: use 1 to 40 letters, digits, - and _, "
@@ -70,8 +70,8 @@ def is_job_id(text: str) -> bool:
 
 
 def require_job_id(job: str) -> str:
-    """Return a job id. Raises `UsageError` unless it has only letters, digits, - and _. Subjects
-    allow more, but workers use the id as a directory name."""
+    """Return a job id unchanged. Raises `UsageError` unless it has only letters, digits, - and _.
+    Subjects allow more, but workers use the id as a directory name."""
     if not is_job_id(job):
         raise UsageError(f"not a job id: {job[:80]!r}")
     return job
@@ -98,8 +98,8 @@ def result(worker: str, job: str, attempt: int | str) -> str:
 
 
 def acted(worker: str, job: str, attempt: int) -> str:
-    """Inbox subject for what an attempt did outside its worktree, used if the event stream is full.
-    Workers may publish to it because it matches the subjects of their results."""
+    """Return the inbox subject for what an attempt did outside its worktree, used if the event
+    stream is full. Workers may publish to it because it matches the subjects of their results."""
     return f"{result(worker, job, attempt)}{ACTED}"
 
 
@@ -124,7 +124,7 @@ def join(code_id: str) -> str:
 
 
 def inbox_prefix(member: str) -> str:
-    """Prefix of a member's reply subjects. Other members cannot subscribe to them."""
+    """Return the prefix of a member's reply subjects, to which other members cannot subscribe."""
     return f"_INBOX_{member}"
 
 
@@ -133,7 +133,8 @@ def direct_get(stream: str, subject: str = "") -> str:
 
 
 def leader_get(stream: str) -> str:
-    """Subject to read from the leader of a stream. Only the coordinator may do that."""
+    """Return the subject to read from the leader of a stream. Only the coordinator may publish to
+    it."""
     return f"$JS.API.STREAM.MSG.GET.{stream}"
 
 
@@ -167,7 +168,7 @@ def rights_of(kind: MemberKind, name: str) -> Rights:
 
 
 def join_rights(code_id: str) -> Rights:
-    """Return the rights of a join code: one request."""
+    """Return the rights of a join code: to send join requests and to receive the replies."""
     return Rights(publish=(join(code_id),), subscribe=(f"{inbox_prefix(code_id)}.>",))
 
 

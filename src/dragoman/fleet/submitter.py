@@ -155,11 +155,11 @@ async def submit(
     *,
     on_stored: Callable[[str], None] = lambda job: None,
 ) -> None:
-    """Submit a job once under each of the ids in `jobs`. `on_stored` is called with each id when it
-    is stored.
+    """Submit a job once under each of the ids in `jobs`. `on_stored` is called with each id when
+    its submission is stored.
 
     Raises `FleetFull` if the server has no room, and `FleetUnreachable` if it does not answer. The
-    error names the jobs that were stored, and the job that may have been stored.
+    error names the jobs that were stored, and the job, if any, that may have been stored.
     """
     stored: list[str] = []
     for job in jobs:
@@ -177,7 +177,7 @@ async def submit(
 
 
 def _name_jobs(error: FleetError, job: str, stored: list[str]) -> None:
-    """Add to an error which jobs were accepted, and which one may have been."""
+    """Add to an error which submissions were stored, and which one may have been."""
     text = str(error)
     if error.may_have_run:
         text += f"; {job} may have been accepted"
@@ -213,9 +213,9 @@ async def read_job(connection: FleetConnection, job: str) -> FleetJob | None:
 
 
 async def cancel(connection: FleetConnection, job: str, *, known: bool = True) -> bool:
-    """Cancel a job of this submitter. Returns False if it has already ended. Raises `UsageError`
-    for a job of another submitter, and `UnknownJob` for an unknown one. Without `known`, an unknown
-    job is cancelled too: it was just submitted, and a coordinator may not have read it yet."""
+    """Request that a job of this submitter be cancelled. Returns False if it has already ended.
+    Raises `UsageError` for a job of another submitter, and `UnknownJob` for one without a record.
+    Set `known` to False for a job that was just submitted, which may have no record yet."""
     record = await read_job(connection, job)
     if record is None and known:
         raise UnknownJob(f"the fleet has no job {job}", remedy=LISTED)

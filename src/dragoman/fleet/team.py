@@ -58,8 +58,9 @@ class TeamMember(Struct, frozen=True, kw_only=True):
     """Id of the join code that it joined with."""
 
     def may_use(self, code_id: str, public: str) -> bool:
-        """Return whether a machine with this key may join with a code: with its latest one, or
-        again with the one it used, because it may not have received the answer."""
+        """Return whether a machine with the public key `public` may join as this member with a
+        code: the latest one, or again the one that it used, because it may not have received the
+        answer."""
         return code_id == self.code or (code_id == self.used_code and public == self.public)
 
 
@@ -107,7 +108,7 @@ class FleetKeys(Struct, frozen=True, kw_only=True):
 
     def team(self, name: str | None) -> Team:
         """Return the team with this name; None means the only team. Raises `UsageError` if there is
-        no such team."""
+        no such team, or if `name` is None and there are several."""
         found = [one for one in self.teams if name in (None, one.name)]
         if len(found) == 1:
             return found[0]
@@ -246,8 +247,8 @@ class FleetFolder:
             return keys
 
     def change(self, keys: FleetKeys) -> None:
-        """Replace the stored keys, except those of teams that exist: other processes may have
-        changed them."""
+        """Replace the stored keys, except the teams that are already stored, which other processes
+        may have changed."""
         with locked(self.file):
             kept = {one.name: one for one in self.read().teams}
             teams = tuple(kept.get(one.name, one) for one in keys.teams)
@@ -259,8 +260,8 @@ class FleetFolder:
     # -- members
 
     def invite(self, kind: MemberKind, name: str, *, team: str | None, now: int) -> str:
-        """Create a join code for a member. Raises `UsageError` if the name cannot be used, or the
-        fleet was never started."""
+        """Create a join code for a member; an unused earlier code becomes invalid. Raises
+        `UsageError` if the name or team cannot be used, or the fleet was never started."""
         require_name(name)
         if name == COORDINATOR or name.startswith("join-"):
             raise UsageError(f"{name!r} is a reserved name")
@@ -308,7 +309,7 @@ class FleetFolder:
 
     def admit(self, code_id: str, public: str, *, team: str, now: int) -> str:
         """Issue the token for a join code and invalidate the code for other keys. Raises
-        `UsageError`."""
+        `UsageError` if the code or the public key is not valid."""
         if not is_public_key(public, "user"):
             raise UsageError("the join request has no valid public key")
         with locked(self.file):

@@ -116,7 +116,7 @@ class LeasedJob:
 
 
 class FleetWorker:
-    """Runs jobs until `stop` is set, then finishes the running jobs and returns."""
+    """Runs the jobs that the coordinator assigns to this machine, until `run` is stopped."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class FleetWorker:
         self._redact: Redactor
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Raises `FleetRefused` if the credentials are revoked or have
-        expired, or the server has another certificate."""
+        """Run until `stop` is set and the running jobs have ended. Raises `FleetRefused` if the
+        credentials are revoked or have expired, or the server has another certificate."""
         await in_thread(str(self._state), lambda _: self._load_settings())
         await remove_leftovers(self._state, now=time.time())
         async with AsyncExitStack() as stack:
