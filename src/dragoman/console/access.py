@@ -1,7 +1,7 @@
 """Access to the console: one-time links, and the tokens that browsers get in exchange.
 
-Both are stored as digests in one file in the state directory, so that they survive a restart and
-`dragoman console tokens` can revoke them. Every request checks whether the file has changed.
+Both are stored as digests in one file in the state directory, so that they survive a restart, and
+so that `dragoman console tokens` can revoke them. The file is read again whenever it has changed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ConsoleAccess:
         return f"dragoman-{self.record.instance}"
 
     def set_url(self, url: str) -> None:
-        """Store the server's URL, for `new_link` in another process."""
+        """Store the server's URL, from which another process builds the URLs of its links."""
         with self._changing() as change:
             change.record = replace(change.record, url=url)
 
@@ -120,8 +120,8 @@ class ConsoleAccess:
         return secret
 
     def has_expired(self, secret: str) -> bool:
-        """Return whether the link with this secret has expired. The next change to the file drops
-        expired links; after that, the link is unknown and this returns False."""
+        """Return whether the link with this secret is stored and has expired. The next change to
+        the file drops expired links, for which this then returns False."""
         wanted, now = _digest(secret), time.time()
         return any(e.digest == wanted and e.expires_at <= now for e in self.record.links)
 
@@ -155,8 +155,8 @@ class ConsoleAccess:
         return new, token
 
     def find(self, secret: str, *, key: str = "") -> ConsoleToken | None:
-        """Return the token with this secret, or None if it is unknown or expired, or if it needs
-        another key."""
+        """Return the token with this secret; None if it is unknown, expired, or bound to another
+        key than `key`."""
         wanted, now = _digest(token_secret(secret, key)), time.time()
         for token in self.record.tokens:
             # Comparing digests: the timing reveals nothing about the secret.
@@ -170,7 +170,7 @@ class ConsoleAccess:
         return any(each.id == id and each.expires_at > now for each in self.record.tokens)
 
     def revoke(self, id: str) -> ConsoleToken:
-        """Revoke a token. Raises `UsageError` if the id is unknown."""
+        """Revoke a token and return it. Raises `UsageError` if the id is unknown."""
         with self._changing() as change:
             found = next((each for each in change.record.tokens if each.id == id), None)
             if found is None:

@@ -1,8 +1,9 @@
 """Actions that the user starts from the page: prompts, handovers and delegations.
 
-Builds the request for `runs.run`, which submits the prompt to a broker, or for `delegation`, which
-runs in this process. The policy comes from the settings. If a delegated agent started the console,
-the policy is never wider than that agent's own. With the policy `ask`, questions go to the inbox.
+A prompt or handover becomes a request for `runs.run`, which submits the prompt to a broker. A
+delegation runs in this process. The policy comes from the settings. If a delegated agent started
+the console, the policy is never wider than that agent's own. With the policy `ask`, questions go to
+the inbox.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class StartedJob(Struct, omit_defaults=True):
     session: str = ""
     """The session key; empty for a delegation, whose attempts have sessions of their own."""
     notices: list[str] = []
-    """Messages for the user from before the start, such as that the peer has lost the session."""
+    """Messages for the user from the time before the job began, such as that the peer has lost the
+    session."""
 
 
 async def start_run(peer: str, prompt: str, workspace: Path) -> StartedJob:
@@ -56,7 +58,7 @@ async def start_run(peer: str, prompt: str, workspace: Path) -> StartedJob:
 
 
 async def continue_session(record: SessionRecord, prompt: str) -> StartedJob:
-    """Send a prompt to a stored session. It is queued behind running and waiting turns."""
+    """Send a prompt to a stored session. The prompt is queued behind running and waiting turns."""
     folder = Path(record.cwd)
     request = await in_thread(record.cwd, lambda _: _request(record.peer, folder, record))
     return await _submit(request, prompt)
@@ -82,8 +84,8 @@ class RunningDelegations:
     async def start(
         self, role: str, prompt: str, workspace: Path, *, isolate: bool = False
     ) -> StartedJob:
-        """Start a delegation and return when it has a job. Raises the error if it does not get that
-        far, and `UsageError` if `MAX_DELEGATIONS` are running."""
+        """Start a delegation, and return its job as soon as it has one. Raises the error of a
+        delegation that ends before that, and `UsageError` if `MAX_DELEGATIONS` are running."""
         request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
         place = await in_thread(str(workspace), lambda _: _context(workspace))
         if len(self._tasks) >= MAX_DELEGATIONS:
@@ -147,8 +149,8 @@ class _SubmitListener(RunListener):
 
 
 async def _from_inbox(question: Question) -> Decision:
-    """Leave a permission request to the inbox, whose answer goes to the broker: wait until the
-    broker cancels this call."""
+    """Wait until the broker cancels this call: a permission request is answered in the inbox, and
+    that answer goes to the broker."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the wait only ends by cancellation")
 

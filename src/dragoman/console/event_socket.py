@@ -63,7 +63,8 @@ _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class _Command(Struct):
-    """A message in which a browser asks for the events of a session, or no longer wants them."""
+    """A message in which a browser asks for the events of a session or fleet job, or says that it
+    no longer wants them."""
 
     type: Literal["follow", "unfollow"]
     session: str

@@ -57,7 +57,7 @@ class FleetWatch:
         self._failed = 0
         """Number of failed reads of the credentials in a row."""
         self.problem = ""
-        """Why credentials cannot be read; empty if all can."""
+        """Why some credentials cannot be read; empty if all can be."""
         self._teams: dict[str, TeamWatch] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +115,8 @@ class FleetWatch:
         self._changed()
 
     def _has_problem(self, problem: str) -> bool:
-        """Store why credentials cannot be read; empty if all can be. Returns whether it is new."""
+        """Store why some credentials cannot be read; `problem` is empty if all can be. Returns
+        whether it has changed."""
         self._failed = self._failed + 1 if problem else 0
         is_new = problem != self.problem
         self.problem = problem
@@ -124,8 +125,8 @@ class FleetWatch:
         return is_new
 
     def _credentials(self) -> tuple[dict[str, MemberCredential], str]:
-        """Return the valid credentials by id, and why the others are not valid; empty if all
-        are."""
+        """Return the usable credentials by id, and why the others cannot be used (empty if all can
+        be)."""
         if not any(self._folder.glob("*.*.json")):
             return {}, ""
         try:
@@ -239,8 +240,8 @@ class TeamWatch:
                 await tasks.aclose()
 
     async def _ask(self, connection: FleetConnection) -> bool:
-        """Request the lists of jobs and workers. Returns False if the coordinator did not send
-        them."""
+        """Request the lists of jobs and workers, and store them. Returns whether the coordinator
+        sent both."""
         from dragoman.fleet.submitter import ask
 
         try:

@@ -37,7 +37,7 @@ a WebSocket, so there the key follows the prefix `KEY_PROTOCOL` in the name of a
 
 
 class ConsoleGuard(AddressGuard):
-    """Requires a token, except for the static page and the login."""
+    """Requires a token, except for the page, its static files and the login."""
 
     takes_websockets = True
 

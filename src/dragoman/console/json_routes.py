@@ -46,7 +46,7 @@ HEADERS: Final = {
 }
 
 MAX_ID: Final = 100
-"""Maximum number of characters of an id that are repeated in a message or stored."""
+"""Maximum number of characters of a requested id that are repeated in a message or stored."""
 
 INTERNAL_PROBLEM: Final = "an internal error of dragoman: see the log of the console"
 """Shown for an unexpected error of background work, instead of the text of that error, which may
@@ -62,7 +62,8 @@ class InvalidRequest(Exception):
 
 
 async def body_of(request: Request, shape: type[T]) -> T:
-    """Return the body of a request, decoded as `shape`. Raises `InvalidRequest` if it cannot be."""
+    """Return the body of a request, decoded as `shape`. Raises `InvalidRequest` if that is not
+    possible."""
     try:
         return decode_typed(await request.body(), shape)
     except UNDECODABLE as error:
@@ -70,8 +71,8 @@ async def body_of(request: Request, shape: type[T]) -> T:
 
 
 def query_of(request: Request, shape: type[T]) -> T:
-    """Return the query string of a request, decoded as `shape`. Raises `InvalidRequest` if it
-    cannot be."""
+    """Return the query string of a request, decoded as `shape`. Raises `InvalidRequest` if that is
+    not possible."""
     try:
         return convert_typed(dict(request.query_params), shape, strict=False)
     except UNDECODABLE as error:
@@ -79,8 +80,8 @@ def query_of(request: Request, shape: type[T]) -> T:
 
 
 def json_route(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap a handler: its return value becomes a JSON response, and a dragoman error that it raises
-    becomes an error response."""
+    """Wrap a handler: a `DragomanError` or `InvalidRequest` that it raises becomes an error
+    response, and its return value becomes a JSON response unless it is a response already."""
 
     async def respond(request: Request) -> Response:
         try:
@@ -104,7 +105,8 @@ def json_route(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def session_of(request: Request, state: LiveState) -> SessionRecord:
-    """Return the session that the path of a request names. Raises `UnknownSession`."""
+    """Return the session that the path of a request names. Raises `UnknownSession` if there is
+    none."""
     key = request.path_params["key"]
     record = await state.find_session(key)
     if record is None:
@@ -124,7 +126,8 @@ def failure(status: int, word: str, message: str) -> Response:
 
 
 def refusal(status: int, error: DragomanError) -> Response:
-    """Return the response for a dragoman error, with blame, retryable and mayHaveRun."""
+    """Return the response for a dragoman error, with its name, message, blame, retryable and
+    mayHaveRun."""
     return _failure(
         status,
         error.error_class,

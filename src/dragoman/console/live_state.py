@@ -135,13 +135,14 @@ class LiveState:
     # -- reading the state
 
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Pass every change to `listener`; call the returned function to unsubscribe."""
+        """Pass every message for browsers to `listener`. Returns a function that unsubscribes
+        it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def on_store(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` each time sessions and jobs were read again; call the returned function
-        to unsubscribe."""
+        """Call `listener` each time sessions and jobs were read again. Returns a function that
+        unsubscribes it."""
         self._store_listeners.append(listener)
         return lambda: self._store_listeners.remove(listener)
 
@@ -155,20 +156,22 @@ class LiveState:
         self._further[name] = read
 
     def add_feed(self, prefix: str, follow: Callable[[str, Send], Awaitable[None]]) -> None:
-        """Let browsers follow something other than a session, by keys with this prefix. `follow`
-        sends the events of one key."""
+        """Let browsers follow something other than a session under keys with this prefix. `follow`
+        is called with a key, and sends its events until they end or it is cancelled."""
         self._feeds[prefix] = follow
 
     def feed_of(self, key: str) -> Callable[[str, Send], Awaitable[None]] | None:
-        """Return the function that sends the events of a key, or None if it is a session key."""
+        """Return the function that `add_feed` registered for a key's prefix; None for the key of a
+        session."""
         return next((feed for prefix, feed in self._feeds.items() if key.startswith(prefix)), None)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the fields added with `add_to_snapshot`."""
+        """Return the current values of the fields added with `add_to_snapshot`, by name."""
         return {name: read() for name, read in self._further.items()}
 
     def set_parked(self, parked: dict[str, Park]) -> None:
-        """Store which peers are parked now, and notify browsers of the work that this changes."""
+        """Store which peers are parked now, and send browsers the items of the work screen that
+        change."""
         if parked != self.parked:
             self.parked = parked
             self._tell_work()
@@ -210,8 +213,8 @@ class LiveState:
         return self._session_item(record, jobs, set(self._seen.jobs), waiting=False)
 
     async def stored_jobs(self, key: str) -> list[JobRecord]:
-        """Return all stored jobs of a session, newest first, without delegations that have
-        attempts."""
+        """Return all stored jobs of a session, newest first, without their texts, and without
+        delegations that have attempts."""
         return await in_thread(key, lambda _: self._stored_jobs(key))
 
     def jobs_of(self, key: str) -> list[JobRecord]:
@@ -219,8 +222,8 @@ class LiveState:
         return [job for job in reversed(self._jobs) if job.session_key == key]
 
     def broker_of(self, key: str) -> BrokerRecord | None:
-        """Return the broker that may have the session open: that of its last job. None if there is
-        none."""
+        """Return the broker that may have the session open: that of the session's last listed job.
+        None if that job has no broker, or its broker is not watched."""
         last = next((job for job in self._jobs if job.session_key == key), None)
         if last is None or last.endpoint is None:
             return None
@@ -448,8 +451,8 @@ class LiveState:
         workspace: str = "",
         on_reached: Callable[[], None] = lambda: None,
     ) -> None:
-        """Follow the questions at an address. After a reconnect, only those that are reported then
-        are kept."""
+        """Follow the questions at an address until its connection ends. Each connection starts
+        without the questions of the previous one."""
         about = Watched(peer=peer, workspace=workspace)
 
         def asked(shown: ShownQuestion) -> None:
@@ -508,7 +511,8 @@ class SeenJobs:
     def __init__(self, paths: Paths) -> None:
         self._path = paths.state / self.FILE_NAME
         self._problem = ""
-        """Why the file could not be read the last time. The same problem is logged once."""
+        """Why the file could not be read the last time, so that the same problem is logged only
+        once."""
 
     @property
     def jobs(self) -> list[str]:

@@ -118,7 +118,8 @@ class PeerWatch:
         return parked_peers(load_context(Path.home()), now=self._clock())
 
     def _wake_at_end(self) -> None:
-        """Schedule the next read for when the first parked peer becomes available."""
+        """Schedule a read for the time when the first parked peer becomes available, if any is
+        parked."""
         if self._timer is not None:
             self._timer.cancel()
         ends = [park.until for park in self._state.parked.values()]

@@ -172,8 +172,8 @@ def _diffs(changes: list[acp.Diff]) -> list[QuestionDiff]:
 
 
 def _command(told: ToolInput) -> str | None:
-    """Return the commands as text, one per line, or None if there are none. A command given as a
-    list of arguments is quoted, to show where each argument begins."""
+    """Return the commands as text, one per line; None if there are none. A command given as a list
+    of arguments is quoted like in a shell, to show where each argument begins."""
     lines = [*told.lines, *([] if told.argv is None else [shlex.join(told.argv)])]
     return _cut("\n".join(lines)) if lines else None
 
@@ -192,7 +192,7 @@ def _form(asked: Any, about: dict[str, Any]) -> OpenForm | None:
 
 
 def _small(value: Any) -> Any:
-    """Return the value, or its size as text if it is larger than `MAX_TEXT`."""
+    """Return the value, or its size as text if its JSON has more than `MAX_TEXT` bytes."""
     size = len(msgspec.json.encode(value, enc_hook=str))
     return value if size <= MAX_TEXT else f"{size} bytes"
 

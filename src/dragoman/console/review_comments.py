@@ -71,7 +71,8 @@ class ReviewComments:
 
     def add(self, session: str, comment: ReviewComment) -> str:
         """Store a comment and return its id. Raises `UsageError` if it is empty or too long, or if
-        there are too many."""
+        there are too many comments. May drop the comments of the session that was longest without a
+        new one."""
         if not comment.text.strip():
             raise UsageError("the comment is empty")
         if len(comment.text) > MAX_COMMENT:
@@ -101,8 +102,9 @@ class ReviewComments:
             _put(drafts, session, [each for each in drafts.get(session, []) if each.id != id])
 
     def take(self, session: str, ids: Sequence[str]) -> list[DraftComment]:
-        """Remove these comments in order to send them. Raises `PatchChanged` if one is missing
-        because another browser has sent or deleted it."""
+        """Remove the comments with these ids from the file and return them, in the order in which
+        they were added. Raises `PatchChanged` if one is missing, because another browser has sent
+        or deleted it."""
         with self._changing() as drafts:
             kept = drafts.get(session, [])
             taken = [each for each in kept if each.id in ids]
@@ -112,7 +114,7 @@ class ReviewComments:
         return taken
 
     def put_back(self, session: str, comments: Sequence[DraftComment]) -> None:
-        """Restore comments that could not be sent.
+        """Restore comments that `take` removed and that could not be sent.
 
         If the file cannot be written, this raises the reason, and the comments are kept in memory
         until the next write.
@@ -123,7 +125,8 @@ class ReviewComments:
                 pass
 
     def _read(self) -> dict[str, list[DraftComment]]:
-        """Return the comments of all sessions. Raises `UNDECODABLE` if the file is damaged."""
+        """Return the comments of all sessions. Raises one of `UNDECODABLE` if the file is
+        damaged."""
         data = read_file(self._path, max_size=READ_SIZE)
         return {} if data is None else decode_typed(data, dict[str, list[DraftComment]])
 

@@ -164,16 +164,16 @@ class ReviewRoutes:
             raise
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
-        """Run a function that uses the comments in a thread: another process may hold the lock of
-        their file."""
+        """Call `work`, which uses the comments, in a thread, because another process may hold the
+        lock of their file. Returns its result."""
         file = ReviewComments.FILE_NAME
         return await in_thread(file, lambda _: work(), changes_disk=True)
 
     async def _put_back(
         self, key: str, comments: Sequence[DraftComment], unsent: BaseException
     ) -> None:
-        """Restore comments that could not be sent. Raises `FileFailed` if they are only in memory
-        now."""
+        """Restore comments that could not be sent because of `unsent`. If they are only in memory
+        now, log that, and raise `FileFailed` if `unsent` is a `DragomanError`."""
         try:
             await self._on_disk(lambda: self._comments.put_back(key, comments))
         except (DragomanError, OSError) as error:

@@ -1,7 +1,7 @@
 """Run the console: listen, serve the page and the API, and shut down in the right order.
 
 Without TLS, refuses an address that other machines can reach. `app` answers the requests, `guard`
-checks them, and `transports.http_server` has the connections.
+checks them, and `transports.http_server` handles the connections.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise `UsageError` for a value of ``--name`` that no browser sends as its host."""
+    """Raise `UsageError` for a value of ``--name`` that no browser would send as `Host` header."""
     for name in names:
         if not HOST_NAME.fullmatch(name):
             raise UsageError(
@@ -91,8 +91,8 @@ async def serve_console(
     stop: asyncio.Event,
     on_listening: Callable[[str, str], None],
 ) -> None:
-    """Serve until `stop` is set. `on_listening` gets the URL and a one-time login link. Raises what
-    `require_safe` raises, before anything is started."""
+    """Serve until `stop` is set. `on_listening` is called once with the URL and a one-time login
+    link. Raises what `require_safe` raises, before anything is started."""
     require_safe(options)
     access = ConsoleAccess(paths)
     state = LiveState(paths, answers=not options.read_only, since=access.record.created_at)
@@ -147,6 +147,7 @@ async def _end(
 
 
 def new_link(access: ConsoleAccess, rights: Rights, *, url: str = "") -> str:
-    """Create a one-time login link and return its URL. The secret is in the fragment, which
-    browsers do not send, so it appears in no log."""
+    """Create a one-time login link and return its URL. `url` is the console's URL; if empty, the
+    stored one. The secret is in the fragment, which browsers do not send, so it appears in no
+    log."""
     return f"{url or access.record.url}#token={access.new_link(rights)}"

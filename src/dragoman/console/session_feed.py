@@ -57,9 +57,9 @@ Send = Callable[[list[dict[str, Any]], bool], Awaitable[None]]
 
 
 class SessionFeed:
-    """Sends the events of one session, or those after the cursor `after`. `send` gets a list of
-    events and whether they bring the browser up to date; it waits while the browser reads
-    slowly."""
+    """Sends the events of one session to one browser, or only those after the cursor `after`.
+    `send` is called with a list of events and with whether they bring the browser up to date; it
+    waits while the browser reads slowly."""
 
     def __init__(
         self, record: SessionRecord, state: LiveState, send: Send, after: EventCursor | None = None
@@ -180,8 +180,8 @@ class SessionFeed:
             await self._flush(caught_up=False)
 
     async def _know_turn(self, number: int) -> None:
-        """Wait until the job of a line is known, so that its prompt is sent first, but at most
-        `TURN_TIMEOUT`."""
+        """Wait for up to `TURN_TIMEOUT` until the job of a line is known, so that the job's prompt
+        is sent before the line."""
         try:
             async with asyncio.timeout(TURN_TIMEOUT):
                 self._take_jobs()
@@ -216,7 +216,7 @@ class SessionFeed:
 
 
 def as_json(event: model.Event) -> dict[str, Any]:
-    """Return an event as JSON, without the message that it was decoded from."""
+    """Return an event as JSON, without its source and the message that it was decoded from."""
     told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
     for name in ("raw", "source", "native"):
         told.pop(name, None)

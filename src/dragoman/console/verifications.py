@@ -1,6 +1,6 @@
 """Run the verifications that users start from the page, and report progress after every rung.
 
-They run in this process and end with it. `setup.add_peer` measures and stores the card.
+Verifications run in this process and end with it. `setup.add_peer` measures and stores the card.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ log: Final = logging.getLogger("dragoman.console")
 
 
 class Verifications:
-    """Runs verifications, and keeps the last one of each peer. Always call `aclose`."""
+    """Runs verifications, and keeps the state of the last one of each peer. `on_change` is called
+    with that state after each change. Always call `aclose`."""
 
     def __init__(self, on_change: Callable[[dict[str, Any]], None]) -> None:
         self._on_change = on_change
@@ -67,7 +68,8 @@ class Verifications:
         self._tell(name)
 
     def stop(self, name: str) -> bool:
-        """Stop verifying a peer. Returns False if it is not being verified."""
+        """Stop the verification of a peer, without waiting until it has ended. Returns False if
+        there is none."""
         task = self._running.get(name)
         if task is not None:
             # Its last step removes it from the running ones, so it has to begin.

@@ -1,4 +1,5 @@
-"""The items of the work screen: a summary of each session, computed from its jobs.
+"""The items of the work screen: a summary of each session, or of a job without one, computed from
+jobs.
 
 No I/O. `live_state` reads the jobs and sends changes to browsers.
 """
@@ -32,9 +33,9 @@ def is_attempt(job: JobRecord) -> bool:
 
 
 def with_delegations(jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the jobs, newest first, with each delegation replaced by its attempts. The last
-    attempt counts as running until the delegation has ended, because the check runs after the
-    turn."""
+    """Return the jobs, which are sorted newest first, without the delegations that have attempts. A
+    delegation's last attempt, once ended, gets the state and outcome of the delegation, because the
+    check runs after the turn."""
     known = {job.id: job for job in jobs}
     last: dict[str, JobRecord] = {}
     for job in jobs:
@@ -63,8 +64,9 @@ def _as_delegation(job: JobRecord, parent: JobRecord) -> JobRecord:
 def summary_of(
     id: str, jobs: list[JobRecord], *, waiting: bool, parked: Park | None = None
 ) -> dict[str, Any]:
-    """Summarise a session from its jobs, newest first. `waiting` says whether it has an open
-    question, `parked` why and until when its peer is parked."""
+    """Return the summary of a session, or of a job without one. `jobs` are its jobs, newest first;
+    `waiting` says whether it has an open question, and `parked` until when and why its peer is
+    parked."""
     running = next((job for job in reversed(jobs) if job.state == "running"), None)
     queued = [job for job in jobs if job.state == "queued"]
     ended = [job for job in jobs if job.state == "ended"]
@@ -111,8 +113,8 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 
 def _cost(jobs: list[JobRecord]) -> dict[str, Any] | None:
-    """Return the cost of a session: the sum in the first unit that its jobs report, or None if they
-    report no cost or the sum is infinite."""
+    """Return the cost of a session: the sum of its jobs' costs in the unit that the first of them
+    reports. None if no job reports a cost, or if the sum is infinite."""
     costs = [cost for job in jobs if isinstance(cost := (job.usage or {}).get("cost"), dict)]
     unit = next((cost.get("unit") for cost in costs), None)
     amounts = [
