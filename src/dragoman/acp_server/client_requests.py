@@ -60,7 +60,7 @@ class ClientRequests:
         return self.side.can("elicitation.url")
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Let the client's user answer a peer's question."""
+        """Ask the client's user a peer's question and return the reply."""
         reply, page = await ask_user(self.side, inquiry, self._id, caught_up=self._caught_up)
         if page is not None:
             self._pages.add(page)

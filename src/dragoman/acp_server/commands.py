@@ -47,7 +47,8 @@ def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
 
 
 def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
-    """Parse the arguments of `/delegate`. Raises `UsageError` if they are not a role and a task."""
+    """Return the role and the task in the arguments of `/delegate`. Raises `UsageError` if the
+    first word is not one of `roles`, or no task follows."""
     role, _, work = text.strip().partition(" ")
     if role not in roles or not work.strip():
         raise UsageError(f"usage: `/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")

@@ -47,7 +47,8 @@ SHOWN_TOOLS: Final = 8
 
 
 class DelegationView(DelegationListener):
-    """Runs one delegation and shows its progress as a tool call of the client's turn."""
+    """Runs one delegation and shows its progress as a tool call of the client's turn. `on_job` is
+    called with the delegation's job id."""
 
     def __init__(self, turn: Turn, tasks: TaskOwner, *, on_job: Callable[[str], None]) -> None:
         self._turn = turn
@@ -65,8 +66,8 @@ class DelegationView(DelegationListener):
     async def run(
         self, request: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation:
-        """Run the delegation. Raises what `delegate_request` raises; the tool call has ended in any
-        case."""
+        """Run the delegation and return its result. `caller` answers permission requests. Raises
+        what `delegate_request` raises. The tool call has ended when this returns or raises."""
         wanted = "" if request.peer is None else f" to {request.peer}"
         self._title = f"Delegate {request.role}{wanted}"
         call = self._turn.tool(

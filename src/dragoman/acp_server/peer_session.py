@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds to disconnect from a peer. With a broker this takes no time; a child process of ours has
-ended by then."""
+"""Maximum seconds to disconnect from a peer: enough to end a child process of ours. With a broker
+it takes no time."""
 
 TURN_TIMEOUT: Final = 2.0
 """Seconds for a turn without a broker to end after it was cancelled. Editors do not wait longer."""
@@ -248,8 +248,8 @@ class PeerSession(RunListener):
         return can.load is not False or can.resume is not False
 
     def _tell_gap(self) -> None:
-        """Report that the peer does not ask for permission as the policy requires, unless the same
-        problem was already reported."""
+        """Report why the policy is not enforced by the peer, if that is known, unless the same
+        problem was reported last."""
         gap = self._run.seen.unenforced
         if gap and gap != self._gap:
             self.notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
@@ -373,9 +373,10 @@ class PeerSession(RunListener):
         on_begin: Callable[[], None],
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
-        """Run one turn. `on_begin` is called before the prompt is sent; `follow` is called with the
-        turn, to read its events. Raises an error if the prompt could not be sent: for example
-        `PolicyNotEnforced`, or the error with which the peer rejected the model."""
+        """Run one turn and return its result. `on_begin` is called before the prompt is sent;
+        `follow` is called with the turn, to read its events. Raises an error if the prompt could
+        not be sent: for example `PolicyNotEnforced`, or the error with which the peer rejected the
+        model."""
         if self._refused is not None:
             raise self._refused.fresh()
         request = self._request

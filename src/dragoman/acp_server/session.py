@@ -161,8 +161,8 @@ class EditorSession:
     # -- choosing
 
     async def choose_peer(self, name: str) -> None:
-        """Switch to another peer. If that fails, the session keeps its peer. Raises `RemoteError`
-        while a turn is running."""
+        """Switch to another peer, or to `auto`. If that fails, raise the error and keep the current
+        peer. Raises `RemoteError` while a turn is running, unless `name` is the current peer."""
         # Checked before the lock is taken: a prompt that arrives later waits for this choice.
         if self.session.turn is not None and name != self.peer:
             raise RemoteError(
@@ -269,8 +269,8 @@ class EditorSession:
         return worker
 
     def _remember(self, worker: PeerSession) -> None:
-        """Store which of the peer's sessions this session continues in, once prompts can be sent
-        there."""
+        """Store that this session continues in the peer's open session, unless prompts cannot be
+        sent there yet."""
         name, key = worker.name, worker.opened.key
         if worker.usable and self._threads.get(name) != key:
             self._threads[name] = key
@@ -283,8 +283,8 @@ class EditorSession:
             log.warning("cannot read the stored session: %s", error)
 
     async def _record(self, name: str) -> tuple[SessionRecord | None, str]:
-        """Return the peer's stored session, or None, and why it cannot be read; empty if it can or
-        if there is none."""
+        """Return the peer's stored session (None if there is none or it cannot be read), and why it
+        cannot be read (otherwise empty)."""
         key = self._threads.get(name)
         try:
             return (None if key is None else await self._store.thread_record(key)), ""
@@ -453,7 +453,8 @@ class EditorSession:
         return None
 
     def _tell_folders(self) -> None:
-        """Notify the client, once, that a delegation uses only the session's working directory."""
+        """Queue a notice, once, that a delegation does not use the session's additional
+        directories."""
         others = self.session.additional_directories
         if others and not self._told_folders:
             self._told_folders = True

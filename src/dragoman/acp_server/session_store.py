@@ -103,7 +103,8 @@ class SessionStore:
             await self._writer.flush()
 
     async def aclose(self) -> None:
-        """Store what is left, and close."""
+        """Store what is queued, and close the store. Does not raise if the store cannot be
+        closed."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -220,11 +221,11 @@ class SessionStore:
     # -- reading
 
     async def sessions(self, cwd: Path | None) -> list[SessionRecord]:
-        """Return the sessions that can be loaded, most recently used first. `cwd` limits them to
-        one directory.
+        """Return up to `MAX_LISTED` sessions that can be loaded, most recently used first. `cwd`
+        limits them to one directory.
 
-        Sessions of peers that belong to one of ours are left out, and so are those that are empty
-        or closed, such as those of a delegation.
+        A session of a peer is left out if it belongs to one of ours, or if it is empty or closed,
+        like the sessions of a delegation.
         """
 
         def read(store: Store) -> list[SessionRecord]:

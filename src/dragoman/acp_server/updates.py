@@ -66,7 +66,7 @@ _decode = typed_decoder(_Params)
 
 
 _response: Final[ContextVar[asyncio.Event | None]] = ContextVar("response", default=None)
-"""Set when the response to the current request is made."""
+"""Event that is set when the response to the current request is made; None outside `responding`."""
 
 
 @contextlib.contextmanager
@@ -175,8 +175,8 @@ class UpdateSender:
         return await gateway_session.follow(running, tell, taken=taken, first=first)
 
     def happened(self, event: model.Event) -> None:
-        """Queue an event that is outside a turn, and send it when possible. Events of a turn are
-        ignored here: `turn` sends them."""
+        """Queue an event that is outside a turn, and send it when possible. Replayed events are
+        ignored, and so are those of a running turn, which `turn` sends."""
         gateway_session = self._gateway_session
         if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
@@ -242,8 +242,8 @@ class UpdateSender:
     # -- stored updates
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
-        """Send a peer's stored update again, unless it is of a kind in `UNTOLD`. `events` are the
-        events decoded from `line`."""
+        """Send a peer's stored update to the client, unless it is of a kind in `UNTOLD` or a
+        message of the user. `events` are the events decoded from `line`."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)
