@@ -38,7 +38,7 @@ def serve(source: IO[str], sink: IO[str], mark: str) -> None:
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the result or the error for a request."""
+    """Return the response to a request, without its id: its result or its error."""
     params = message.get("params")
     match message["method"]:
         case "initialize":

@@ -31,16 +31,18 @@ class Canaries:
     slower: str = (
         "Count from 1 to 5000 in words, one number on each line, without stopping. Use no tools."
     )
-    """Used if the turn with `slow` ended too soon. If empty, `slow` is repeated."""
+    """Used if the turn with `slow` ended too soon to be cancelled. If empty, `slow` is sent
+    again."""
     write: str = "Create the file {path} with exactly this content and nothing else: {text}"
-    """Sent twice: the first write is allowed, the second refused."""
+    """Sent twice, for two files: the first write is allowed, the second refused."""
     shell: str = "Run this command in the shell and nothing else: {command}"
     tool: str = (
         "Call the tool {tool} of the MCP server {server} once, without arguments, and repeat "
         "what it says."
     )
     failure: str | None = None
-    """Makes the model fail. Not possible with a real model, so it is off by default."""
+    """Makes the model fail. A real model cannot be made to fail, so the default is None, which
+    skips the rung."""
 
 
 def canaries_for(prompts: CanaryPrompts) -> Canaries:

@@ -1,7 +1,7 @@
 """Temporary workspace, home directory and environment variables for a verification.
 
-In careful mode, for unknown programs, it passes no credentials and no model endpoints and sets an
-empty home: such a program may treat the handshake as a prompt and send it to a model.
+An unknown program gets no credentials, no model endpoints and an empty home (careful mode): it may
+treat the handshake as a prompt and send it to a model.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PeerEnvironment:
     workspace: Path
     """Empty except for `.git`, and removed afterwards."""
     marks: Path
-    """A directory outside the workspace, for files that the peer must not find in it."""
+    """A directory outside the workspace, for files that must not be in the workspace."""
     env: Mapping[str, str]
     inherit: tuple[str, ...]
 
@@ -84,8 +84,8 @@ def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]
 
 
 async def make_repository(workspace: Path) -> None:
-    """Make the workspace a git repository with one commit: agents usually work in one, and some ask
-    for permission only outside of one. Without git it stays a plain directory."""
+    """Make the workspace a git repository with one commit: agents usually work in a repository, and
+    some ask for permission only outside of one. Without git it stays a plain directory."""
     commit = ("-c", "user.name=dragoman", "-c", "user.email=dragoman@localhost", "commit")
     with contextlib.suppress(SpawnError):
         # The user's templates may contain hooks.

@@ -1,8 +1,8 @@
 """Run the rungs of the verification ladder in order, and build and store the card.
 
-Also skips rungs, stops early and enforces timeouts. `rungs` holds the checks, `verification` the
-processes and sessions they share. Each wait and each rung has a timeout (`time_limits`). No
-process of the peer is left at the end, even after a cancel.
+Skips rungs that cannot be measured, stops after some failures, and enforces the timeout of each
+rung (`time_limits`). `rungs` holds the checks, `verification` the processes and sessions that they
+share. No process of the peer that we started is left at the end, even after a cancel.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ async def climb(
     cache: Cache | None = None,
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
-    """Verify the peer that `way` starts and return its card, which is stored if `paths` is given.
-    Without `turns`, the stored card gets the results of turns from an earlier card of the same
-    version.
+    """Verify the peer that `way` starts or reaches, and return its card, which is stored if `paths`
+    is given. Without `turns`, the stored card, but not the returned one, also gets the results of
+    turns from an earlier card of the same version.
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers
@@ -204,10 +204,11 @@ def _card(
 
 
 def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Card:
-    """Return `card` with the results of turns copied from `earlier` where they were not measured
-    now.
+    """Return `card` with results of rungs copied from `earlier` where `card` skipped the rung, or
+    passed it without filling its fields.
 
-    A failed rung is not copied: its cause may have been fixed since.
+    A failed rung is not copied, because its cause may have been fixed since. Nothing is copied if
+    `earlier` was measured without turns, or if the version of `card` is unknown.
     """
     if not earlier.turns or card.version is None:
         # If the version is unknown, it may have changed since.

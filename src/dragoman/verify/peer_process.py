@@ -2,7 +2,7 @@
 
 Until the handshake succeeds, the process is ended with a signal and not by closing its stdin: at
 end of input, two known programs send what they have read to a model. Child processes that it leaves
-behind are counted before they are killed. `transports` starts and ends processes.
+behind are counted before they are killed (on Linux). `transports` starts and ends processes.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """Close the peer's stdin and return how the peer reacts within the timeout. `aclose` still
-        has to be called."""
+        """Close the peer's stdin and return how its process reacts within the timeout. The stream
+        still has to be closed."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):
@@ -96,8 +96,8 @@ def start(
 
 
 async def reach(address: str, *, codex: bool) -> PeerProcess:
-    """Connect to a peer that is already running. `codex` says that it speaks WebSocket on a Unix
-    socket too."""
+    """Connect to a peer that is already running. `codex` says that the peer speaks the dialect
+    codex, which uses WebSocket on a Unix socket too."""
     if address.startswith("unix:"):
         path = address.removeprefix("unix:").removeprefix("//")
         if codex:

@@ -1,7 +1,7 @@
 """Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Also finds out models, modes and login status where a dialect reports them. The method names and
-parameters of these requests are only here. The rungs judge the responses.
+Also reads models, modes and login status where a dialect reports them. The method names and params
+of these requests are only here. The rungs judge the responses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ METHODS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "prompt": ("turn/start", "echo"),
     },
 }
-"""For dialects that have one method name for each purpose: the method, and the fact on the card
+"""For dialects with one known method name for each purpose: the method, and the fact on the card
 that proves that the peer responded to it."""
 
 CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
@@ -54,7 +54,8 @@ CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
 
 
 def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the method names that the peer responded to, by purpose."""
+    """Return the method names that the peer responded to, by purpose. `facts` are the fields of its
+    card."""
     table = METHODS.get(peer.dialect)
     if table is not None:
         return {concept: name for concept, (name, fact) in table.items() if facts.get(fact)}
@@ -69,8 +70,9 @@ def _known(peer: Peer, concept: str) -> str:
 
 
 def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
-    """Return requests with all the params that the dialect defines for them; none if the dialect
-    has no request that is safe to send. They do no work: at most they open a session."""
+    """Return requests with all the params that the rung `params` tries for them; none if the
+    dialect has no request that is safe to send. The requests spend no model call: at most they open
+    a session."""
     cwd = str(workspace)
     create = _known(peer, "create") if peer.dialect not in METHODS else ""
     match peer.dialect:
@@ -96,8 +98,8 @@ def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
 
 
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
-    """Return a request for a session that does not exist, or None if the dialect has none, or only
-    one that spends a model call."""
+    """Return a request for a session that does not exist; None if the dialect has no such request
+    that is known to spend no model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}
@@ -137,8 +139,7 @@ def unknown_method() -> Question:
 
 
 def oversized(question: Question, size: int) -> Question:
-    """Return the same request, padded by `size` characters to a line that is longer than most
-    programs expect."""
+    """Return a request with an additional param `padding` of `size` characters."""
     method, params = question
     return method, {**params, "padding": "x" * size}
 
@@ -154,7 +155,7 @@ def names_version(line: bytes) -> bool:
 
 
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
-    """Return the error code of the response to a request; `ACCEPTED` if it was not an error.
+    """Send a request and return the error code of the response; `ACCEPTED` if it is not an error.
 
     Raises `CallTimeout` or another `DragomanError` if no response came.
     """
@@ -169,8 +170,8 @@ async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
 
 
 async def needs_login(peer: Peer) -> bool | None:
-    """Return whether the peer reports a missing login, or None if its dialect has no request for
-    that."""
+    """Ask the peer for its account status and return whether a login is missing; None if its
+    dialect has no request for that."""
     if peer.dialect != discovery.CODEX:
         return None
     await peer.client.account()
@@ -180,7 +181,8 @@ async def needs_login(peer: Peer) -> bool | None:
 async def models_of(
     peer: Peer, conversation: Conversation, events: list[model.Event]
 ) -> tuple[str, ...] | None:
-    """Return the names of the models that the peer offers, or None if it does not list them."""
+    """Return the ids of the models that the peer offers in a session; None if it does not list
+    them. `events` are those that came while the session was opened."""
     if peer.dialect == discovery.CODEX:
         return tuple(entry.id for entry in await peer.client.models())
     if conversation.model_choices:
@@ -189,8 +191,7 @@ async def models_of(
 
 
 def model_in_use(events: list[model.Event]) -> str | None:
-    """Return the model that a session uses if none was requested, or None if the peer does not
-    report it."""
+    """Return the model that a session last reported as its own; None if it reported none."""
     for event in reversed(events):
         if not isinstance(event, model.SettingsChanged):
             continue
@@ -203,7 +204,7 @@ def model_in_use(events: list[model.Event]) -> str | None:
 
 
 def modes_of(events: list[model.Event]) -> tuple[str, ...] | None:
-    """Return the ids of the modes that a session reported, or None if it reported none."""
+    """Return the ids of the modes that a session last reported; None if it reported none."""
     for event in reversed(events):
         if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
             return tuple(option.id for option in event.modes)

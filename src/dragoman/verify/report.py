@@ -32,7 +32,8 @@ def rung_lines(result: RungResult) -> list[str]:
 
 
 def proved(card: Card) -> str:
-    """Describe what the card proves about a peer, and what failed or was not tried."""
+    """Describe what the card proves about a peer, and whether a turn failed, a login is missing, or
+    either was not tried."""
     facts = card.facts
     did = ["starts"] if facts.handshake_seconds is not None or facts.dialect else []
     did += [f"speaks {facts.dialect}"] if facts.dialect else []

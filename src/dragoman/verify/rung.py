@@ -27,8 +27,8 @@ MAX_WORDS: Final = 1000
 
 
 def one_line(text: str, size: int = MAX_EVIDENCE) -> str:
-    """Return the text on one line of limited length, so that a peer cannot add lines to the
-    report."""
+    """Return the text on one line of at most `size` characters, so that a peer cannot add lines to
+    the report."""
     # Reading a multiple of the size is enough: the rest is whitespace or would be cut.
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size and len(text) <= 4 * size else f"{line[: size - 1]}…"

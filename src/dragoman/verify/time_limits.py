@@ -31,8 +31,9 @@ class LadderLimits:
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn."""
     cancel_arrival: float = 1.0
-    """From a cancel to the end of a turn that may have ended before the cancel arrived: a peer has
-    read it by then. Real agents stop within 0.25 s."""
+    """From a cancel to the normal end of a turn. A turn that ends within this time may have ended
+    before the cancel arrived; one that ends later has ignored it. Real agents stop within 0.25
+    s."""
     tail: float = 1.0
     """Time without updates after the end of a turn until everything counts as received."""
     replay_quiet: float = 0.3

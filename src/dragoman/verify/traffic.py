@@ -1,7 +1,7 @@
 """Count what a peer sends during a verification: noise, stray answers, id formats, services used.
 
-Receives the events of all connections of one verification and sends nothing. A listener gets the
-events of one turn, including those after its end, up to a size limit.
+Receives the events of all connections of one verification and sends nothing. `listening` collects
+the events of a limited time, such as a turn and the time after its end, up to a size limit.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
 
 
 MAX_KINDS: Final = 100
-"""Maximum number of notification kinds to count, because a peer may make up names without end."""
+"""Maximum number of kinds of notifications to record, because a peer may make up names without
+end."""
 
 MAX_KEYS: Final = 50
 """Maximum number of keys to keep per kind of notification."""
 
 SAMPLES: Final = 20
-"""Maximum number of notifications of one kind whose keys are examined: most have the same keys."""
+"""Maximum number of notifications of one kind whose keys are examined, because most have the same
+ones."""
 
 
 class EventBuffer(list[model.Event]):
-    """List of received events, up to a size limit. The end of a turn is always kept."""
+    """List of received events; those beyond `MAX_HEARD` or `MAX_HEARD_SIZE` are not kept, except
+    the end of a turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +112,7 @@ class TrafficCounts:
             self._look_at(messages.decode(line), line)
 
     def _is_sampled(self, name: str) -> bool:
-        """Count an event of this kind, and return whether its keys are examined."""
+        """Return whether the keys of an event of this kind are examined, and if so, count it."""
         count = self._samples[name]
         if count >= SAMPLES or (not count and len(self._samples) >= MAX_KINDS):
             return False
@@ -174,7 +177,7 @@ def _keys(params: bytes | Raw) -> list[str]:
 
 
 def has_turn_id(line: bytes) -> bool:
-    """Return whether an update says to which turn it belongs."""
+    """Return whether a message has the id of a turn in its params."""
     try:
         message = msgspec.json.decode(messages.mend(line))
     except UNDECODABLE:

@@ -1,8 +1,8 @@
 """Shared state of the rungs of one verification: processes, sessions, turns, permissions, facts.
 
 A rung gets a connected peer or a session from here, and a new one if the last has died or hung.
-There are up to three processes: the first for most rungs, a second that must find the session of
-the first, and one for requests that may crash a peer.
+There are three processes: the first for most rungs, a second that must find the session of the
+first, and a separate one for requests that may crash a peer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConnectedPeer:
     peer: Peer
     running: PeerProcess
     seconds: float
-    """Seconds from the start to the first response."""
+    """Seconds from the start of the process or connection to the end of the handshake."""
     exit: ExitBehaviour | None = None
 
     @property
@@ -156,7 +156,7 @@ class Verification:
     ) -> ConnectedPeer:
         """Start the peer, or connect to it, and do the handshake. `timeout` can only shorten the
         limit for the response. The caller must close the peer (see `keep`). With `proving`, a
-        dialect without a handshake is proved by a request."""
+        dialect without a handshake is proven by a request."""
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
@@ -229,11 +229,8 @@ class Verification:
         return self.first.peer
 
     async def successor(self) -> ConnectedPeer:
-        """Return the second process, which must find the session of the first; start one if there
-        is none or it has died.
-
-        The first is closed.
-        """
+        """Return the second process, which must find the session of the first. If there is none, or
+        it has died, close the first process and start one."""
         if self.second is None or not self.second.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -255,8 +252,8 @@ class Verification:
     # -- sessions and turns
 
     async def conversation(self) -> Conversation:
-        """Return the session that rungs share. If it hangs, its process is replaced too, because
-        whatever hangs in it may block the next session."""
+        """Return the session that rungs share; open it if there is none. If it hangs, replace its
+        process too, because whatever hangs in that process may block the next session."""
         if self.first is not None and is_given_up(self._conversation):
             await self.first.peer.aclose()
         peer = await self.peer()
@@ -278,8 +275,8 @@ class Verification:
     async def turning(
         self, conversation: Conversation, prompt: str
     ) -> AsyncIterator[ConversationTurn]:
-        """Context manager: run a turn. If the verification is cancelled in the meantime, its
-        processes are ended instead of waiting for the end of the turn."""
+        """Context manager: run a turn. If the verification is cancelled in the meantime, end its
+        processes instead of waiting for the end of the turn."""
         async with conversation.prompt(prompt) as turn:
             try:
                 yield turn
@@ -289,7 +286,8 @@ class Verification:
                 raise
 
     async def take_turn(self, conversation: Conversation, prompt: str) -> TurnObservation:
-        """Send a prompt, and wait for the end of the turn and for late updates."""
+        """Send a prompt, and wait for the end of the turn and, unless the turn ended with an error,
+        for late updates."""
         events = EventBuffer()
         with self.witness.listening() as heard:
             async with self.turning(conversation, prompt) as turn:

@@ -78,8 +78,8 @@ async def handshake(state: Verification) -> RungFinding:
 
 
 def _answered(state: Verification, error: DragomanError, seconds: float) -> RungFinding:
-    """Return the finding for a program that answered: this rung passes, and the rung `dialect`
-    judges the answer."""
+    """Return the finding for a program that answered a handshake with an error: this rung passes.
+    Store the error, which the rung `dialect` judges."""
     state.greeting = error
     return passed(
         f"answered after {seconds:.2f} s, but not as expected: {error}",
@@ -88,8 +88,8 @@ def _answered(state: Verification, error: DragomanError, seconds: float) -> Rung
 
 
 async def _refuse_other(connected: ConnectedPeer, dialect: str) -> None:
-    """Close the peer and raise `ProtocolMismatch` if its response shows another dialect, although
-    it is valid in ACP."""
+    """If the response to an ACP handshake is valid but shows another dialect, close the peer and
+    raise `ProtocolMismatch`."""
     if dialect != discovery.ACP:
         return
     found = discovery.of_text(connected.peer.client.hello)

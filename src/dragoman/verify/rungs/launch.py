@@ -1,7 +1,7 @@
 """Rungs `binary`, `entry` and `windows`: is the program installed, and is the command line right?
 
-They read files and run at most `node` for its version. The peer is not started, because a wrong
-command line may send its input to a model.
+They read files and run at most `node`, to get its version. The peer is not started, because a
+program that is started with a wrong command line may send its input to a model.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def _sentence(how: str) -> str:
 
 
 def _offered(state: Verification, peer: Peer) -> str:
-    """Return how to log in, from the descriptor or from the peer's auth methods."""
+    """Return how to log in, from the descriptor or else from the peer's auth methods; empty if
+    neither says it."""
     descriptor = state.way.descriptor
     if descriptor is not None and descriptor.credentials.login:
         return descriptor.credentials.login
@@ -103,8 +104,8 @@ async def models(state: Verification) -> RungFinding:
 
 
 async def _listed(state: Verification) -> tuple[str, ...] | None:
-    """Return the models that the peer's own command lists, or None if its descriptor names no such
-    command. Each line is one model, its id first."""
+    """Return the ids of the models that the peer's own command lists, each at the start of a line.
+    None if its descriptor names no such command, or the command fails."""
     descriptor = state.way.descriptor
     if descriptor is None or not descriptor.models.command:
         return None

@@ -1,7 +1,7 @@
 """Rungs `permission`, `files` and `terminals`: does it ask before it writes, and obey a refusal?
 
-Also measures whether it uses the client's file and terminal services. Written files are checked on
-disk, not in the peer's answer.
+They also measure whether the peer uses the client's file and terminal services. Whether it wrote a
+file is checked on disk, not in its answer.
 """
 
 from __future__ import annotations

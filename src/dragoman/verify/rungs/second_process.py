@@ -1,7 +1,8 @@
 """Rungs `mcp`, `list`, `load` and `resume`, measured in a second process of the peer.
 
-They show whether it starts MCP servers and finds a session of the first process. Without a turn the
-session is empty, and some peers store only sessions with content: a refusal then counts as unknown.
+They show whether this process starts MCP servers, and whether it finds a session of the first
+process. Some peers store only sessions with content: if that session had no turn, a refusal counts
+as unknown.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ async def resume(state: Verification) -> RungFinding:
 
 
 async def _reopen(state: Verification, peer: Peer, how: str) -> int:
-    """Open the session of the first process. Returns the number of replayed events."""
+    """Open the session of the first process, wait for its replay, and close it again. Returns the
+    number of replayed events."""
     conversation = await state.open(peer, how=how, session_id=state.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)

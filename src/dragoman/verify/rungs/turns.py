@@ -46,7 +46,7 @@ async def echo(state: Verification) -> RungFinding:
 
 
 def _why(result: Result) -> str:
-    """Describe how a turn failed."""
+    """Describe how a turn ended, and with which failure or stop reason."""
     detail = result.failure.message if result.failure is not None else result.stop
     return f"the turn ended as {result.outcome.value}" + (f": {detail}" if detail else "")
 
@@ -255,5 +255,5 @@ LATER: Final = (
         turns=True,
     ),
 )
-"""Run after the other rungs that use the first process: `errors` leaves a failed turn behind, and
-`cancel` may leave a turn running."""
+"""The rungs that run after all others in the first process: `errors` leaves a failed turn behind,
+and `cancel` may leave a turn running."""

@@ -1,8 +1,9 @@
 """Rungs `params`, `methods` and `events`: the names that the peer uses on the wire.
 
 They record what a protocol leaves open or a specification only assumes: which params a request
-needs, which method names were answered, and which notifications came with which keys. Prompts with
-a missing param are not sent, because a peer may call its model for them.
+needs, which method names were answered, and which notifications came with which keys. No prompt is
+sent to find out which params it needs, because a peer may call its model for one that lacks a
+param.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ async def params(state: Verification) -> RungFinding:
 
 
 async def _needed(state: Verification, peer: Peer, question: probes.Question) -> set[str] | None:
-    """Return the params without which a request is refused, or None if it is refused with all of
-    them."""
+    """Send a request with all its params, then without each of them in turn. Return the params
+    without which it is refused; None if it is refused even with all of them."""
     timeout = state.limits.answer
     method, given = question
     if await probes.code_of(peer, question, timeout=timeout) != probes.ACCEPTED:
