@@ -50,7 +50,8 @@ class Slow:
 class Cut:
     """The stream ends after `at` bytes. The rest is lost.
 
-    The other side notices at once if the inner stream is in memory, otherwise when it is closed.
+    The other side notices at once if the inner stream is in memory, otherwise only when the faulty
+    stream is closed.
     """
 
     at: int
@@ -227,8 +228,8 @@ class FaultyStream(Stream):
 
 
 class _Inside:
-    """Receives from the inner stream. A class of its own, so that users of the stream do not see
-    these methods."""
+    """Receives from the inner stream. A separate class, so that users of the faulty stream do not
+    see these methods."""
 
     def __init__(self, stream: FaultyStream) -> None:
         self._stream = stream

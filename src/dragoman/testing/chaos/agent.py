@@ -37,7 +37,7 @@ USAGE: Final = b"error: unexpected argument '--acp' found\n\nUsage: chaos [OPTIO
 
 
 class Refused(Exception):
-    """Raised by a method, so that its request gets this error as the response."""
+    """Raised by a method to respond to its request with an error of this code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -310,7 +310,8 @@ class Agent:
         self._pipe.send({"method": "session/update", "params": params})
 
     def _go_on(self, running: _Running, answer: Any) -> None:
-        """Run a turn until it waits again or ends."""
+        """Run a turn until it waits again or ends. `answer` is the response that it waited for, or
+        None."""
         try:
             step = running.steps.send(answer)
         except StopIteration as ended:
@@ -362,7 +363,7 @@ def _settings(fault: str) -> dict[str, Any]:
 
 
 def main(fault: str) -> int:
-    """Run an agent with this fault until the input ends."""
+    """Run an agent with this fault until the input ends, and return the exit code."""
     children.limit_life()
     try:
         return Agent(fault).run()

@@ -1,7 +1,8 @@
 """The processes that a chaos agent starts: MCP servers, commands, and those it leaves behind.
 
 Starts them by plain fork, because this program stands for agents that do not use dragoman's process
-handling. None lives longer than `LIFE_LIMIT` seconds. Not on Windows.
+handling. The agent and what it leaves behind end after `LIFE_LIMIT` seconds at the latest. Not for
+Windows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LIFE_LIMIT: Final = 120
 
 
 def limit_life() -> None:
-    """Set an alarm that ends this process, in case its parent loses it."""
+    """Set an alarm that ends this process after `LIFE_LIMIT` seconds, in case its parent loses
+    it."""
     if hasattr(signal, "alarm"):
         signal.alarm(LIFE_LIMIT)
 

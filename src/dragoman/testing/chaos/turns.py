@@ -62,7 +62,8 @@ class TurnFailed(Exception):
 
 
 Steps: TypeAlias = Generator[Ask | Pause, Any, str]
-"""A turn; it returns the stop reason."""
+"""The steps of a turn: it yields what it waits for, is sent the client's response (None after a
+`Pause`), and returns the stop reason."""
 
 
 class Turn:
@@ -223,6 +224,6 @@ class Turn:
 
 
 def usage(text: str) -> dict[str, int]:
-    """Return the tokens a turn used, counting words as tokens."""
+    """Return an invented token usage for a turn with this prompt, with words counted as tokens."""
     words = len(text.split())
     return {"inputTokens": words, "outputTokens": words + 2, "totalTokens": 2 * words + 2}

@@ -103,7 +103,8 @@ async def check_stream(
     turn_timeout: float = DEFAULT_TURN_TIMEOUT,
     on_finding: Callable[[Finding], None] | None = None,
 ) -> Report:
-    """Check an agent behind any stream. `open_stream` must start a new agent at each call."""
+    """Check an agent behind any stream. `open_stream` must start a new agent at each call, and
+    `subject` names the agent in the report. The other arguments are those of `check_agent`."""
     chosen = choose(only)
     lab = Lab(
         open_stream,
@@ -127,8 +128,8 @@ async def check_stream(
 
 
 def choose(only: Collection[str]) -> list[AgentCheck]:
-    """Return the checks with these names or requirements; all if none are given. Raises
-    `UsageError` for an unknown one."""
+    """Return the checks that have one of these names or cover one of these requirements; all if
+    none are given. Raises `UsageError` for an unknown name."""
     known = {check.check.name for check in ALL} | requirements().keys()
     if unknown := sorted(set(only) - known):
         raise UsageError(f"unknown check or requirement: {', '.join(unknown)}")

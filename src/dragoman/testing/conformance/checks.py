@@ -87,10 +87,11 @@ class AgentCheck:
 def agent_check(
     *ids: str, turns: bool = False, advisory: bool = False
 ) -> Callable[[Run], AgentCheck]:
-    """Decorator that makes a check of a function. The check has the name of the function, and its
-    docstring as the expectation.
+    """Decorator that turns a function into a check of the requirements `ids`. The name of the check
+    is that of the function, and its expectation is the function's docstring.
 
-    The function returns if the check passes, and raises `Violation` or `Skip` otherwise.
+    The function returns if the check passes, and raises `Violation` or `Skip` otherwise. For
+    `turns` and `advisory`, see `AgentCheck` and `Check`.
     """
 
     def declare(run: Run) -> AgentCheck:
@@ -155,8 +156,9 @@ class Lab:
         return conversation
 
     async def ready(self) -> Conversation:
-        """Return the conversation with the shared process, after the handshake. Restarts the
-        process if it has died. Raises `Skip` if an earlier handshake failed."""
+        """Return the conversation with the shared process, after the handshake. Starts the process
+        if there is none or it has died. Raises `Violation` if its handshake fails, and `Skip` if an
+        earlier one did."""
         if self._broken is not None:
             raise Skip(self._broken)
         if self._shared is None or self._shared.failure is not None:
@@ -176,7 +178,7 @@ class Lab:
         self, conversation: Conversation, capabilities: Message | None = None
     ) -> Message:
         """Do the handshake as a client with these capabilities, by default with none, and return
-        the result."""
+        the result. Raises `Violation` if it fails."""
         conversation.offers_services = bool(capabilities)
         answer = await conversation.ask("initialize", hello(capabilities=capabilities))
         return answer.fields()
@@ -221,7 +223,8 @@ class Lab:
     # -- sessions
 
     async def new_session(self, conversation: Conversation) -> Message:
-        """Open a session and return the whole response."""
+        """Open a session and return the result. Raises `Skip` if a login is required, and
+        `Violation` if the request is refused or the result has no session id."""
         answer = await conversation.ask("session/new", {"cwd": self.cwd, "mcpServers": []})
         if answer.code == codes.AUTH_REQUIRED:
             raise Skip("it requires a login to open a session")

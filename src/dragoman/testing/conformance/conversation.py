@@ -89,7 +89,8 @@ class Answer:
         return self.message["result"]
 
     def fields(self) -> Message:
-        """Return the result, which must be an object; null counts as an empty one."""
+        """Return the result, which must be an object; null counts as an empty one. Raises
+        `Violation` if it is something else, or the request was refused."""
         result = self.result()
         if result is None:
             return {}
@@ -165,7 +166,8 @@ class Conversation:
         id: int | str | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Send a request and wait for its response."""
+        """Send a request and wait for its response, for at most `timeout` seconds. Raises as
+        `until` does."""
         return await self.answer(self.begin(method, params, id=id), method, timeout=timeout)
 
     # -- receiving
@@ -173,7 +175,8 @@ class Conversation:
     async def answer(
         self, id: int | str, what: str = "the request", *, timeout: float | None = None
     ) -> Answer:
-        """Wait for the response to a request that was already sent."""
+        """Wait for the response to the request with this id, which was already sent. `what` names
+        the request in an error. Raises as `until` does."""
         answers = self._answers.setdefault(_key(id), [])
         return await self.until(
             lambda: answers[0] if answers else None, f"an answer to {what}", timeout=timeout
@@ -196,8 +199,9 @@ class Conversation:
     async def until(
         self, ready: Callable[[], T | None], what: str, *, timeout: float | None = None
     ) -> T:
-        """Wait until `ready` returns something other than None, and return it. Raises `Silence`
-        after the timeout, and `Gone` if the conversation has ended."""
+        """Wait until `ready` returns something other than None, and return it. `what` names in an
+        error what was expected. Raises `Silence` after the timeout, and `Gone` if the conversation
+        has ended."""
         limit = self.timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -242,8 +246,8 @@ class Conversation:
             self.say({"jsonrpc": "2.0", "id": message["id"], **body})
 
     def _read(self, line: bytes) -> Message | None:
-        """Return the message in a line, or None if it is not a message. Records what is wrong with
-        the line in `breaches`."""
+        """Return the JSON object in a line, or None if there is none. Records in `breaches` what is
+        wrong with the line."""
 
         def breach(kind: str, reason: str) -> None:
             self.breaches.append(Breach(kind, reason, line))

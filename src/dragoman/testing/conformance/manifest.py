@@ -1,8 +1,8 @@
 """The requirements of ACP v1, and how dragoman proves that it meets them.
 
-Reads the entries of ``requirements.toml``. Most requirements are proved by checks, which name them
+Reads the entries of ``requirements.toml``. Most requirements are proven by checks, which name them
 in `checks.Check.ids`. An entry lists only tests that prove it elsewhere, as
-``tests/file.py::test_name``, or why no proof is claimed. Nothing is run here.
+``tests/file.py::test_name``, or says why no proof is claimed. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PROVED: Final = frozenset({"MUST", "MUST NOT", "SHOULD", "SHOULD NOT"})
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How one side of dragoman is proved to meet a requirement, in addition to the checks."""
+    """What proves, in addition to the checks, that one side of dragoman meets a requirement."""
 
     tests: tuple[str, ...] = ()
     not_claimed: str = ""
-    """Why there is no proof; empty if there is one."""
+    """Why no proof is claimed; empty if one is."""
 
 
 @dataclass(frozen=True, slots=True)

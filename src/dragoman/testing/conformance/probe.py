@@ -72,7 +72,8 @@ class Probe:
         return Report("client", subject, self.record.findings(), self._peer)
 
     async def run(self) -> Report:
-        """Serve the client until it disconnects, and return the findings."""
+        """Serve the client until it disconnects, or for `scenes.LIFE_LIMIT`, and return the
+        findings."""
         talk = self._talk
         try:
             await talk.until(lambda: talk.failure, "its end", timeout=scenes.LIFE_LIMIT)
@@ -230,7 +231,8 @@ class Probe:
         await self._try("unknown_question_done_is_ignored", self._question_done)
 
     async def _cancelling(self, session: str) -> str:
-        """Ask a question, wait for the cancel, and check how the client answers the question."""
+        """Send a permission request, wait for the cancel, and check how the client answers that
+        request, another one, and updates. Returns the stop reason."""
         talk = self._talk
         self._update(session, scenes.chunk("Cancel this turn now."))
         question = talk.begin("session/request_permission", scenes.question(session))

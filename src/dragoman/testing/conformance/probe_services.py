@@ -20,7 +20,8 @@ from dragoman.wire import codes
 PRINTED = "ab☃" * 40
 """The output of a terminal: characters of one and of three bytes."""
 LIMIT = 52
-"""Number of bytes of `PRINTED` to keep. The cut falls inside a character."""
+"""The output limit, in bytes, of a terminal that prints `PRINTED`. The cut falls inside a
+character."""
 
 
 def offers(capabilities: Message, path: str) -> bool:

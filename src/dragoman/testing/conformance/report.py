@@ -114,7 +114,7 @@ class Report:
 
 
 def from_json(text: str | bytes) -> Report:
-    """Decode a report that `Report.to_json` wrote."""
+    """Decode a report that `Report.to_json` encoded."""
     return decode_typed(text, Report)
 
 

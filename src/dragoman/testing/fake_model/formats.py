@@ -40,7 +40,7 @@ class Format(Protocol):
 
 
 def event(data: Any, name: str | None = None, *, text: bool = False) -> Piece:
-    """Return a server-sent event."""
+    """Return a server-sent event as a piece of an answer."""
     head = f"event: {name}\n" if name else ""
     return Piece(f"{head}data: {json.dumps(data)}\n\n".encode(), text)
 
@@ -66,12 +66,14 @@ def said(content: Any) -> str:
 
 
 def usage_of(asked: Asked, reply: Reply) -> tuple[int, int]:
-    """Return the token counts of the question and the answer, counting words."""
+    """Return the token counts of the question and the answer: the words of the question, and the
+    `words` of the reply."""
     return len(asked.text.split()), reply.words
 
 
 def schema_of(wanted: Any, *path: str) -> dict[str, Any] | None:
-    """Return the schema of a JSON answer at `path`, or None if no JSON is requested."""
+    """Return the schema in `wanted`, the requested format of the answer: the value at `path`, or
+    one for any object. None if no JSON is requested."""
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
         return None
     found: Any = wanted

@@ -25,11 +25,11 @@ KEPT_REQUESTS: Final = 1000
 """Maximum number of requests remembered; the oldest are dropped first."""
 
 CHECK_INTERVAL: Final = 0.05
-"""Seconds between two checks, during a wait inside an answer, of whether the client is still
-connected."""
+"""Seconds between two checks of whether the client is still connected, while an answer waits."""
 
 HOLD_LIMIT: Final = 60.0
-"""Maximum number of seconds an answer is held or withheld, in case it is never released."""
+"""Maximum number of seconds for which an answer is held or withheld, in case it is never
+released."""
 
 CLOSE_TIMEOUT: Final = 5.0
 """Timeout in seconds for closing a loopback socket, which takes no time unless the event loop is
@@ -108,13 +108,13 @@ class FakeModel:
 
     @property
     def requests(self) -> list[Recorded]:
-        """All requests, oldest first."""
+        """The last `KEPT_REQUESTS` requests, oldest first."""
         return list(self._recorded)
 
     @property
     def questions(self) -> list[Asked]:
-        """The requests to the model itself, without requests for lists of models or token
-        counts."""
+        """The questions among `requests`: those to the model itself, not those for lists of models
+        or token counts."""
         return [recorded.asked for recorded in self._recorded if recorded.asked is not None]
 
     async def wait_requests(self, count: int) -> None:
@@ -123,7 +123,8 @@ class FakeModel:
             await self._changed.wait_for(lambda: self._count >= count)
 
     def release(self) -> None:
-        """Release every held answer, now and later."""
+        """End the waits in all answers, now and later: held answers continue, and slow ones become
+        fast."""
         self._released.set()
 
     # -- connections

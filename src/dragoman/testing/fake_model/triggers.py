@@ -94,7 +94,7 @@ class Reply:
 
     @property
     def words(self) -> int:
-        """The number of chunks and calls, which counts as the number of tokens."""
+        """The number of chunks, thoughts and calls, which counts as the number of tokens."""
         return len(self.chunks) + len(self.thoughts) + (self.call is not None)
 
 
@@ -115,7 +115,7 @@ def last_text(texts: Iterable[str]) -> str:
 
 
 def reply_to(asked: Asked, *, ignore_errors: bool = False) -> Reply:
-    """Decide the answer to a request."""
+    """Decide the answer to a request. With `ignore_errors`, `HTTP:` triggers have no effect."""
     if asked.schema is not None:
         return Reply((json.dumps(sample(asked.schema)),))
     text = asked.text

@@ -67,7 +67,8 @@ def command(story: Story, *, dialect: str) -> list[str]:
 
 
 def tell(story: Story, dialect: str, source: IO[bytes], sink: IO[bytes]) -> None:
-    """Tell the story to a client on two open files, until it disconnects."""
+    """Tell the story at every prompt of a client on two open files, until the client
+    disconnects."""
     TELLERS[dialect](story, source, sink).run()
 
 

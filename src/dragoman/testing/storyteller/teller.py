@@ -80,7 +80,7 @@ class Teller:
         self._last: type | None = None
 
     def new_session(self) -> str:
-        """Return the id of a new session."""
+        """Count a new session and return its id."""
         self.sessions += 1
         return f"session-{self.sessions}"
 
@@ -139,11 +139,13 @@ class Teller:
             self.refuse(message["id"], METHOD_NOT_FOUND, f"unknown method {method}")
 
     def heard(self, method: str, params: Params) -> None:
-        """Handle a notification from the client."""
+        """Handle a notification from the client: here, ignore it. A dialect with notifications
+        overrides this."""
 
     def meanwhile(self, message: Params) -> bool:
         """Handle a message that arrived during a story if it is a notification. Returns whether it
-        was handled."""
+        was handled; otherwise it waits for the end of the story. A dialect may also handle
+        requests."""
         if "method" in message and "id" not in message:
             self.heard(message["method"], message.get("params") or {})
             return True
@@ -256,13 +258,14 @@ class Teller:
     def plan(self, entries: Sequence[tuple[str, str]]) -> None: ...
 
     def switch(self) -> None:
-        """Report that the mode has changed."""
+        """Called when the mode has changed, so that the dialect can report it."""
 
     def choose(self) -> None:
-        """Report that an option has changed."""
+        """Called when an option has changed, so that the dialect can report it."""
 
     def use(self, count: Count) -> None: ...
 
     def ask(self, call: Call) -> bool:
-        """Return whether a tool call may run; an agent that cannot ask just runs it."""
+        """Ask whether a tool call may run, and return the answer. Here, for a dialect that cannot
+        ask, True."""
         return True
