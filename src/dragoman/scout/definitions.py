@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from dragoman.scout.languages import Language
 
 TRUE: Final = 0
-"""A definition proper: a function, a class, a type."""
+"""Rank of a definition proper: a function, a class, a type."""
 VALUE: Final = 1
-"""A constant, a property, a declaration."""
+"""Rank of a constant, a property, a declaration."""
 LOCAL: Final = 2
-"""A field, a parameter, or an assignment."""
+"""Rank of a field, a parameter, or an assignment."""
 
 MAX_LOOKED_AT: Final = 400
 """Maximum length of a line that is searched for definitions."""

@@ -55,7 +55,8 @@ class FileReader:
         """The real path of the workspace."""
 
     def locate(self, path: str) -> str:
-        """Return a path from a question, absolute or relative to the root, as an absolute path."""
+        """Return a path from a question, which may be absolute, relative to the root or begin with
+        ``~``, as an absolute path. Checks nothing."""
         return os.path.join(self.root, os.path.expanduser(path) if path[:1] == "~" else path)
 
     def relative(self, real: Path) -> str:
@@ -79,7 +80,8 @@ class FileReader:
         self, path: str, first: int | None, last: int | None, stop: threading.Event
     ) -> FilePart:
         """Return the lines `first` to `last` of a file, counted from 1, but at most `MAX_LINES`.
-        None means from the start, or as many as allowed. Raises `NotText` for a binary file."""
+        None means from the start, or as many as allowed. Raises `NotText` for a binary file, and
+        what `file` raises."""
         lines = self._raw_lines(path, stop)
         start = max(first or 1, 1)
         wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))
@@ -88,7 +90,8 @@ class FileReader:
         return FilePart(self.file(path), start, shown, len(lines))
 
     def all_lines(self, path: str, stop: threading.Event, limit: int = 20_000) -> list[str]:
-        """Return the lines of a file, at most `limit`: more are not needed to rank it."""
+        """Return the first `limit` lines of a file: more are not needed to rank it. Raises as
+        `part` does."""
         return [_shown(line) for line in self._raw_lines(path, stop)[:limit]]
 
     def _raw_lines(self, path: str, stop: threading.Event) -> list[bytes]:

@@ -61,7 +61,8 @@ class Walk:
     """Whether there are more files than the limit."""
 
     def files(self, stop: threading.Event) -> Iterator[str]:
-        """Yield the paths of all ordinary files, relative to the root, with slashes."""
+        """Yield the paths of all ordinary files that are not ignored, relative to the root, with
+        slashes."""
         seen = 0
         for _, names in self._folders(stop):
             yield from names
@@ -133,7 +134,7 @@ class Walk:
 
 
 def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool) -> bool:
-    """Return whether a path is ignored; the nearest ignore file decides first."""
+    """Return whether a path is ignored. The nearest ignore file with a matching rule decides."""
     for prefix, ignored in reversed(scopes):
         decided = ignored.decide(path[len(prefix) :], name, is_folder=is_folder)
         if decided is not None:

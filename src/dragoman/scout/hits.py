@@ -17,7 +17,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\
 
 
 class Hit(NamedTuple):
-    """One line of one file."""
+    """One line of one file; line 0 stands for the file as a whole."""
 
     path: str
     """Path relative to the root, with slashes; bytes that are not UTF-8 are surrogates, as returned
@@ -27,7 +27,7 @@ class Hit(NamedTuple):
 
 
 def window(line: bytes, at: int) -> str:
-    """Return the text of a line around a position."""
+    """Return the text of a line around the byte position `at`, decoded and cleaned."""
     start = max(0, at - MAX_BEFORE)
     text = line[start : at + MAX_AFTER].decode("utf-8", "replace").rstrip("\r\n")
     # There is text before it, so it must not look like the start of a line.
@@ -35,7 +35,7 @@ def window(line: bytes, at: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text without characters that affect a terminal."""
+    """Return a text in which characters that affect a terminal or cannot be sent are replaced."""
     return _CONTROLS.sub("\ufffd", text)
 
 

@@ -54,7 +54,7 @@ def bullet(hit: Hit, note: str = "") -> str:
 
 
 def clip(text: str, size: int = MAX_SHOWN) -> str:
-    """Return a text, shortened if it is too long."""
+    """Return a text, shortened to `size` characters if it is longer."""
     return text if len(text) <= size else f"{text[: size - 1].rstrip()}…"
 
 
@@ -64,7 +64,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def paragraphs(*parts: str | Iterable[str]) -> str:
-    """Join paragraphs with empty lines between them; a list of lines is one paragraph."""
+    """Join paragraphs with empty lines between them; a list of lines is one paragraph. Empty
+    paragraphs are left out."""
     texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
     return "\n\n".join(text for text in texts if text)
 

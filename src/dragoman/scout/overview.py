@@ -101,7 +101,7 @@ def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
 
 
 def _named(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the programs in a manifest: a text from the line of each, and a note."""
+    """Yield, for each program in a manifest, a text that occurs in its line, and a note."""
     if name == "Makefile":
         for target in re.findall(r"^([A-Za-z][\w-]*)\s*:(?!=)", text, re.MULTILINE)[:15]:
             yield f"{target}:", f"make target `{target}`"

@@ -42,7 +42,8 @@ class Definition(Struct, frozen=True):
 
     symbol: str
     question: str = ""
-    """What to search for if it is an ordinary word and not a name."""
+    """The whole question, to search for if `symbol` turns out to be an ordinary word; empty if
+    `symbol` is clearly a name."""
 
 
 class Uses(Struct, frozen=True):
@@ -285,7 +286,8 @@ def _name(words: str) -> str:
 
 
 def of_command(name: str, words: str) -> Intent | None:
-    """Return the intent of a command, or None if its input is invalid."""
+    """Return the intent of the command `name` with the input `words`; None if the input is
+    invalid."""
     plain = words.strip(_QUOTES)
     symbol = _name(words)
     made: dict[str, Intent | None] = {
@@ -314,7 +316,8 @@ def of_read(words: str) -> ReadPath:
 
 
 def of_todo(words: str) -> Todos:
-    """Parse the marks to list, the directory, and the text that the lines must contain."""
+    """Parse the input of ``/todo``: the marks to list, the directory, and the text that lines must
+    contain."""
     found = re.search(r"(?:^|\s)in (\S+)", words)
     rest = (words.replace(found[0], "", 1) if found else words).split()
     tags = tuple(word for word in rest if word in TAGS)

@@ -79,8 +79,8 @@ class Weights:
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
-        """Return the factor for files of this kind (test, document, data, generated): low if the
-        question is unlikely to be about them."""
+        """Return the factor for files of this kind (test, document, data, generated): below 1 if
+        the question is unlikely to be about them, above 1 if it asks for them."""
         language = languages.of_path(path)
         factor = 0.4 if is_generated(path) else 1.0
         if is_test(path):
@@ -141,8 +141,8 @@ def _text_score(counts: Mapping[str, int], weights: Weights) -> float:
 def shortlist(
     paths: Iterable[str], counts: Mapping[str, Mapping[str, int]], weights: Weights
 ) -> list[str]:
-    """Return the files worth reading, best first, judged by their paths and by how often terms
-    occur in them."""
+    """Return up to `SHORTLIST_SIZE` files worth reading, best first, judged by their paths and by
+    how often terms occur in them."""
     scored: list[tuple[float, str]] = []
     for path in paths:
         inside, found = counts.get(path, {}), path_terms(path, weights.terms)

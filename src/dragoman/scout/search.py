@@ -78,8 +78,8 @@ async def find_files_with(
 
 
 async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> list[str] | None:
-    """Return the matching files, or None without ripgrep, or with one that does not know our
-    options."""
+    """Return the matching files; None if ripgrep is missing or does not know our options. Notes in
+    `found` whether the search ended early."""
     # Ignore files above the workspace do not count. Inside it, those above the directory do.
     above = () if under else ("--no-ignore-parent",)
     argv = [*RIPGREP, *above, "--regexp", pattern, "--", f"./{under}"]
@@ -120,7 +120,8 @@ def count_lines(
 
 
 def lines_with(root: str, pattern: str, found: Found, stop: threading.Event) -> Iterator[Hit]:
-    """Yield the lines that match a pattern."""
+    """Yield the lines of `found.matching` that match a pattern, up to `MAX_LINES_PER_FILE` of each
+    file."""
     compiled = compile_bytes(pattern)
     for path, data in _read_all(root, found, stop):
         for number, line, at in _lines(data, compiled):
@@ -150,7 +151,8 @@ def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[
 
 
 def _lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes, int]]:
-    """Yield each matching line: its number, its bytes, and where the match begins."""
+    """Yield each matching line, up to `MAX_LINES_PER_FILE`: its number, its bytes, and where in it
+    the match begins."""
     number = 1
     start = counted = 0
     for _ in range(MAX_LINES_PER_FILE):

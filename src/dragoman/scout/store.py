@@ -116,12 +116,13 @@ class SessionFiles:
         return self._append(session_id, short, 0)
 
     def load(self, session_id: str) -> Remembered | None:
-        """Return a session with its turns, or None if there is none with that id."""
+        """Return a session with its turns; None if there is none with that id, or it cannot be
+        read."""
         path = self._path(session_id)
         return None if path is None else self._read(path)
 
     def listed(self, cwd: str | None = None) -> list[Remembered]:
-        """Return all sessions, or those of a directory, latest first."""
+        """Return all sessions that can be read, or those of a directory, latest first."""
         found = [known for path in self._files() if (known := self._read(path)) is not None]
         if cwd is not None:
             wanted = os.path.normpath(cwd)

@@ -50,8 +50,8 @@ def is_generated(path: str) -> bool:
 
 
 def split_name(symbol: str) -> tuple[str, str]:
-    """Return a name and its owner, or an empty string if it has none: ``Session.prompt`` is
-    ``prompt`` of ``Session``."""
+    """Return the name in a symbol and its owner, which is empty if it has none: ``Session.prompt``
+    is ``prompt`` of ``Session``."""
     parts = [part for part in _SEPARATORS.split(symbol.strip("$@~.:#")) if part]
     if not parts:
         return symbol, ""
@@ -90,7 +90,7 @@ class Sightings:
     def best(self) -> list[Defined]:
         """Return the definitions that answer the question, most likely first.
 
-        Plain assignments count only if there is nothing better.
+        Those of the rank `LOCAL`, such as plain assignments, count only if there are no others.
         """
         ranked = sorted(self.definitions, key=_order)
         return [each for each in ranked if each.mark.rank < LOCAL] or ranked

@@ -68,7 +68,7 @@ def stem(word: str) -> str:
 
 
 def terms_of(text: str) -> dict[str, str]:
-    """Return the terms of a question in order, each with its original word."""
+    """Return up to `MAX_TERMS` terms of a question in order, each with its original word."""
     found: dict[str, str] = {}
     vague: dict[str, str] = {}
     for word in re.findall(r"\w[\w'’]*", text):
@@ -81,8 +81,8 @@ def terms_of(text: str) -> dict[str, str]:
 
 
 def text_pattern(term: str) -> str:
-    """Return a regular expression for a term at the start of a word, including one that starts with
-    a capital.
+    """Return a regular expression for a term at the start of a word, or at a capital letter inside
+    one, as for `all` in `runAll`.
 
     The letters come first: Python skips to a set of letters many times faster than to a boundary.
     """
@@ -100,8 +100,8 @@ def literal_pattern(text: str) -> str:
 
 
 def matches(term: str, word: str) -> float:
-    """Return how well a word matches a term: 1 if it is a form of it, 0.5 if one begins with the
-    other."""
+    """Return how well a word matches a term: 1 if the word is a form of the term, 0.5 if one begins
+    with the other, otherwise 0."""
     if stem(word) == term:
         return 1.0
     begins = word.startswith(term) or (len(word) >= 4 and term.startswith(word))

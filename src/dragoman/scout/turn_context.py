@@ -42,7 +42,8 @@ class ScoutAnswer:
     """Whether the question was answered. If not, the turn does not end as a success."""
     symbol: str = ""
     path: str = ""
-    """The subject, for a question that says "it"."""
+    """The subjects of the answer, to which "it" in a later question refers; empty to leave them as
+    they were."""
 
 
 class TurnContext:
@@ -118,8 +119,8 @@ class TurnContext:
     # -- searching
 
     async def in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """Run a blocking function in a thread until it is done, or the turn is cancelled: then the
-        event that it gets is set."""
+        """Call a blocking function in a thread and return its result. If the turn is cancelled, the
+        event that the function gets is set."""
         return await in_thread(self.root, work)
 
     async def search(
@@ -130,8 +131,9 @@ class TurnContext:
         shown: Callable[[], Sequence[Hit]],
         under: str = "",
     ) -> Found:
-        """Search the files, and call `take` for each line that matches a pattern. `shown` returns
-        the lines to show in the tool call."""
+        """Search the files below the directory `under`, and call `take`, in a thread, for each line
+        that matches a pattern, up to `MAX_HITS`. `shown` returns the lines to show in the tool
+        call."""
         raw = {"terms": list(patterns), **({"folder": under} if under else {})}
         async with self.tool(title, "search", "search", raw, path=under) as call:
             any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())

@@ -15,7 +15,8 @@ from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
 async def answer(context: TurnContext, intent: questions.Intent, last: str = "") -> ScoutAnswer:
-    """Answer an intent. `last` is the previous answer, for saving it."""
+    """Answer an intent. `last` is the previous answer, for saving it. A `ServiceError`, such as a
+    refused path, becomes a text that does not count as an answer."""
     try:
         return await _answer(context, intent, last)
     except ServiceError as error:

@@ -57,7 +57,8 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
 
 
 async def nearest(context: TurnContext, symbol: str) -> list[str]:
-    """Return places for the words of a name that was not found, as lines."""
+    """Return the best places for the words of a name that was not found, as lines; empty if there
+    are none."""
     terms = terms_of(symbol)
     if not terms:
         return []
@@ -99,7 +100,8 @@ def _judged(
     weights: rank.Weights,
     stop: threading.Event,
 ) -> list[RankedPlace]:
-    """Read the files on the shortlist, and order them by their best places."""
+    """Read the files on the shortlist, and return up to `MAX_PLACES` of their best places, best
+    first."""
     places = []
     for path in rank.shortlist(files, counts, weights):
         try:

@@ -191,7 +191,8 @@ def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> l
 
 
 async def _snippet(context: TurnContext, hit: Hit) -> str:
-    """Return the first lines of a definition."""
+    """Return the first lines of a definition in a fence; only the found line if they cannot be
+    read."""
     title = f"Read {place(hit.path, hit.line)}"
     raw = {"path": hit.path if hit.path.isprintable() else "", "line": hit.line}
     async with context.tool(title, "read", "read", raw) as call:
