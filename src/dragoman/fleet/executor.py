@@ -219,7 +219,7 @@ async def _leave(connection: FleetConnection, job: str) -> bool:
 
 
 def _explain(error: FleetError, job: str, *, cancelled: bool) -> None:
-    """Add to an error a sentence about what happens to a job that is no longer followed."""
+    """Add to an error whether the job, which is no longer followed, was cancelled or continues."""
     error.may_have_run = True
     error.args = (f"{error}; job {job} {'was cancelled' if cancelled else 'continues'}",)
     error.remedy = f"follow it with `dragoman fleet watch {job}`"

@@ -70,7 +70,7 @@ MIN_SECRET_SIZE: Final = 12
 """Minimum length, in characters, of the secrets that are searched for in a patch."""
 
 _ORDER: Final[tuple[Permissions, ...]] = ("deny-all", "approve-reads", "ask", "approve-all")
-"""The presets from the most restrictive to the least, if there is no user to answer `ask`."""
+"""The presets from the most to the least restrictive on a worker, where no user answers `ask`."""
 
 
 class WorkerLimits(Struct, frozen=True, kw_only=True):

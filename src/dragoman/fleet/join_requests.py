@@ -29,7 +29,8 @@ answers earlier."""
 
 
 class JoinRequests:
-    """Admits members whose join codes are in the fleet directory."""
+    """Admits members whose join codes are in the fleet directory. `leads` returns whether this
+    coordinator leads now."""
 
     def __init__(
         self,

@@ -105,8 +105,8 @@ def wants_tls(options: ServerOptions) -> bool:
 
 
 async def find_server(program: str | None = None) -> str:
-    """Return the path of `nats-server`, 2.10.4 or newer; `program` is used instead of searching for
-    it. Raises `ProgramNotFound` if there is none, and `UsageError` if it is too old or another
+    """Return the path of `nats-server`, 2.10.4 or newer: `program`, or else the one found on this
+    machine. Raises `ProgramNotFound` if there is none, and `UsageError` if it is too old or another
     program."""
     beside = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     found = program or which(PROGRAM) or (beside if os.access(beside, os.X_OK) else None)

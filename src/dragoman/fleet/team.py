@@ -42,7 +42,7 @@ TOKEN_DAYS: Final = 90
 """Days for which a member's token is valid. After that, the machine has to join again."""
 
 COORDINATOR: Final = "coordinator"
-"""Name of the coordinator. It is reserved, like the names of the join codes."""
+"""Name of the coordinator. No member can have it, or a name that begins with ``join-``."""
 
 
 class TeamMember(Struct, frozen=True, kw_only=True):
