@@ -133,7 +133,8 @@ class ServerChoices(SessionSettings):
 
 
 def theirs(option_id: str) -> str:
-    """Return the id under which the peer knows one of its options."""
+    """Return the id under which the peer knows one of its options. `option_id` is the id that the
+    client uses."""
     return option_id.removeprefix(PEERS_OWN)
 
 

@@ -103,8 +103,7 @@ class SessionStore:
             await self._writer.flush()
 
     async def aclose(self) -> None:
-        """Store what is queued, and close the store. Does not raise if the store cannot be
-        closed."""
+        """Store what is queued, and close the store. A failure to close it is only logged."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
