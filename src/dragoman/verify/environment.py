@@ -60,8 +60,8 @@ class PeerEnvironment:
 
 @contextmanager
 def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]:
-    """Context manager: temporary directories and the environment for one verification, removed
-    afterwards. Raises `FileFailed` if the directories cannot be created."""
+    """Context manager: yield the environment for one verification, with temporary directories that
+    are removed afterwards. Raises `FileFailed` if they cannot be created."""
     with contextlib.ExitStack() as stack:
         try:
             top = stack.enter_context(
@@ -94,7 +94,8 @@ async def make_repository(workspace: Path) -> None:
 
 
 def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
-    """Return the variables for an unknown program (careful mode)."""
+    """Return the variables for an unknown program (careful mode): without those of `way` that may
+    contain a credential or an endpoint, and with `home` as its home directory."""
     env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
     env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
     # For these an empty value means unset; the allow-list itself cannot be shortened.

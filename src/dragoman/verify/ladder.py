@@ -1,8 +1,8 @@
 """Run the rungs of the verification ladder in order, and build and store the card.
 
-Skips rungs that cannot be measured, stops after some failures, and enforces the timeout of each
-rung (`time_limits`). `rungs` holds the checks, `verification` the processes and sessions that they
-share. No process of the peer that we started is left at the end, even after a cancel.
+Skips rungs that cannot be measured, stops when a rung with `last` fails, and enforces the timeout
+of each rung (`time_limits`). `rungs` holds the checks, `verification` the processes and sessions
+that they share. No process that was started for the peer is left at the end, even after a cancel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shared state of the rungs of one verification: processes, sessions, turns, permissions, facts.
 
 A rung gets a connected peer or a session from here, and a new one if the last has died or hung.
-There are three processes: the first for most rungs, a second that must find the session of the
-first, and a separate one for requests that may crash a peer.
+There are up to three processes: the first for most rungs, a second that must find the session of
+the first, and a separate one for requests that may crash a peer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Rungs `params`, `methods` and `events`: the names that the peer uses on the wire.
 
 They record what a protocol leaves open or a specification only assumes: which params a request
-needs, which method names were answered, and which notifications came with which keys. No prompt is
-sent to find out which params it needs, because a peer may call its model for one that lacks a
-param.
+needs, which method names were answered, and which notifications came with which keys. Prompts are
+not tried without one of their params, because a peer may call its model even then.
 """
 
 from __future__ import annotations
