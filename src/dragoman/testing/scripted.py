@@ -57,7 +57,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Send a notification, or several: then ``n`` in the params counts them from 0."""
+    """Send a notification. If `times` is not 1, send it that often, and count in the param ``n``
+    from 0."""
 
     method: str
     params: dict[str, Any] | None = None

@@ -65,8 +65,9 @@ async def check_agent(
     """Check the agent that a command line starts. Its model is called only with `turns`.
 
     The sessions use `cwd`, or a temporary empty directory. `env` and `inherit` are passed to
-    `dragoman.transports.spawn`. `only` limits the run to these checks or requirements. Raises
-    `SpawnError` if the program cannot be started, and `UsageError` for an unknown name in `only`.
+    `dragoman.transports.spawn`. `only` limits the run to these checks or requirements. `on_finding`
+    is called with the result of each check. Raises `SpawnError` if the program cannot be started,
+    and `UsageError` for an unknown name in `only`.
     """
     names = tuple(inherit)
 

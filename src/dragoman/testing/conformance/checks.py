@@ -144,13 +144,15 @@ class Lab:
     # -- processes
 
     async def fresh(self) -> Conversation:
-        """Return a separate agent process for this check, before the handshake."""
+        """Start a separate agent process for this check, and return the conversation with it,
+        before the handshake."""
         conversation = await self._start()
         self._own.append(conversation)
         return conversation
 
     async def fresh_ready(self, capabilities: Message | None = None) -> Conversation:
-        """Return a separate process for this check, after the handshake."""
+        """Start a separate agent process for this check, and return the conversation with it, after
+        the handshake."""
         conversation = await self.fresh()
         await self.greet(conversation, capabilities)
         return conversation
@@ -235,7 +237,7 @@ class Lab:
         return fields
 
     async def session(self) -> tuple[Conversation, str]:
-        """Return the shared process and the id of a session in it."""
+        """Return the conversation with the shared process, and the id of a session in it."""
         conversation = await self.ready()
         if self._session is None:
             opened = await self.new_session(conversation)

@@ -143,8 +143,8 @@ async def resuming_does_not_replay(lab: Lab) -> None:
 
 
 async def _new(lab: Lab) -> tuple[Conversation, str]:
-    """Open a session for one check in the shared process. Returns the process and the session's
-    id."""
+    """Open a session for one check in the shared process. Returns the conversation with the
+    process, and the session's id."""
     conversation = await lab.ready()
     return conversation, str((await lab.new_session(conversation))["sessionId"])
 
