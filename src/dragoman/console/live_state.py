@@ -213,8 +213,8 @@ class LiveState:
         return self._session_item(record, jobs, set(self._seen.jobs), waiting=False)
 
     async def stored_jobs(self, key: str) -> list[JobRecord]:
-        """Return all stored jobs of a session, newest first, without their texts, and without
-        delegations that have attempts."""
+        """Return all stored jobs of a session, newest first, without their answers. Delegations
+        that have attempts are left out."""
         return await in_thread(key, lambda _: self._stored_jobs(key))
 
     def jobs_of(self, key: str) -> list[JobRecord]:
