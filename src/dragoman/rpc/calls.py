@@ -55,11 +55,12 @@ class Call(Struct, eq=False):
     # an `__init__`.
     method: str
     forget: Callable[[Call], None]
-    """Called when the caller abandons the call."""
+    """Called when the call is given up before it has settled."""
     tell: Settle | None = None
     """The completion callback; None once it was called, or if a task awaits the call."""
     future: asyncio.Future[Raw] | None = None
-    """Receives the result or the error; None once it has it. Used if other calls are pending."""
+    """Receives the result or the error, if a task awaits the call while other calls are pending.
+    None otherwise, and once the call is settled."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """When to give up, by the clock of `Deadlines`."""
@@ -92,8 +93,8 @@ class Call(Struct, eq=False):
                 log.exception("the completion callback of %s failed", self.method)
 
     def give_up(self, error: DragomanError) -> None:
-        """Give up the call, unless it is settled: notify the peer, and settle the call with
-        `error`. A late response is dropped."""
+        """Give up the call, unless it is settled: notify the peer, if the dialect can express that,
+        and settle the call with `error`. A late response is only reported as noise."""
         if not self.settled:
             self.forget(self)
             self.settle(None, error)
@@ -339,7 +340,8 @@ class Requester:
 
     def expect_late(self, call: Call, timeout: float) -> None:
         """Notify the peer that an open call is cancelled, but keep the call open for `timeout`
-        seconds: its response may still name something that must be undone."""
+        seconds, because its response may still name something that must be undone. Has no effect if
+        the call is settled or the connection has ended."""
         if self._failure is None and not call.settled:
             self._notify_cancelled(call)
             self._deadlines.add(call, timeout)
@@ -403,7 +405,8 @@ class Requester:
         explain: Callable[[RemoteError], Exception] | None,
         after: HandlerLane[Any] | None,
     ) -> Any:
-        """Make a call that may have to wait before it is sent, which counts against its timeout."""
+        """Make a call that may have to wait before it is sent; the wait counts against its
+        timeout."""
         loop = asyncio.get_running_loop()
         give_up_at = None if timeout is None else loop.time() + timeout
         half_duplex = self._half_duplex

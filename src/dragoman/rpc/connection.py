@@ -76,7 +76,8 @@ class ConnectionSettings(Struct, frozen=True):
     """Returns the method and params of the notification that cancels our call with this id. None
     if the dialect has no such notification."""
     reserved: Reserved | None = None
-    """The field name of the dialect's values that must never be sent, if it has one."""
+    """The name of a field that the dialect's values use only in memory, and that must never be
+    sent. None if the dialect has no such field."""
 
 
 class Connection(Requester, Responder):
@@ -186,7 +187,7 @@ class Connection(Requester, Responder):
         """Write the buffered lines and close the stream; then fail the pending calls, and cancel
         and await the handlers.
 
-        A handler that closes its own connection is not awaited.
+        A handler that closes its own connection is neither cancelled nor awaited.
         """
         self._outbox.flush()
         await finish(self._close(asyncio.current_task()))
@@ -218,7 +219,8 @@ class Connection(Requester, Responder):
         return self._outbox.crowded and self._outbox.is_full
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification. Waits only while the peer reads too slowly."""
+        """Send a notification. Waits only while the peer reads too slowly. Raises `ConnectionLost`
+        if the connection has ended."""
         # Wait first: otherwise many concurrent senders would fill the buffer before the first
         # waits.
         if self._outbox.crowded and self._outbox.is_full:

@@ -224,7 +224,7 @@ class Lane(Generic[T]):
         return self._ended
 
     def put(self, item: T, size: int) -> None:
-        """Queue an item that came in `size` bytes. Dropped if the lane has ended."""
+        """Queue an item that came in `size` bytes, or drop it if the lane has ended."""
         if self._ended is not None:
             return
         self.items.append(item)
@@ -247,7 +247,8 @@ class Lane(Generic[T]):
             self._timer = self._loop.call_later(UNHURRIED_INTERVAL, self._time_to_wake)
 
     def follow(self, item: T) -> None:
-        """Queue an item that did not come from the wire. It has no size and is never dropped."""
+        """Queue an item that did not come from the wire. Its size does not count, and it is queued
+        even if the lane has ended."""
         self.items.append(item)
         self.wake()
 
@@ -289,7 +290,7 @@ class Lane(Generic[T]):
 
     async def get(self) -> T:
         """Wait for the next item and return it. Raises a copy of the failure once the lane has
-        ended and is empty."""
+        ended and is empty, and `UsageError` if another consumer is already waiting."""
         while not self.items:
             if self._ended is not None:
                 raise self._ended.fresh()

@@ -53,9 +53,10 @@ class Router:
         on_noise: Callable[[Noise | Stray], None] | None = None,
         on_cut: Callable[[Hashable, Overflow], None] | None = None,
     ) -> None:
-        """`on_noise` gets input that is not a message or matches nothing; `on_cut` gets the key
-        of a lane that lost messages because its handlers were too slow, after its last message
-        (a meaningless object for the lane that is shared by the keys over `MAX_LANES`)."""
+        """`on_noise` is called with what `Handlers.noise` lists, and with notifications whose
+        params are invalid. `on_cut` is called for a lane that lost messages because its handlers
+        were too slow, after its last message, with the lane's key and the reason. (The key of the
+        lane that keys beyond `MAX_LANES` share is a meaningless object.)"""
         self._requests: dict[str, _Route] = {}
         self._notifications: dict[str, _Route] = {}
         self._lanes: dict[Hashable, HandlerLane[tuple[_Route, Any]]] = {}
@@ -85,8 +86,9 @@ class Router:
     ) -> None:
         """Call `handler` for each `method` notification, in wire order.
 
-        Async handlers of one lane run one after another; `lane_of` returns the lane of a
-        notification (for example, by its session), and without it all share one lane.
+        Async handlers of one lane run one after another. `lane_of` returns the key of a
+        notification's lane (for example, its session); without it, the key is None. A plain
+        function runs at once, outside the lanes.
         """
         # A plain function may return an awaitable too, which is only known after the call.
         inline = not inspect.iscoroutinefunction(handler)

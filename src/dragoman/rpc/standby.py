@@ -52,7 +52,7 @@ class OrdinaryStart:
 
 
 class EagerStart(OrdinaryStart):
-    """Starts work in a task that begins at once (Python 3.12)."""
+    """Starts work in a task that begins at once (Python 3.12 and later)."""
 
     __slots__ = ("_loop",)
 

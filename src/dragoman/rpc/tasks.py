@@ -144,8 +144,8 @@ def was_cancelled() -> bool:
 async def await_callback(work: Awaitable[T]) -> T:
     """Await what a callback returned.
 
-    Raises `RuntimeError` if it lets the cancellation of something else escape, which must not count
-    as a cancellation of this task.
+    Raises `RuntimeError` if the callback lets the cancellation of something else escape: that must
+    not count as a cancellation of this task.
     """
     try:
         return await work
@@ -187,7 +187,8 @@ async def finish(work: Awaitable[T]) -> T:
     """Await `work` to its end even if the caller is cancelled, then propagate the cancellation.
 
     For clean-up: an `await` in a `finally` block is interrupted by a second `cancel()`. The work
-    itself must be bounded in time.
+    itself must be bounded in time. If the caller was cancelled, a failure of the work is only
+    logged.
     """
     task = asyncio.ensure_future(work)  # noqa: TID251 - owned here: awaited below in every case
     cancelled: asyncio.CancelledError | None = None
@@ -232,7 +233,8 @@ async def all_ended(*work: Awaitable[object]) -> None:
     """Run clean-up work concurrently and await each to its end, even if the caller is cancelled or
     one of them fails.
 
-    Then the first failure is raised.
+    Afterwards, raise `CancelledError` if the caller was cancelled, and otherwise the failure of the
+    first argument that failed.
     """
     results = await finish(asyncio.gather(*work, return_exceptions=True))
     for failure in results:

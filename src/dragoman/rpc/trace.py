@@ -144,8 +144,8 @@ class Trace:
 
 
 def from_environment() -> Trace | None:
-    """Return the trace that `TRACE_VARIABLE` requests; None if it is not set, or if the file cannot
-    be opened, which is logged."""
+    """Return the trace that `TRACE_VARIABLE` requests. None if the variable is not set, or if the
+    file cannot be opened, which is logged."""
     path = os.environ.get(TRACE_VARIABLE)
     if not path:
         return None
