@@ -21,10 +21,11 @@ MIN_LINE_SIZE: Final = 4096
 _BOM: Final = b"\xef\xbb\xbf"
 _NEWLINE: Final = 0x0A
 _RETURN: Final = 0x0D
-"""Ints, because searching bytes for an int is ten times as fast as for bytes."""
+"""An int like `_NEWLINE`: searching bytes for an int is ten times as fast as searching for
+bytes."""
 _LONG_SIZE: Final = 512
-"""A longer chunk is searched before it is split. Per byte, splitting takes thirty times as long as
-searching."""
+"""A chunk longer than this is searched for a newline before it is split, because splitting takes
+thirty times as long per byte."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
 
@@ -115,8 +116,8 @@ class Framer:
         return self._take(b"") if self._size else None
 
     def _skip_mark(self, data: bytes) -> bytes:
-        """Drop a byte order mark, which may itself be split. What may still become one is held
-        back."""
+        """Return the data without a byte order mark at the beginning of the stream. Bytes that may
+        be the first part of a mark are held back until more arrives."""
         held = self._mark or b""
         start = held + data[: len(_BOM)]
         if len(start) < len(_BOM) and _BOM.startswith(start):
@@ -163,7 +164,8 @@ class Framer:
             self._block_used = 0
 
     def _take(self, last: bytes) -> bytes:
-        """Join the unfinished line with its last piece, without a trailing carriage return."""
+        """Return the unfinished line completed by its last piece, without a trailing carriage
+        return, and begin a new line."""
         self._seal()
         parts = self._parts
         if last:

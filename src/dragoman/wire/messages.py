@@ -29,7 +29,8 @@ NO_PARAMS: Final = Raw(b"")
 """The params of a message that has none, compared by identity and omitted when sent."""
 
 BLANK: Final = "blank"
-"""The `reason` of a `Malformed` line that is empty. Such lines are ignored rather than reported."""
+"""The `reason` of a `Malformed` line that is empty or only white space. `PeerState` ignores such
+lines rather than reporting them."""
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -67,7 +68,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """An error response; without an id it belongs to no request."""
+    """An error response. If `id` is None, it does not say to which request it belongs."""
 
     id: Id | None
     error: ErrorObject
@@ -78,7 +79,8 @@ class Malformed(Struct, frozen=True):
     """An invalid line. `code` is the error code with which an agent answers it; None if nothing is
     answered.
 
-    `id` is set if the line is recognisably a response to that request, only not a valid one.
+    `id` is set if the line is recognisably a response, although an invalid one: it is the id of the
+    request to which it responds.
     """
 
     line: bytes
@@ -157,7 +159,8 @@ def null_id(line: bytes) -> Malformed:
 
 
 def reread(line: bytes) -> Envelope | Malformed:
-    """Decode a line again that `decode_envelope` rejected: repair it, or say what is wrong.
+    """Return the envelope of a line that `decode_envelope` rejected, if the line can be repaired;
+    otherwise `Malformed`, with what is wrong.
 
     Only one thing is repaired: an unpaired surrogate, which JSON allows and the decoder does not.
     Programs that stream text in UTF-16 units send it when they split an emoji. Such a character
@@ -178,7 +181,7 @@ def reread(line: bytes) -> Envelope | Malformed:
 
 
 def _explain(line: bytes, mended: bytes) -> Malformed:
-    """Return why a line is invalid, and the error code with which an agent answers it."""
+    """Return `Malformed` with why a line is invalid, and how an agent answers it (`code`)."""
     if not line.strip():
         return Malformed(line, None, BLANK)
     try:
@@ -205,9 +208,10 @@ _ESCAPE: Final = re.compile(
 
 
 def mend(text: bytes) -> bytes:
-    """Return JSON text with every unpaired surrogate replaced by the replacement character.
+    """Return JSON text with the escape of every unpaired surrogate replaced by that of the
+    replacement character.
 
-    Returns the same object if there is none.
+    Returns the same object if the text has no escape that could be a surrogate.
     """
     return _ESCAPE.sub(_mended, text) if b"\\ud" in text or b"\\uD" in text else text
 
@@ -379,7 +383,7 @@ PARAMS: Final = b'"params":'
 before it, and quotes in a method are escaped, so the first occurrence is the right one."""
 
 BACKSLASH: Final = 0x5C
-"""The first byte of every escape, searched for before `mend`."""
+"""The first byte of every JSON escape. A line without it need not be passed to `mend`."""
 
 
 def _line(message: Struct) -> bytes:

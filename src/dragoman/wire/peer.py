@@ -94,7 +94,8 @@ class Noise(Struct, frozen=True):
 
 
 class Repeated(Struct, frozen=True):
-    """A request whose id is still open. It must not be handled; send `reply` instead."""
+    """A request with the id of an earlier one that still needs its response. It must not be
+    handled; send `reply` instead."""
 
     request: Request
     reply: bytes
@@ -173,8 +174,9 @@ class PeerState(Generic[Slot]):
     def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
         """Create a request. Returns its id and its line.
 
-        Raises `MessageTooLong`, and in a half-duplex dialect `RequestInProgress` or `PeerBusy` if
-        an earlier request, pending or given up, has no response yet.
+        Raises `MessageTooLong` if the line exceeds the limit, and `UsageError` if the params cannot
+        be encoded. In a half-duplex dialect, also raises `RequestInProgress` if an earlier request
+        is pending, and `PeerBusy` if one was given up and its response is still due.
         """
         if self._half_duplex and self.pending:
             raise RequestInProgress(
@@ -192,7 +194,8 @@ class PeerState(Generic[Slot]):
         return id, line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        """Create a notification. Raises `MessageTooLong`."""
+        """Create a notification. Raises `MessageTooLong` if its line exceeds the limit, and
+        `UsageError` if the params cannot be encoded."""
         line = self._writer.notification(method, params)
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
@@ -200,7 +203,8 @@ class PeerState(Generic[Slot]):
 
     def result(self, id: Id, result: Any) -> bytes:
         """Create the response to a request from the other side. Raises `UsageError` if that request
-        is not open, and `MessageTooLong`, after which it is still open."""
+        is not open or the result cannot be encoded, and `MessageTooLong` if the line exceeds the
+        limit. A request that was open remains open if this raises."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.result(id, result)
