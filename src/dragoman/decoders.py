@@ -22,7 +22,7 @@ Json: TypeAlias = bytes | bytearray | memoryview | str | Raw
 
 _lock: Final = threading.Lock()
 _decoders: Final[dict[Any, Callable[[Any], Any]]] = {}
-"""The decoders of the types whose analysis, with that of all types they contain, is complete."""
+"""Decoders by type. Each type here is completely analysed, with all types that it contains."""
 
 Hook: TypeAlias = Callable[[type, Any], Any]
 
