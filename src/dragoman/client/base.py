@@ -74,8 +74,8 @@ async def call_in_order(
     explain: Callable[[DragomanError], DragomanError] | None = None,
     undo: Callable[[Raw], None] | None = None,
 ) -> T:
-    """Call a method and return what `then` makes of its result; `explain` converts the error to
-    raise.
+    """Call a method and return what `then` makes of its result. If the call fails, raise its error,
+    or what `explain` makes of it.
 
     `then` is called while the response is being read. Code after an `await` would run only after
     messages that followed the response: it could overwrite newer state with older state, and an
@@ -367,7 +367,8 @@ class EventClient(BaseClient[E], EventFeed):
         connection.on_end = self._lost
 
     def deliver(self, event: model.Event, size: int) -> None:
-        """Pass an event to its session and to the observer."""
+        """Pass an event to its session and to the observer. If the session is not open, the event
+        is also kept, in case the session is being opened."""
         session_id = event.session
         conversation = None if session_id is None else self.conversations.get(session_id)
         if conversation is None:
@@ -437,8 +438,8 @@ class EventConversation(Conversation):
         self.questions = OpenQuestions()
 
     def seen(self, event: model.Event) -> model.Event:
-        """Update the session's state from an event. Returns the event, with missing fields filled
-        in."""
+        """Return the event, unchanged here. A subclass updates the session's state from it and
+        fills in missing fields."""
         return event
 
     def will_tell(self, event: model.Event) -> bool:
@@ -450,7 +451,8 @@ class EventConversation(Conversation):
         """Deliver an event of this session, from a message of `size` bytes."""
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once. The caller must close the returned terminals, if any."""
+        """Called when the client is closed. Cancel the open questions, and return None. A subclass
+        with terminals returns those, and the caller must close them."""
         self.cancel_questions()
         return None
 

@@ -128,8 +128,8 @@ class Watchdog:
         self._interval = min(limits, default=0.0) / CHECKS_PER_BUDGET
 
     def tool_changed(self, tool_id: str, status: ToolStatus | None) -> None:
-        """Record the status of a tool call; None if it was not reported. A call runs from its first
-        report until its status says that it is over."""
+        """Record a report about a tool call; `status` is None if the report did not include it. A
+        call runs from its first report until its status says that it is over."""
         if status is not None:
             self._tool_calls[tool_id] = not status.over
         else:

@@ -60,8 +60,8 @@ async def connect(
     *,
     workspace: str | os.PathLike[str] = ".",
 ) -> AsyncIterator[Peer]:
-    """Connect to an agent, starting its program if needed. A started program ends when the block
-    ends.
+    """Connect to an agent, starting its program if needed. A started program ends with the ``async
+    with`` block.
 
     The program is started in the workspace, with a small base environment and what the options add
     to it. Without a `guard`, in the options or as an attribute of `permit`, file reads are allowed,
@@ -278,7 +278,7 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
     proving: bool = False
-    """Whether a dialect without a handshake must be proved by one of its own requests."""
+    """Whether a dialect without a handshake must be proven by one of its own requests."""
 
     def options_of(self, kind: type[D]) -> D:
         """Return the options of the dialect's client."""

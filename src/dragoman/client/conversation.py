@@ -144,7 +144,7 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     async def open(self, opening: Opening) -> Conversation:
-        """Open a session; prefer `session`."""
+        """Open a session. Prefer `session`, which also closes it."""
 
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
@@ -212,7 +212,7 @@ class Peer(abc.ABC):
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Conversation]:
         """Open a new session, or an earlier one: with its history (`load`), without it (`resume`),
-        or as a fork (`fork`).
+        or as a fork (`fork`). It is closed when the ``async with`` block ends.
 
         `metadata` gives a new session context, such as its title or a branch. A request that the
         dialect cannot express raises an error before anything is sent. A session that is open on
@@ -261,7 +261,7 @@ class Peer(abc.ABC):
 
     def require(self, able: bool | None, what: str) -> None:
         """Raise `Unsupported` (the agent cannot `what`) if `able` is False. None means unknown: the
-        agent is then asked anyway."""
+        request is then sent anyway."""
         if able is False:
             raise Unsupported(f"{self.info.name or 'the agent'} ({self.dialect}) cannot {what}")
 
@@ -299,7 +299,7 @@ class Conversation(abc.ABC):
         """Return a turn with this prompt; it begins when its ``async with`` block is entered."""
 
     async def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt, wait until the turn ends, and return how it ended."""
+        """Send a prompt, wait until the turn ends, and return its result."""
         async with self.prompt(prompt) as turn:
             return await turn.wait()
 
@@ -407,7 +407,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._usage = self._of_turn(event.usage)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """Return this turn's share of a usage report that may cover more."""
+        """Return this turn's share of reported usage: here, all of it. Subclasses may differ."""
         return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
@@ -587,7 +587,7 @@ _COUNTS: Final = (
 
 
 def _added(before: Usage | None, usage: Usage) -> Usage:
-    """Return the second usage report with the token counts of the first one added."""
+    """Return `usage` with the token counts of `before` added."""
     if before is None:
         return usage
     counts = {name: (getattr(before, name), getattr(usage, name)) for name in _COUNTS}

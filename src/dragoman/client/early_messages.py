@@ -23,7 +23,7 @@ agent needs more than this before it responds."""
 class EarlyMessages(Generic[M]):
     """Messages kept while a session is being opened, until its owner takes them.
 
-    Those left when the last opening is over go to `dropped`.
+    Those left when the last opening is over are passed to the callback `dropped`, if there is one.
     """
 
     __slots__ = ("_dropped", "_full", "_kept", "_opening", "_size")

@@ -48,7 +48,8 @@ def reading(session_id: str, path: str) -> Question:
 
 
 def writing(session_id: str, path: str, content: str | None = None) -> Question:
-    """Return the question of whether to write a file for the agent, with its content if known."""
+    """Return the question of whether to write a file for the agent. `content` is the text to write,
+    if known."""
     return _question(session_id, "edit", f"Write {path}", {"path": path}, content)
 
 
@@ -164,8 +165,8 @@ class Asker:
 
 
 def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
-    """Return a permit and its guard. Without a guard, the permit's own `guard` is used, as in an
-    `Approver`; a permit without one decides about both (`Asker`)."""
+    """Return the permit and the guard to use. Without `guard`, the guard is the permit's attribute
+    of that name, which an `Approver` has, or else one that an `Asker` derives from the permit."""
     guard = guard or getattr(permit, "guard", None)
     if guard is not None:
         return permit, guard

@@ -181,7 +181,8 @@ _VERSIONS: Final = (
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
     """Return the error for an agent that responded with another version of ACP. If the response is
-    invalid, `version` is not a number but the reason; `dialect` is the one it shows, if any."""
+    invalid, `version` is not a number but the reason. `dialect` is the dialect that the response
+    shows, if any."""
     ours = acp.PROTOCOL_VERSION
     if not version.isdecimal():
         return ProtocolMismatch(

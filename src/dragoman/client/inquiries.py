@@ -48,7 +48,7 @@ DECLINED: Final = Reply("decline")
 CANCELLED: Final = Reply("cancel")
 
 Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
-"""Asks the user, or answers on the user's behalf."""
+"""Callback that asks the user, or answers on the user's behalf."""
 
 
 def require_inquire(inquire: object) -> None:

@@ -141,7 +141,7 @@ class OpenQuestions:
             question.call_off()
 
     def call_off(self) -> None:
-        """Answer every open question with "cancelled"."""
+        """Answer every open question as cancelled, except those whose task has not started."""
         for question in tuple(self._open.values()):
             if question is not None:
                 question.call_off()

@@ -55,14 +55,14 @@ class StreamOptions(PlainOptions, frozen=True, kw_only=True):
     """The options that apply once a stream to the agent is open, in any dialect."""
 
     permit: Permit = deny_all
-    """Decides about permissions. The default refuses everything."""
+    """Callback that decides about permission requests. The default refuses everything."""
     guard: Permit | None = None
-    """Decides about files and commands that the agent reads, writes and runs through the client
-    (`dragoman.client.file_guard`). None: `connect` asks `permit`, and a client on an open stream
-    serves everything it offers."""
+    """Callback that decides about the files that the agent reads and writes, and the commands that
+    it runs, through the client (`dragoman.client.file_guard`). None: `connect` derives a guard from
+    `permit`, and a client on an open stream serves everything it offers."""
     inquire: Inquire | None = None
-    """Answers the agent's questions to its user. None: they are refused, and the handshake of ACP
-    says that there is no one to ask."""
+    """Callback that answers the agent's questions to its user. None: they are refused, and the
+    handshake of ACP says that there is no one to ask."""
     visits: bool = False
     """Whether `inquire` can also send the user to a URL."""
     budgets: Budgets | None = None
@@ -129,7 +129,7 @@ def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes:
     """Return the options of a dialect's client: those of the connection, overridden by `changes`
     and then by `details`.
 
-    `kind` is the class of these options. Raises `Unsupported` if it does not have all `details`.
+    `kind` is the class of these options. Raises `Unsupported` if it lacks one of the `details`.
     """
     details = options.details or {}
     if unknown := sorted(set(details).difference(kind.__struct_fields__)):

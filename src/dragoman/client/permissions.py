@@ -93,7 +93,7 @@ class Question(Struct, frozen=True, gc=False):
 
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
-"""Decides about a permission request. It may be a plain function or a coroutine function."""
+"""Callback that decides about a permission request: a plain function or a coroutine function."""
 
 _PRESETS: Final = {
     "approve-all": "approve_all",
@@ -175,7 +175,7 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
 
 
 def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, Decision]:
-    """Return the id of the option to answer with, None if none fits, and the resulting answer.
+    """Return the id of the option to answer with (None if none fits), and the resulting answer.
 
     If `answer` allows the request but no option fits it, the answer becomes a refusal.
     """
@@ -237,7 +237,8 @@ class Denial(Struct, frozen=True):
 
 
 def add_denial(denials: list[Denial], denial: Denial) -> None:
-    """Add a denial to those of a turn, with shortened texts, unless there are `MAX_DENIALS`."""
+    """Add a denial to those of a turn, with shortened texts. If there are already `MAX_DENIALS`, it
+    is left out."""
     if len(denials) < MAX_DENIALS:
         texts = (denial.tool_call_id, denial.title, denial.kind)
         denials.append(Denial(*(text[:SHOWN_SIZE] for text in texts)))

@@ -107,8 +107,9 @@ _SAID: Final = BY_DENIAL | {
 def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: bool) -> Outcome:
     """Return the outcome of a turn with permission requests.
 
-    If some were denied and none was approved, the turn was denied, whatever the agent says
-    afterwards. `cancelled`: whether we cancelled it.
+    If some were denied and none was approved, an outcome that rests only on the agent's report
+    becomes `DENIED`, except `CANCELLED` in a turn that we cancelled (`cancelled`). Any other
+    outcome is returned unchanged.
     """
     if denials and not approvals and outcome in _SAID:
         return outcome if cancelled and outcome is Outcome.CANCELLED else Outcome.DENIED
@@ -171,8 +172,8 @@ class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def with_end(data: Any, result: Result) -> Any:
-    """Return the data of an error response to a prompt with a `PeerEnd` made from `result` added.
-    Data that is not an object is returned unchanged."""
+    """Add a `PeerEnd` made from `result` to the data of an error response to a prompt, and return
+    that. Data that is not an object is returned unchanged."""
     if not (data is None or isinstance(data, dict)):
         return data
     end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
@@ -246,7 +247,7 @@ def stderr_of(error: DragomanError | None) -> str:
 
 
 def with_stderr(data: Any, tail: str) -> Any:
-    """Return the data of an agent's error with the end of the agent's stderr (`tail`) added. Data
+    """Add the end of the agent's stderr (`tail`) to the data of its error, and return that. Data
     that is not an object is returned unchanged."""
     if not tail or not (data is None or isinstance(data, dict)):
         return data
@@ -267,8 +268,9 @@ def split_stderr(data: Any) -> tuple[str, Any]:
 
 
 def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
-    """Add the end of the agent's stderr to an internal error: the tail that a broker or gateway
-    sent with the error, otherwise what `read` returns. Other errors are returned unchanged."""
+    """Return an internal error with the end of the agent's stderr: what a broker or gateway sent
+    with the error, otherwise what `read` returns. Other errors, and an error that already has it,
+    are returned unchanged."""
     if error.code != codes.INTERNAL_ERROR or error.stderr_tail:
         return error
     tail, data = split_stderr(error.data)

@@ -46,8 +46,8 @@ def connect_sync(
 ) -> Iterator[BlockingPeer]:
     """Connect to a peer with `open`, for programs without an event loop.
 
-    A plain `permit`, `guard` or `inquire` runs in its own thread and may block, for example to ask
-    a person.
+    If `permit`, `guard` or `inquire` is a plain function, each call of it runs in a thread of its
+    own and may block, for example to ask a person.
     """
     inquire = options.inquire
     # Taken from the permit here: the function that runs it in a thread has no attributes.
@@ -168,7 +168,7 @@ class BlockingConversation:
         yield from self._loop.entered(turn, lambda turn: BlockingTurn(turn, self._loop))
 
     def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
-        """Send a prompt, wait until the turn ends, and return how it ended."""
+        """Send a prompt, wait until the turn ends, and return its result."""
         return self._loop.run(lambda: self._conversation.ask(prompt))
 
     def steer(self, prompt: str | Block | Sequence[Block]) -> None:
@@ -444,8 +444,9 @@ async def _coroutine(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _in_thread(asking: Callable[[Q], Any]) -> Callable[[Q], Any]:
-    """Wrap a callback to run in a thread, where it may block without stopping the loop. What it
-    raises, the wrapper raises. Coroutine functions and presets are returned unchanged."""
+    """Return a coroutine function that runs a callback in a thread, where it may block without
+    stopping the loop, and then returns its result or raises its error. Coroutine functions and
+    presets are returned unchanged."""
     # The presets never block, and other code recognises them by identity.
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking

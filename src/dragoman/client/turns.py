@@ -108,7 +108,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._why: DragomanError | None = None
         self._end: TurnEndMark[Result] | None = None
         self._last: TurnEndMark[Result] | None = None
-        """The end of the turn, until the consumer reaches it."""
+        """The end of the turn, set as soon as it ends; `_end` only once the consumer is there."""
         self._over = asyncio.Event()
         self.approvals = 0
         """How many permission requests were granted so far, by a person or a policy."""
@@ -127,8 +127,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- for a dialect
 
     async def _wait_for_room(self) -> None:
-        """Wait while the agent reads too slowly: prompts may be long, and those of many sessions
-        must not fill the connection's buffer at once."""
+        """Called before the prompt is sent. A subclass waits here while the agent reads too slowly:
+        prompts may be long, and those of many sessions must not fill the connection's buffer at
+        once."""
 
     @abc.abstractmethod
     def _send(self) -> Call:

@@ -1,8 +1,8 @@
 """Track an agent's tool calls, and complete permission requests that omit details.
 
 Remembers the open tool calls of a session, fills in a permission request that has little more than
-an id, and builds its `Question`. An agent cannot take back what it reported by asking about a read:
-the kind reported earlier counts unless the request shows that it changed.
+an id, and builds its `Question`. If a call was reported as another kind, a permission request can
+turn it into a read only if that kind was ``other`` and the request shows details of the call.
 `dragoman.client.permissions` and `dragoman.policy` decide what a question means.
 """
 

@@ -140,7 +140,7 @@ class AcpClient(BaseClient[Session]):
             raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
 
     def require_content(self, blocks: Sequence[acp.ContentBlock]) -> None:
-        """Raise `Unsupported` for content types that the agent did not advertise."""
+        """Raise `Unsupported` if a block needs a capability that the agent did not advertise."""
         for block in blocks:
             match block:
                 case acp.ImageContent():
@@ -177,7 +177,7 @@ class AcpClient(BaseClient[Session]):
         await self.ask(acp.LOGOUT, acp.LogoutRequest())
 
     def login_command(self, method: acp.AuthMethod) -> str | None:
-        """Return the command a user can run to log in, if known. It is never run here."""
+        """Return the command a user can run to log in; None if unknown. It is never run here."""
         from dragoman.client.acp import login
 
         return login.command(method, self._launch)
@@ -452,7 +452,7 @@ class AcpClient(BaseClient[Session]):
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
         """Return the `_meta` of a cancel notification; `why` is None if the user cancelled. Returns
-        None here, because an agent cannot use the reason; only a gateway in between can."""
+        None here, because an agent cannot use the reason; a broker's client overrides this."""
         return None
 
     # -- inside

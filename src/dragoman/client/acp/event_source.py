@@ -138,6 +138,6 @@ class EventSource(EventFeed):
 
 
 def peer_info(agent: acp.InitializeResponse) -> PeerInfo:
-    """Return the agent's name, title and version."""
+    """Return the agent's name, title and version; empty if it did not report them."""
     info: Any = agent.agent_info
     return PeerInfo() if info is None else PeerInfo(info.name, info.title, info.version)

@@ -56,10 +56,11 @@ Elicit: TypeAlias = Callable[
     [acp.CreateElicitationRequest],
     Awaitable[acp.CreateElicitationResponse] | acp.CreateElicitationResponse,
 ]
-"""Answers an agent's question to its user."""
+"""Callback that answers an agent's question to its user."""
 
 Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
-"""Serves a file or terminal request, or returns None to have it served here."""
+"""Called with the method and params of a file or terminal request. Returns a coroutine that serves
+it, or None to have it served here."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Any]
 """Returns the result of a request, given its params and its line, or a coroutine that returns it.
@@ -100,8 +101,8 @@ class InboundHandlers:
             self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
-        """Gets the method and params of notifications that are not ACP's, handles those that a
-        gateway or broker sends, and returns whether it did."""
+        """Callback for notifications that ACP does not define, with their method and params. It
+        handles those that a gateway or broker sends, and returns whether it did."""
         self.watch: EventSource | None = None
         """Turns incoming messages into events, except the updates and permission requests of open
         sessions."""
@@ -112,7 +113,8 @@ class InboundHandlers:
         """The params of an `initialize` request from the other side, or None. An agent sends none;
         a program that only repeats its input does."""
         self.stray: Stray | None = None
-        """The last response since the last prompt whose id no request had, or None."""
+        """The last response with an id that no request had, or None if there was none since the
+        last prompt."""
         self._urls: set[str] = set()
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}

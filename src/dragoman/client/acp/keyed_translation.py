@@ -134,13 +134,15 @@ class KeyedTranslation:
 
     def __init__(self) -> None:
         self.over = False
-        """Whether the agent turned out to speak ACP."""
+        """Whether nothing more is translated, because the handshake left no doubt about the dialect
+        or the agent has sent an ACP update."""
         self._greeted = False
         self._keyed = False
         self._opening: set[Any] = set()
         """The ids of requests that open a session."""
         self._answers: dict[Any, Callable[[Any], Any]] = {}
-        """How to encode the responses to the agent's requests in the keyed dialect."""
+        """Functions that convert our results to the keyed dialect, by the id of the agent's
+        request."""
         self._tools: set[str] = set()
 
     # -- from the agent

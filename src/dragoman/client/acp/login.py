@@ -31,7 +31,7 @@ def required(
 
 
 def command(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """Return the command a user can run to log in, if known.
+    """Return the command a user can run to log in; None if unknown.
 
     A terminal method is the agent's own program, started as `launch`, with other arguments.
     """
@@ -56,7 +56,8 @@ def _hint(method: acp.AuthMethod, launch: Sequence[str]) -> str:
 
 
 def _suggested(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """Return a command that an agent suggests in `_meta`. It is untrusted and only shown."""
+    """Return the command that an agent suggests in `_meta`, or None. It is untrusted and only
+    shown."""
     meta = method.meta or {}
     suggestion = meta.get("terminal-auth")
     if isinstance(suggestion, dict) and isinstance(suggestion.get("command"), str):

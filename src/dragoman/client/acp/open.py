@@ -32,7 +32,7 @@ def open_agent(
     inherit: Iterable[str] = (),
     options: ClientOptions | None = None,
 ) -> Entering[AcpClient]:
-    """Start an agent's program and connect to it. The program ends when the block ends.
+    """Start an agent's program and connect to it. The program ends with the ``async with`` block.
 
     `env` is added to a small base environment, and `inherit` names the variables of this process
     that the program also gets, so that API keys are not passed on by accident.
@@ -64,6 +64,6 @@ async def _opened(
 async def use_agent(
     stream: Stream, *, options: ClientOptions | None = None
 ) -> AsyncIterator[AcpClient]:
-    """Connect to an agent on an open stream, which is closed when the block ends."""
+    """Connect to an agent on an open stream, which is closed when the ``async with`` block ends."""
     async with aclosing(await started(stream, lambda: AcpClient(stream, options))) as client:
         yield client

@@ -38,10 +38,10 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     otherwise."""
     starting_mode: str | None = None
     """The mode to set in every session that is opened without one, if the agent has that mode. Some
-    agents start in a mode that never asks."""
+    agents start in a mode that never asks for permission."""
     session_meta: Mapping[str, Any] = field(default_factory=dict)
-    """Sent as `_meta` when a session is opened, because some agents read settings from it. Metadata
-    of the session is added to it, and wins."""
+    """Sent as `_meta` when a peer opens a session, because some agents read settings from it. The
+    metadata of the session is added, and takes precedence."""
     login_hint: str = ""
     """What to do about a missing login; replaces the hint that is made from the agent's login
     methods."""

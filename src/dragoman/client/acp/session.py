@@ -82,7 +82,7 @@ class Session(AcpSettings, Conversation):
         self.commands: Sequence[acp.AvailableCommand] = ()
         """The agent's slash commands, as last reported."""
         self.info: acp.SessionInfoUpdate | None = None
-        """The title and time of the last change, as last reported."""
+        """The session's title and the time of its last change, as last reported."""
         self.usage: acp.UsageUpdate | None = None
         """Context usage and cost, as last reported."""
         # For questions that say less than earlier updates.
@@ -92,7 +92,8 @@ class Session(AcpSettings, Conversation):
         self.turn: Turn | None = None
         """The running turn, if any."""
         self.unusable = False
-        """Whether the session was closed, or abandoned after a cancel without a response."""
+        """Whether the session was closed, or abandoned because the agent did not respond to a
+        cancellation."""
         self.on_update: Callable[[acp.SessionUpdate], None] | None = None
         """Called with every update on arrival, inside and outside turns."""
         # Not a deque: an empty one takes 700 bytes, and most stay empty.
@@ -211,7 +212,8 @@ class Session(AcpSettings, Conversation):
     # -- for the client: what arrives
 
     def new_turn(self) -> None:
-        """Start a new turn: what arrives from now on belongs to it."""
+        """Count a new turn, to which the events from now on belong. Does nothing if the session
+        makes no events."""
         if self.record is not None:
             self._turns += 1
             self.place.turn = f"t{self._turns}"
@@ -296,8 +298,8 @@ class Session(AcpSettings, Conversation):
         return True
 
     def _hand_over(self, event: model.Event, size: int) -> None:
-        """Deliver an event that does not come from an update to the observer and the running
-        turn."""
+        """Deliver an event that was not made from an update. It goes to the observer and to the
+        running turn, if any."""
         assert self.record is not None
         self.record.emit(event)
         if self.turn is not None:

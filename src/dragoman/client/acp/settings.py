@@ -101,7 +101,8 @@ class AcpSettings(WorkspaceServices):
             self.settings_changed()
 
     def settings_changed(self, native: str = "", line: bytes | None = None) -> None:
-        """Emit the current settings, if the session makes events."""
+        """Called when a setting may have changed. Does nothing here; a session that makes events
+        emits its current settings."""
 
     # -- inside
 

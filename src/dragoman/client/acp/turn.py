@@ -122,7 +122,7 @@ class Turn(ConversationTurn):
     # -- inside
 
     def _note(self, update: acp.SessionUpdate) -> None:
-        """Update the turn's state from an update without text."""
+        """Update the turn's state from an update that is not a piece of the agent's text."""
         self._join()
         for event in translate.of_update(update, self._session.place, None):
             if not isinstance(event, model.MessageDelta):

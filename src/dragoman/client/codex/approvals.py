@@ -67,8 +67,8 @@ class Approval:
         )
 
     def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
-        """Return the id of the chosen option, None if none fits, the result to send, and the
-        resulting answer."""
+        """Return three values: the id of the option that fits the answer (None if none does), the
+        result to send, and the answer that this amounts to."""
         option_id, answer = settled(self.options, answer)
         result = self.refused if option_id is None else self.replies[option_id]
         return option_id, result, answer
@@ -171,8 +171,8 @@ def permissions(raw: Raw) -> Approval:
 
 
 def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
-    """Return the approval for an MCP tool call, which the server requests as a form, or None for a
-    form from an MCP server."""
+    """Return the approval for a call of an MCP tool, which the server requests with an elicitation.
+    None for any other elicitation: it comes from the MCP server itself."""
     meta = request.meta
     if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
         return None

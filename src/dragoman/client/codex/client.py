@@ -135,8 +135,9 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """Answers forms, instead of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
-    """What may run without asking. The default only reads: with a wider sandbox the server also
-    marks the directory as trusted in the user's configuration."""
+    """With `approval_policy`, decides what may run without asking for permission. The default only
+    reads: with a wider sandbox the server also marks the directory as trusted in the user's
+    configuration."""
     developer_instructions: str = ""
     """Instructions for every thread, added to the server's own."""
     experimental: bool = False
@@ -321,8 +322,8 @@ class CodexClient(EventClient["CodexConversation"]):
 
 
 def may_retry(error: DragomanError | None, attempt: int) -> bool:
-    """Return whether to retry a call whose attempt with this number, from 1, ended with `error`:
-    only if the server was overloaded."""
+    """Return whether to retry a call whose attempt number `attempt`, from 1, ended with `error`:
+    only if the server was overloaded, and at most `OVERLOADED_TRIES` attempts in all."""
     overloaded = isinstance(error, RemoteError) and error.code == codes.OVERLOADED
     return overloaded and attempt < OVERLOADED_TRIES
 

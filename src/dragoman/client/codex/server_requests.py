@@ -44,8 +44,9 @@ class ServerRequests:
         return self.names.new(str(request.id))
 
     def ask(self, request: Request) -> Any:
-        """Return a coroutine that answers a request. An unknown one is refused: without any
-        response the turn would wait forever."""
+        """Return a coroutine that answers a request. Raises `RemoteError`, with which the request
+        is refused, if it is unknown or malformed: without any response the turn would wait
+        forever."""
         try:
             approval = approvals.APPROVALS.get(request.method)
             if approval is not None:

@@ -139,7 +139,8 @@ class CodexConversation(EventConversation):
         return CodexTurn(self, blocks, input_of(blocks))
 
     async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add input to the running turn."""
+        """Add input to the running turn, once the server has started it. Raises `UsageError` if no
+        turn is running."""
         wire = input_of(blocks_of(prompt))
         turn = self.turn
         if turn is not None:
@@ -205,7 +206,8 @@ class CodexConversation(EventConversation):
             self._unproved = True
 
     async def wait_replayed(self) -> None:
-        """Read back the safety settings before a turn, if the previous turn changed them.
+        """Read back the safety settings before a turn, if an earlier turn changed them. Raises
+        `ProtocolMismatch` if the server does not apply them; the thread is then unusable.
 
         Resuming an open thread changes nothing and returns its settings, but only while no turn
         runs. There is no history to wait for: it is in the response that opens a thread.
@@ -294,7 +296,7 @@ class CodexConversation(EventConversation):
         return self._titles.get(item_id)
 
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
-        """Return the file changes that a running tool call announced, or none."""
+        """Return the file changes that a running tool call announced; empty if there are none."""
         return self._changes.get(item_id, ())
 
 

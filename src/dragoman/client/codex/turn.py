@@ -224,7 +224,8 @@ class CodexTurn(ConversationTurn):
 
 
 def _difference(before: Usage | None, after: Usage | None) -> Usage | None:
-    """Return a turn's usage: the thread's total after it minus the total before it.
+    """Return a turn's usage: the thread's total after it minus the total before it. None if no
+    total was reported in between.
 
     The last report alone covers only the last model call.
     """

@@ -181,7 +181,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
     ) -> T:
         """Call a method that may have several names: `messages` has one message for each.
 
-        After an error, the next one is tried only if nothing ran, or if the call is harmless.
+        After an error, the next one is tried only if the error proves that nothing ran, or if the
+        call is harmless.
         """
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []
@@ -223,7 +224,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return self.place(session_id)
 
     def of_answer(self, event: model.Event) -> model.Event:
-        """Return the event with the whole line of the response that is being read as `raw`.
+        """Return the event with its `raw` replaced by the whole line of the current response. An
+        event without `raw` is returned unchanged.
 
         The dialect gets only the result. No second event is emitted for the line.
         """

@@ -55,7 +55,8 @@ def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
 
 
 def servers(wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the MCP servers as plain JSON: ``local`` with a command, ``remote`` with a URL."""
+    """Return the MCP servers as plain JSON: ``local`` with a command, ``remote`` with a URL. Raises
+    `Unsupported` for a server of any other type."""
     return [_server(server) for server in wanted]
 
 

@@ -342,7 +342,8 @@ class DocumentConversation(EventConversation, WorkspaceServices):
     # -- the end
 
     async def close(self) -> None:
-        """Forget the session here; no legacy dialect can end one at the agent."""
+        """Cancel the running turn, if any, and forget the session here; no legacy dialect can end a
+        session at the agent."""
         terminals = self.let_go()
         if terminals is not None:
             await terminals.aclose()

@@ -45,14 +45,14 @@ def is_registered(name: str) -> bool:
     """Return whether there is a dialect of this name: built in, registered in this process, or of
     an installed package.
 
-    Its code is not loaded.
+    The package is not imported.
     """
     return name in OPENERS or _entry_of(name) is not None
 
 
 def load_registered(name: str) -> bool:
-    """Register the dialect of this name from an installed package. Returns whether there is
-    one. Raises `UsageError` if the package does not load."""
+    """Register the dialect of this name from an installed package. Returns False if there is none.
+    Raises `UsageError` if the package does not load, or its entry point is not a client end."""
     entry = _entry_of(name)
     if entry is None:
         return False

@@ -255,7 +255,7 @@ class DocumentTurn(ConversationTurn):
 
 
 def is_no_login(error: RemoteError) -> bool:
-    """Return whether an error with ACP's code for a missing login has another cause.
+    """Return whether an error has ACP's code for a missing login, but another cause.
 
     The legacy specifications use this code for any server error, so the message decides.
     """

@@ -43,8 +43,8 @@ _WRITE_FLAGS: Final = (
 )
 
 ReadOverlay = Callable[[Path], str | None]
-"""Returns the unsaved text of a file that is open in an editor, or None. Called with the real path
-on the event loop's thread; the file need not exist."""
+"""Callback that returns the unsaved text of a file that is open in an editor, or None. Called with
+the real path, on the event loop's thread; the file need not exist."""
 
 
 class Files:
@@ -269,7 +269,8 @@ def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
 
 
 def _old_file(place: WalkedPath) -> os.stat_result | None:
-    """Return the state of the file to be replaced, after checking that it is writable.
+    """Return the state of the file to be replaced, after checking that it is writable; None if
+    there is no file.
 
     A rename needs only permission on the directory, and would replace a read-only file.
     """

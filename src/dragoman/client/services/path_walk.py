@@ -85,8 +85,8 @@ class WalkedPath:
 
 
 def walk(text: str, entries: Sequence[Entry], missing: Missing) -> WalkedPath:
-    """Resolve an absolute path inside the roots (`entries`). Raises `PathRefused` for any other
-    path."""
+    """Resolve an absolute path inside the roots (`entries`); `missing` says how to handle a missing
+    parent directory. Raises `PathRefused` for a path outside the roots."""
     names, as_folder = split(text)
     if as_folder and missing != "fail":
         raise PathRefused(text, "it names a directory")
@@ -263,7 +263,8 @@ def _open_at_once(path: str) -> int:
 
 
 def _open_folder(text: str, name: str, fd: int) -> tuple[int | None, str | None]:
-    """Open a directory, or read the link in its place; both are None if nothing exists there."""
+    """Return the descriptor of a directory, newly opened, or else the target of the link in its
+    place. Both are None if nothing exists there."""
     try:
         return os.open(name, _FOLDER, dir_fd=fd), None
     except FileNotFoundError:

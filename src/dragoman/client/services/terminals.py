@@ -115,8 +115,9 @@ class Terminals:
         """Start a command and return the id of its terminal at once.
 
         Without `args`, a command that is not a program but looks like a shell line is run by the
-        shell: some peers send an argument list, others a line. The command gets an allow-list of
-        our environment and `env`. Its directory is `cwd`, or the first root.
+        shell: some peers send an argument list, others a line. The command's environment consists
+        of our allow-listed variables, those that this object's `inherit` names, and `env`, which
+        takes precedence. Its directory is `cwd`, or the first root.
         """
         env = dict(env or {})
         _require_sane(command, args, env)
@@ -276,7 +277,8 @@ def command_line(
     folder: str,
     platform: str = sys.platform,
 ) -> list[str]:
-    """Return the argument list for a peer's command: a program, or a line for the shell.
+    """Return the argument list for a peer's command: a program, always if there are `args`, or a
+    line for the shell.
 
     A command with shell characters is a program only if it exists and, except on Windows, starts
     like a path. A checkout can contain a directory `cat a` with a program `b`, so `cat a/b` is

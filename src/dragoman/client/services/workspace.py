@@ -1,8 +1,8 @@
 """The directories that a peer may access, and path resolution inside them.
 
-Decides whether a path stays inside the roots, in a way that a link swapped in between check and use
-cannot lead outside. `files` reads and writes at the paths resolved here, `terminals` asks for
-directories. `path_walk` resolves paths. Where the operating system cannot walk (Windows),
+Decides whether a path stays inside the roots. A link that is swapped in between check and use
+cannot lead outside. `files` reads and writes at the paths resolved here, `terminals` starts
+commands in them. `path_walk` resolves paths. Where the operating system cannot walk (Windows),
 `named_paths` compares real paths instead; its docstring describes the remaining race.
 """
 
