@@ -176,8 +176,8 @@ class Cursor:
 
 
 class WorkspaceServices:
-    """The files and terminals of a session, created on first use and confined to its
-    directories."""
+    """The files and terminals of a session, created on first use. Files are confined to the
+    session's directories; commands start in one of them."""
 
     __slots__ = ("_files", "_terminals", "additional_directories", "cwd")
 
@@ -331,7 +331,8 @@ class EventFeed:
         self.emit(model.Unknown(*self.no_session.base(method, line), reason))
 
     def emit_answer(self, call: Call, error: DragomanError | None) -> None:
-        """Emit an `Answered` event for a response that no other event covers."""
+        """Emit an `Answered` event for the response to a call, with `error` as its failure, if
+        any."""
         failure = None if error is None else explain(error)[1]
         self.emit(model.Answered(*self.no_session.base(call.method, call.line), failure))
 
@@ -367,8 +368,8 @@ class EventClient(BaseClient[E], EventFeed):
         connection.on_end = self._lost
 
     def deliver(self, event: model.Event, size: int) -> None:
-        """Pass an event to its session and to the observer. If the session is not open, the event
-        is also kept, in case the session is being opened."""
+        """Pass an event to its session, and to the observer unless the running turn does that
+        itself. If the session is not open, the event is also kept, in case it is being opened."""
         session_id = event.session
         conversation = None if session_id is None else self.conversations.get(session_id)
         if conversation is None:

@@ -87,7 +87,7 @@ class StreamSource(Struct, frozen=True):
 
     name: str
     open: Callable[[str], Awaitable[Stream]]
-    """Called with the dialect that will be used."""
+    """Opens a new stream; called with the dialect that will be used on it."""
     launch: tuple[str, ...] = ()
     program: Program | None = None
     folder: str = ""
@@ -148,8 +148,8 @@ def _address(address: str, options: ConnectOptions) -> StreamSource:
 
 
 GREETING_TIMEOUT: Final = 10.0
-"""Maximum timeout in seconds for a handshake in another dialect. The program has refused one
-before, so it is known to respond."""
+"""Maximum timeout in seconds for each further handshake, in another dialect. The program has
+answered an earlier one, so it is known to respond."""
 
 
 async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
@@ -199,7 +199,7 @@ def dialect_key(source: StreamSource) -> str:
 
 
 def _plain(error: DragomanError) -> DragomanError:
-    """Return the error that a `HandshakeFailed` explains, or `error` itself."""
+    """Return the error that `error` explains, if it is a `HandshakeFailed`, else `error` itself."""
     cause = error.__cause__
     explained = isinstance(error, HandshakeFailed) and isinstance(cause, DragomanError)
     return cause if explained and isinstance(cause, DragomanError) else error

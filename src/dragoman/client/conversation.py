@@ -159,8 +159,8 @@ class Peer(abc.ABC):
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Log in with one of the agent's own methods, if the dialect has logins. A secret is sent
-        only if it is passed here and the method takes one; none is looked up anywhere."""
+        """Log in with one of the agent's own methods. A secret is sent only if it is passed here
+        and the method takes one. Raises `Unsupported` unless a dialect overrides this."""
         self.require(False, "log in through dragoman")
 
     async def logout(self) -> None:
@@ -351,7 +351,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """Maximum number of characters of the agent's text to keep in the result, from its start.
 
         None keeps all of it in memory. This is the default, except in a turn that yields the
-        updates of the protocol: it keeps 1 Mi characters.
+        updates of the protocol, whose result keeps 1 Mi characters.
         """
         return self._text.limit
 

@@ -107,7 +107,7 @@ class Asker:
         self._permit = self.handler = permit
         self._workspace = workspace
         self._edited: dict[str, None] = {}
-        """The files that may be written, the one allowed last at the end."""
+        """The files that may be written, in the order in which they were last allowed."""
         self._commands: deque[object] = deque(maxlen=MAX_REMEMBERED)
 
     def decide_with(self, permit: Permit) -> None:

@@ -58,7 +58,7 @@ SHOWN_LAUNCH: Final = 160
 
 
 class HandshakeWatch:
-    """Remembers the first lines of a program's output during the handshake that are not
+    """Remembers, during the handshake, the first lines of the program's output that are not
     messages."""
 
     def __init__(self) -> None:
@@ -78,9 +78,9 @@ def shown(command: Sequence[str]) -> str:
 def explain(
     error: DragomanError, what: str, stream: Stream | None, noise: list[str], *, named: str = ""
 ) -> DragomanError:
-    """Return the error to raise instead of `error`, or `error` itself if it is clear. `what` names
-    the agent, `noise` has the lines it printed that are not messages, and `named` is the dialect
-    that the caller named, if any."""
+    """Return the error to raise instead of `error`, or `error` itself if it needs no explanation.
+    `what` names the agent, `noise` has the lines of its output that are not messages, and `named`
+    is the dialect that the caller named, if any."""
     match error:
         case AuthRequired():
             return error

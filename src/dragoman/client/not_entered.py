@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class _NotEntered:
-    """Base class: accessing any attribute raises an error with the text `_use`."""
+    """Base class: reading an attribute that it does not have raises an error with the text
+    `_use`."""
 
     __slots__ = ("_use",)
 

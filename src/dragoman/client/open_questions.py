@@ -30,7 +30,7 @@ class RequestNames:
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
-        """How often each id was used, the one used last at the end."""
+        """How often each id was used, in the order in which the ids were last used."""
 
     def __len__(self) -> int:
         return len(self._times)

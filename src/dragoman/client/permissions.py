@@ -1,7 +1,8 @@
 """Answer an agent's permission requests.
 
-Defines the presets and how an option is chosen: always by its kind. Ids and names are arbitrary
-(two real agents call rejecting "cancel"), and an option of an unknown kind is never chosen.
+Defines the presets, and how the option for an `Answer` is chosen: by its kind. Ids and names are
+arbitrary (two real agents call rejecting "cancel"), and an option of an unknown kind is never
+chosen.
 """
 
 from __future__ import annotations

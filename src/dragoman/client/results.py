@@ -215,7 +215,7 @@ def stderr_size(stream: object) -> int:
 
 
 def stderr_since(stream: object, since: int) -> str:
-    """Return the end of the stderr output that follows the first `since` bytes, empty if the stream
+    """Return the end of the stderr output that follows the first `since` bytes; empty if the stream
     does not lead to a program."""
     tail = getattr(stream, "stderr_tail", None)
     return str(tail(since)) if callable(tail) else ""

@@ -108,7 +108,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._why: DragomanError | None = None
         self._end: TurnEndMark[Result] | None = None
         self._last: TurnEndMark[Result] | None = None
-        """The end of the turn, set as soon as it ends; `_end` only once the consumer is there."""
+        """The end of the turn, set as soon as the turn ends. `_end` is set only when the consumer
+        has reached the end or left the block."""
         self._over = asyncio.Event()
         self.approvals = 0
         """How many permission requests were granted so far, by a person or a policy."""
@@ -116,7 +117,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         """The permission requests that were refused so far."""
         self.state = TurnStage.NEW
         self.unsent: ConnectionLost | PeerBusy | None = None
-        """Why the prompt was not sent, if the agent could not take it. Then nothing has run."""
+        """Why the prompt was not sent, if the agent could not take it: nothing has run. None
+        otherwise."""
 
     def __repr__(self) -> str:
         state = self.state.name.lower()
@@ -144,7 +146,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         """Return the result of a turn that the agent did not end in time after a cancel."""
 
     def _is_held(self) -> bool:
-        """Return whether the agent is silent only because of us."""
+        """Return whether the agent is silent only because of us: here, if too much of what it has
+        sent is unread. Subclasses add other reasons."""
         return self._flow.blocked
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
@@ -253,8 +256,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @property
     def result(self) -> Result:
-        """How the turn ended. Raises `UsageError` before its end, and the error of a turn that has
-        one instead of a result."""
+        """How the turn ended. Raises `UsageError` until the consumer has reached the end or left
+        the ``async with`` block, and the error of a turn that has one instead of a result."""
         if self._end is None:
             raise UsageError(
                 "the turn has not ended: before you read its result, iterate to its end, call "

@@ -205,7 +205,7 @@ class Deadlines:
     """Times out the calls of one connection.
 
     It has one timer, for the earliest deadline. A timer for each call, or a queue, would cost as
-    much as writing and reading the call; an occasional scan of all open calls costs nothing.
+    much as writing and reading the call; an occasional scan of all open calls is nearly free.
     """
 
     __slots__ = ("_loop", "_open", "_timer", "due_at")

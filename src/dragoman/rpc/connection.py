@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.rpc")
 
 TRACE_VARIABLE: Final = "DRAGOMAN_TRACE"
-"""The environment variable with the path of a trace file for every connection (`trace`)."""
+"""The environment variable with the path of the trace file of connections created without a
+`trace` argument."""
 
 _numbers = itertools.count(1)
 

@@ -68,7 +68,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """An error response. If `id` is None, it does not say to which request it belongs."""
+    """An error response. `id` is None if the response does not name its request."""
 
     id: Id | None
     error: ErrorObject
@@ -79,8 +79,8 @@ class Malformed(Struct, frozen=True):
     """An invalid line. `code` is the error code with which an agent answers it; None if nothing is
     answered.
 
-    `id` is set if the line is recognisably a response, although an invalid one: it is the id of the
-    request to which it responds.
+    `id` is set if the line is recognisably a response, although an invalid one: the id of the
+    request that the line responds to.
     """
 
     line: bytes

@@ -107,7 +107,8 @@ class Calls:
         return len(self._told)
 
     def heard(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
-        """Record an update about a call. This runs for every update, so it is kept short."""
+        """Record an update about a call, and forget the call if it is over. This runs for every
+        such update, so it is kept short."""
         id = update.tool_call_id
         if update.status in _OVER:
             self._told.pop(id, None)

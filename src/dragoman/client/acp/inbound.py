@@ -63,8 +63,8 @@ Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
 it, or None to have it served here."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Any]
-"""Returns the result of a request, given its params and its line, or a coroutine that returns it.
-Anything done before it returns happens in wire order."""
+"""Called with the params and the line of a request. Returns its result, or a coroutine that returns
+it. What is done before the call returns is done in wire order."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)

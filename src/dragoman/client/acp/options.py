@@ -26,8 +26,8 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     """What the client offers to the agent, and how it behaves."""
 
     elicit: Elicit | None = None
-    """Answers the agent's questions to its user in the protocol's own types, instead of
-    `inquire`."""
+    """Callback that answers the agent's questions to its user, in the protocol's own types, instead
+    of `inquire`."""
     on_url_done: Callable[[str], None] | None = None
     """Called with the id of a URL elicitation that was accepted, when the agent reports that it is
     complete."""

@@ -411,7 +411,7 @@ class Session(AcpSettings, Conversation):
             turn.put_unhurried(event, 0)
 
     def cancel_questions(self) -> None:
-        """Answer every open question with "cancelled"."""
+        """Answer every open question as cancelled."""
         self.questions.call_off()
 
 

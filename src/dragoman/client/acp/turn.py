@@ -179,7 +179,8 @@ class Turn(ConversationTurn):
 
     def _of_turn(self, usage: Usage) -> Usage:
         """Return the usage with the turn's share of the cost: agents report the cost of the whole
-        session. The earlier cost of a resumed session is unknown until it is reported once."""
+        session. The earlier cost of a resumed session is unknown until it is reported once; until
+        then a turn's cost is None."""
         cost, before = usage.cost, self._cost_before
         if cost is None:
             return usage

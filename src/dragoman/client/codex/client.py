@@ -118,12 +118,12 @@ ABILITIES: Final = Capabilities(
 AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
 ]
-"""Answers the server's questions to its user. Returns the chosen or written answers by question
-id."""
+"""Callback that answers the server's questions to its user. Returns the chosen or written answers
+by question id."""
 
 AnswerForm: TypeAlias = Callable[[shapes.ElicitationRequest], Awaitable[dict[str, Any] | None]]
-"""Fills in a form of an MCP server behind the app-server. Returns the values by name, or None to
-decline."""
+"""Callback that fills in a form of an MCP server behind the app-server. Returns the values by name,
+or None to decline."""
 
 
 class CodexOptions(DialectOptions, frozen=True, kw_only=True):
@@ -135,9 +135,9 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """Answers forms, instead of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
-    """With `approval_policy`, decides what may run without asking for permission. The default only
-    reads: with a wider sandbox the server also marks the directory as trusted in the user's
-    configuration."""
+    """With `approval_policy`, decides what may run without asking for permission. The default
+    allows only reading: with a wider sandbox the server also marks the directory as trusted in the
+    user's configuration."""
     developer_instructions: str = ""
     """Instructions for every thread, added to the server's own."""
     experimental: bool = False

@@ -148,7 +148,7 @@ class CodexTurn(ConversationTurn):
         return self.id is None or event.turn == self.id
 
     def give_up(self, why: DragomanError) -> None:
-        """Interrupt the turn; it ends with `why`, whatever the server reports."""
+        """Interrupt the turn, if it is running; it ends with `why`, whatever the server reports."""
         if self.state is TurnStage.RUNNING:
             if not isinstance(why, AuthRequired):
                 # The server has the prompt. Without a login nothing has run, unless the turn shows

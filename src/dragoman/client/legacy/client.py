@@ -227,7 +227,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         """Return the event with its `raw` replaced by the whole line of the current response. An
         event without `raw` is returned unchanged.
 
-        The dialect gets only the result. No second event is emitted for the line.
+        The dialect, which made the event, had only the result. No second event is emitted for the
+        line.
         """
         if event.raw is None:
             return event

@@ -85,9 +85,9 @@ async def use_peer(
 ) -> DocumentPeer:
     """Open a peer on an open stream and do the handshake; the stream is closed if that fails.
 
-    With `cache` and `program`, what is learned about a program outlives the connection; `launch`
-    distinguishes several launches of one program. With `prove`, a dialect without a handshake sends
-    a request that only an agent of this dialect answers.
+    With both `cache` and `program`, the method names that the program knows are kept for later
+    connections; `launch` distinguishes several launches of one program. With `prove`, the agent
+    must also prove that it speaks this dialect (`DocumentPeer.prove`).
     """
     chosen = options or DocumentOptions()
 
@@ -121,7 +121,8 @@ async def open_peer(
     options: DocumentOptions | None = None,
     cache: Cache | None = None,
 ) -> AsyncIterator[DocumentPeer]:
-    """Start an agent's program in the workspace and connect to it until the block ends."""
+    """Start an agent's program in the workspace and connect to it. The program ends with the
+    ``async with`` block."""
     options = options or DocumentOptions()
     folder = absolute(workspace or Path.cwd())
     stream = await transports.spawn(argv, cwd=folder, env=env, inherit=inherit)

@@ -52,7 +52,7 @@ def is_registered(name: str) -> bool:
 
 def load_registered(name: str) -> bool:
     """Register the dialect of this name from an installed package. Returns False if there is none.
-    Raises `UsageError` if the package does not load, or its entry point is not a client end."""
+    Raises `UsageError` if the package does not load, or does not provide a client end."""
     entry = _entry_of(name)
     if entry is None:
         return False
