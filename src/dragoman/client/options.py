@@ -98,7 +98,8 @@ class DialectOptions(StreamOptions, frozen=True, kw_only=True):
     version: str = __version__
     """The version of the client."""
     on_noise: Callable[[Noise | Stray], None] | None = None
-    """Called with each line that is not a message, and each response that matches no request."""
+    """Called with each line that is not a valid message, each response that matches no request, and
+    each other message that cannot be handled."""
 
 
 def named_dialect(word: str) -> str:

@@ -78,7 +78,7 @@ class Question(Struct, frozen=True, gc=False):
     # A Struct, because agents ask a lot: creating a frozen dataclass takes longer than the answer.
 
     session_id: str
-    """The session in which the agent asks."""
+    """The session in which the agent asks for permission."""
     tool_call_id: str
     """The id of the tool call that needs the permission."""
     title: str

@@ -172,8 +172,8 @@ class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def with_end(data: Any, result: Result) -> Any:
-    """Add a `PeerEnd` made from `result` to the data of an error response to a prompt, and return
-    that. Data that is not an object is returned unchanged."""
+    """Return the data of an error response to a prompt, extended by a `PeerEnd` made from `result`.
+    Data that is not an object is returned unchanged."""
     if not (data is None or isinstance(data, dict)):
         return data
     end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
@@ -247,7 +247,7 @@ def stderr_of(error: DragomanError | None) -> str:
 
 
 def with_stderr(data: Any, tail: str) -> Any:
-    """Add the end of the agent's stderr (`tail`) to the data of its error, and return that. Data
+    """Return the data of an agent's error, extended by the end of the agent's stderr (`tail`). Data
     that is not an object is returned unchanged."""
     if not tail or not (data is None or isinstance(data, dict)):
         return data

@@ -181,7 +181,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self._lane.close()
 
     async def begin(self) -> None:
-        """Send the prompt. ``async with`` does this."""
+        """Send the prompt, once any replay of history is over and the agent can take it. ``async
+        with`` does this. Raises `SessionUnusable` if the session was closed or abandoned, and
+        `TurnInProgress` if another turn is running in it."""
         if self.state is not TurnStage.NEW:
             raise UsageError("a turn can begin only once")
         session = self.session

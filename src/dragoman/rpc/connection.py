@@ -230,7 +230,7 @@ class Connection(Requester, Responder):
 
     def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
         """Send a notification at once and return None, the usual case; or, if the peer reads too
-        slowly, return a coroutine that must be awaited to send it."""
+        slowly, return a coroutine that must be awaited to send it. Raises like `notify`."""
         if self._failure is not None:
             raise self._failure.fresh()
         outbox = self._outbox
@@ -243,7 +243,8 @@ class Connection(Requester, Responder):
         return None
 
     def post(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification without waiting, even if the peer reads too slowly."""
+        """Send a notification without waiting, even if the peer reads too slowly. Raises like
+        `notify`."""
         if self._failure is not None:
             raise self._failure.fresh()
         line = self._peer.notification(method, params)

@@ -308,9 +308,9 @@ _RETURN: Final = 0x0D
 
 
 class Reserved(NamedTuple):
-    """The name of a field that must never be sent: a dialect's values use it only in memory. It is
-    searched for in the encoded message, which is nearly free; checking every value before encoding
-    would cost more than encoding it."""
+    """A field that must never be sent: a dialect's values use it only in memory. Its name (`text`)
+    is searched for in the encoded message, which is nearly free; checking every value before
+    encoding would cost more than encoding it."""
 
     text: bytes
     clear: Callable[[Any], Any]

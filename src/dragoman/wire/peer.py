@@ -31,10 +31,10 @@ from dragoman.wire.messages import (
 Slot = TypeVar("Slot")
 
 _REMEMBERED: Final = 1024
-"""Number of abandoned requests to remember, to distinguish a late response from an unknown one."""
+"""Number of abandoned requests to remember, to distinguish a late response from a duplicate."""
 
 _SHORT: Final = 512
-"""Maximum size of a line whose params are copied."""
+"""Maximum size of a line whose params are copied; those of a longer line are a view of it."""
 
 
 class End(enum.Enum):
@@ -121,7 +121,7 @@ Event: TypeAlias = (
 
 
 class Unanswered(Struct, Generic[Slot], frozen=True):
-    """A request of ours without a response."""
+    """A request of ours that has no response yet."""
 
     id: Id
     method: str

@@ -70,8 +70,8 @@ class KnownCall:
 
     def _written_input(self) -> dict[str, Any] | None:
         """Return the input of a call if the agent wrote it as JSON into the content, else None.
-        Kimi does so before it asks: until the tool runs, the path or command appears nowhere
-        else."""
+        Kimi does so before it asks for permission: until the tool runs, the path or command appears
+        nowhere else."""
         if self.begun or not isinstance(self.content, list | tuple) or len(self.content) != 1:
             return None
         block = getattr(self.content[0], "content", None)

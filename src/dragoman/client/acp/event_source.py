@@ -27,7 +27,7 @@ from dragoman.wire import messages
 
 
 class EventSource(EventFeed):
-    """Emits the events of one connection, from its creation on."""
+    """Emits the events of one connection, from the creation of this object on."""
 
     def __init__(self, client: AcpClient) -> None:
         super().__init__(translate.DIALECT, client.connection, client.options.on_event)
@@ -103,13 +103,13 @@ class EventSource(EventFeed):
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
-        """Called for an update of a session that is not open yet. The session gets it later with
-        `deliver_early`, which emits no events."""
+        """Emit the events of an update for a session that is not open yet. The session gets the
+        update later with `deliver_early`, which emits no events."""
         for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 
     def served(self, method: str, session_id: str, line: bytes) -> None:
-        """Called when the agent requests a file or a terminal."""
+        """Emit the event for an agent's request for a file or a terminal."""
         self.emit(translate.of_service(method, self.place(session_id), line))
 
     def elicited(

@@ -19,8 +19,8 @@ def required(
     launch: Sequence[str],
     advice: str = "",
 ) -> AuthRequired:
-    """Return the error for an agent that requires a login. Its hint is `advice`, or else the
-    `methods` to log in with."""
+    """Return the error for an agent that requires a login. The error's hint is `advice`, or else
+    names the `methods` to log in with."""
     hints = [advice] if advice else [_hint(method, launch) for method in methods]
     return AuthRequired(
         error.message,

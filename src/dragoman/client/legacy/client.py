@@ -83,9 +83,9 @@ class DocumentClient(EventClient["DocumentConversation"]):
         self.names = RequestNames()
         """The names that events use for permission requests."""
         self.hello: Raw | None = None
-        """The response to the handshake."""
+        """The response to the handshake; None without one."""
         self.answer: bytes | None = None
-        """The line of the response that is being read."""
+        """The line of the response that is being read; None while none is."""
         self._told: bytes | None = None
         self._stream = stream
         limit = self.options.max_line_size

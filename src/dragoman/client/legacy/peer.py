@@ -291,7 +291,7 @@ class DocumentConversation(EventConversation, WorkspaceServices):
     client: DocumentClient
     turn: DocumentTurn | None
     queued: DocumentTurn | None = None
-    """A turn that waits for the turns of other sessions."""
+    """The turn of this session that waits for the turns of other sessions, if any."""
 
     def __init__(self, peer: DocumentPeer, session_id: str, cwd: Path) -> None:
         EventConversation.__init__(self, peer.client, session_id)
