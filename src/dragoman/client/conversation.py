@@ -351,7 +351,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """Maximum number of characters of the agent's text to keep in the result, from its start.
 
         None keeps all of it in memory. This is the default, except in a turn that yields the
-        updates of the protocol, whose result keeps 1 Mi characters.
+        updates of the protocol: there, 1 Mi characters are kept.
         """
         return self._text.limit
 

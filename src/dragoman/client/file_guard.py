@@ -166,7 +166,7 @@ class Asker:
 
 def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
     """Return the permit and the guard to use. Without `guard`, the guard is the permit's attribute
-    of that name, which an `Approver` has, or else one that an `Asker` derives from the permit."""
+    of that name, which an `Approver` has. If there is none, both are those of an `Asker`."""
     guard = guard or getattr(permit, "guard", None)
     if guard is not None:
         return permit, guard

@@ -221,7 +221,7 @@ class Connection(Requester, Responder):
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification. Waits only while the peer reads too slowly. Raises `ConnectionLost`
-        if the connection has ended."""
+        if the connection has ended, and `MessageTooLong` if the line exceeds the limit."""
         # Wait first: otherwise many concurrent senders would fill the buffer before the first
         # waits.
         if self._outbox.crowded and self._outbox.is_full:

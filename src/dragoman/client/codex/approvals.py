@@ -67,8 +67,8 @@ class Approval:
         )
 
     def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
-        """Return three values: the id of the option that fits the answer (None if none does), the
-        result to send, and the answer that this amounts to."""
+        """Return three values: the id of the option to answer with (None if none fits), the result
+        to send, and the resulting answer: a refusal if `answer` allows but no option does."""
         option_id, answer = settled(self.options, answer)
         result = self.refused if option_id is None else self.replies[option_id]
         return option_id, result, answer
