@@ -223,7 +223,7 @@ MAX_DENIALS: Final = 10_000
 """Maximum number of refused requests that a turn lists. Later ones are left out."""
 
 SHOWN_SIZE: Final = 1000
-"""Maximum number of characters of a title or another text that is kept of a refused request."""
+"""Maximum length, in characters, of each text kept for a refused request, such as its title."""
 
 
 class Denial(Struct, frozen=True):

@@ -197,8 +197,8 @@ def peer_end(error: DragomanError) -> PeerEnd | None:
 
 
 def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
-    """Return the peer's own error from an error for which `peer_end` returned `end`, or None if the
-    peer reported a failure instead of an error."""
+    """Return the peer's own error, given the `error` for which `peer_end` returned `end`. None if
+    the peer reported a failure instead of an error."""
     if not end.by_error or end.outcome is Outcome.AUTH_REQUIRED or end.failure is None:
         return error if end.by_error else None
     assert isinstance(error, RemoteError)
@@ -305,8 +305,8 @@ def usage_record(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
-    """Return the usage reported at the end of a turn, with a context usage or cost that it lacks
-    taken from `told`, which was reported before. If only one was reported, return that one."""
+    """Return `usage`, reported at the end of a turn, with the context usage and cost that it lacks
+    taken from `told`, reported before. If only one of the two is given, return that one."""
     if usage is None or told is None:
         return usage or told
     return msgspec.structs.replace(

@@ -82,7 +82,7 @@ class ConnectionSettings(Struct, frozen=True):
 
 
 class Connection(Requester, Responder):
-    """One conversation over one stream; use it with ``async with``.
+    """A JSON-RPC connection over one stream; use it with ``async with``.
 
     Ends by itself when the stream does; `failure` then says why, and every pending call gets a copy
     of it.

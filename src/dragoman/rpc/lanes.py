@@ -102,8 +102,8 @@ class Flow:
         self.stalled = False
         self.paused = False
         self.blocked = False
-        """Whether more than `soft_size` is queued. This makes the usual case a single
-        comparison."""
+        """Whether more than `soft_size` is queued. Stored, so that the usual case costs a single
+        check."""
 
     def evaluate(self) -> None:
         """Pause or resume reading by the rules in the module's docstring. Call it after every

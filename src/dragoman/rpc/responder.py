@@ -37,8 +37,8 @@ MAX_INBOUND: Final = 4096
 does not run."""
 
 MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
-"""Maximum number of bytes of the requests handled at once; above it the next one is refused as
-well: each request keeps its line until its response, and a handler may take long."""
+"""Maximum total size, in bytes, of the requests handled at once. Above it, further ones are refused
+as well, because each request keeps its line until it is answered, and a handler may take long."""
 
 
 class Handlers(Protocol):

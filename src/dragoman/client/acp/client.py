@@ -513,7 +513,7 @@ class AcpClient(BaseClient[Session]):
         mode: str | None,
         model: str | None,
     ) -> Session:
-        """Call a method that opens a session whose id is already known."""
+        """Call a method that opens a session whose id is already known, and return the session."""
         self._serving.adopt(session)
 
         def undo(response: R) -> None:

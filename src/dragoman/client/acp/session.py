@@ -196,7 +196,8 @@ class Session(AcpSettings, Conversation):
             self.record.opened = self
 
     def announce(self, how: str, line: bytes | None) -> None:
-        """Emit `SessionOpened`, and the session's settings."""
+        """Emit `SessionOpened`, and then the session's settings. `how` is the name of the method
+        that opened it, without ``session/``, and `line` the response."""
         native = f"session/{how}"
         model_id = self.models.current_model_id if self.models else None
         base = self.place.base(native, line)
@@ -275,7 +276,8 @@ class Session(AcpSettings, Conversation):
             log.exception("the on_update callback of a session failed")
 
     def keep(self, update: acp.SessionUpdate) -> None:
-        """Keep an update that arrived outside a turn."""
+        """Keep an update that arrived outside a turn: in `outside`, or during a replay in
+        `replayed`, unless the session makes events."""
         if self.replaying:
             self._heard_at = asyncio.get_running_loop().time()
             if self.record is None:

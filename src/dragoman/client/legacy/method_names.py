@@ -22,7 +22,7 @@ NOBODY = Program("", 0, 0)
 """Placeholder for an unknown program, in a cache that lasts only as long as its connection."""
 
 NONE = ""
-"""Cache value of a concept for which no name works."""
+"""Cache value of a concept (an operation, such as ``list``) for which no method name works."""
 
 
 class MethodNames:

@@ -209,8 +209,8 @@ class DocumentPeer(ClientPeer):
         return conversation
 
     async def _learn_names(self) -> None:
-        """Find out which method names the agent knows, by listing sessions, which changes nothing.
-        Updates `capabilities`. Does nothing if the names are known."""
+        """Find out which method names the agent knows, by listing sessions: that changes nothing at
+        the agent. Updates `capabilities`. Does nothing if the names are known."""
         client = self.client
         if (
             client.end.capabilities.list is not None

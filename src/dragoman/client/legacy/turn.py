@@ -136,8 +136,8 @@ class DocumentTurn(ConversationTurn):
         self._over_with(None, failure)
 
     def _refused(self, error: RemoteError) -> None:
-        """Send the prompt under the next method name, because the agent does not know the last one,
-        which proves that nothing ran. If there is none, the turn fails."""
+        """Send the prompt under the next method name: the agent does not know the last one, so
+        nothing ran. If no name is left, the turn fails."""
         if not self._left:
             self._client.method_names.failed("prompt")
             self.failed(none_known(self._messages, error))
