@@ -1,8 +1,8 @@
-"""Prompt one named peer once and wait for the end of the turn, in a new or a stored session.
+"""Prompt one named peer once, in a new or a stored session, and wait for the end of the turn.
 
-Builds the request for `runs.run`, which does the work, and the report. Delegation depth comes from
-`runs.lineage`, permissions from `delegation.permission_ceiling` and `policy`. Choosing a peer by
-role is in `delegation`.
+Builds the request for `runs.run`, which runs the turn, and then the report of the turn. Delegation
+depth comes from `runs.lineage`, permissions from `delegation.permission_ceiling` and `policy`.
+Choosing a peer by role is in `delegation`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class PeerQuestion:
     prompt: str
     workspace: Path
     session: str | None = None
-    """The name or key of a stored conversation; None for a new one with only this prompt."""
+    """The name or key of a stored session; an unused name starts one. None for a new session that
+    is closed after this prompt."""
     fresh: bool = False
     timeout: float | None = None
     permissions: Permissions | None = None
@@ -61,13 +62,13 @@ class PeerLead(CancelHandle):
         self._peer: Peer | None = None
 
     def reached(self, peer: Peer | None) -> None:
-        """Set the peer that the prompt goes to, if it runs in a broker; None if there is no
+        """Called when the run has connected: set the peer to prompt; None unless it runs in a
         broker."""
         self._peer = peer
 
     async def drop(self) -> bool:
-        """Leave a running turn to its broker. Returns False if there is no broker or no turn is
-        running."""
+        """Leave a running turn to its broker by closing the connection. Does nothing and returns
+        False if there is no broker or no turn is running."""
         if self._peer is None or not self.in_turn:
             return False
         await self._peer.aclose()
@@ -95,7 +96,8 @@ async def ask(
 ) -> PeerAnswer:
     """Prompt the peer, and wait for the end of the turn.
 
-    Raises if the peer could not be prompted; a failed turn is a result.
+    A failed turn is an answer, whose report says what failed. Raises `NoPeer` if delegation is
+    already at its maximum depth, and another `DragomanError` if there is no result of a turn.
     """
     settings = place.config.settings
     if lineage.depth >= settings.max_depth:
@@ -192,7 +194,8 @@ def _request(
 
 
 class _Forward(RunListener):
-    """Forwards the events of a run to the listener of the tool call."""
+    """Passes the job id, events and notices of a run to the listener of the tool call, and the peer
+    to its `PeerLead`."""
 
     def __init__(self, audience: DelegationListener, lead: PeerLead) -> None:
         self._audience = audience

@@ -21,8 +21,8 @@ LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
-    """Return the id of this user's process that is connected from this port of 127.0.0.1, or None
-    if it is not found."""
+    """Return the id of another process whose TCP connection has this port of 127.0.0.1 at its own
+    end. None if no process of this user has, and on systems other than Linux."""
     if sys.platform != "linux":
         return None
     wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
@@ -38,7 +38,7 @@ def caller_of(port: int, *, proc: Path = PROC) -> int | None:
 
 
 def _links(folder: Path) -> Iterator[str]:
-    """Yield the targets of a process's descriptors."""
+    """Yield what the file descriptors in a ``/proc/…/fd`` directory refer to, if readable."""
     # The process may belong to another user, or exit in the meantime.
     with suppress(OSError):
         for name in os.listdir(folder):

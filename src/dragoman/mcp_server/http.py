@@ -35,10 +35,10 @@ async def serve_http(
     terms: ConnectionTerms | None = None,
     **limits: Any,
 ) -> None:
-    """Serve on a loopback port until `stop` is set, and call `on_listening` with the URL. Port 0
-    selects a free port.
+    """Serve on a loopback port until `stop` is set, then close `front`. Port 0 selects a free port.
 
-    `limits` are those of `HttpGuard`. Raises `AddressInUse` if the port is taken.
+    `on_listening` is called with the URL when requests are accepted. `limits` are those of
+    `HttpGuard`. Raises `AddressInUse` if the port is taken.
     """
     manager = StreamableHTTPSessionManager(
         front.server,

@@ -24,7 +24,8 @@ PATH: Final = "/mcp"
 
 
 class HttpGuard(AddressGuard):
-    """ASGI middleware: accepts only requests to `PATH` that have the bearer token."""
+    """ASGI middleware: besides the checks of `AddressGuard`, a request needs the bearer token and
+    must be for `PATH`."""
 
     def __init__(self, inner: ASGIApp, *, token: str, **limits: Any) -> None:
         super().__init__(inner, **limits)

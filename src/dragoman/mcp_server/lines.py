@@ -25,7 +25,7 @@ MAX_LINE_SIZE: Final = 4 * 1024 * 1024
 same."""
 
 HIGH_WATER: Final = 16
-"""Number of queued messages above which reading pauses."""
+"""Number of queued lines above which reading pauses."""
 
 
 class Lines:
@@ -39,7 +39,7 @@ class Lines:
         self.on_over: Callable[[], None] | None = None
         """Called when no more lines will arrive."""
         self.gone = False
-        """Whether the client has disconnected."""
+        """Whether the client has disconnected, or has sent a line above the size limit."""
         self._framer = Framer(MAX_LINE_SIZE)
         self._ready: list[bytes] = []
         self._over = False
@@ -67,7 +67,7 @@ class Lines:
         self._changed.set()
 
     def _input_ended(self) -> None:
-        """Called when nothing more will arrive, although the client may still read."""
+        """Callback of the stream: nothing more will arrive, but the client may still read."""
         # A last line typed by hand may have no newline.
         self._arrived(self._framer.feed(b"\n"))
         self._over = True

@@ -20,10 +20,10 @@ MIN_INTERVAL: Final = 0.5
 """Seconds between two lines: people read them, and they may fill a model's context."""
 
 BEAT_INTERVAL: Final = 10.0
-"""Seconds without an event until a heartbeat: hosts time out on a silent call."""
+"""Seconds without a new line after which a heartbeat is sent: hosts time out on a silent call."""
 
 SHOWN_SIZE: Final = 200
-"""Maximum length of a line, in characters."""
+"""Maximum length of a line in characters, without the time that a heartbeat adds."""
 
 
 class Progress(DelegationListener):
@@ -34,7 +34,7 @@ class Progress(DelegationListener):
         self.line = ""
         """The current line, about the last thing that happened."""
         self.count = 0
-        """The number of lines so far; it only grows, as the protocol requires."""
+        """The number of lines and heartbeats so far; it only grows, as the protocol requires."""
         self.job_known = asyncio.Event()
         self.job_id: str | None = None
         self.notices: list[str] = []
@@ -77,7 +77,7 @@ class Progress(DelegationListener):
                 self.tell(f"{self.peer}: {done} of {len(entries)} steps of its plan are done")
 
     def tell(self, line: str) -> None:
-        """Set the current line."""
+        """Make a text the current line: on one line, and cut to `SHOWN_SIZE`."""
         line = " ".join(line.split())
         self.line = line if len(line) <= SHOWN_SIZE else line[: SHOWN_SIZE - 1] + "…"
         self.count += 1
@@ -86,8 +86,8 @@ class Progress(DelegationListener):
     # -- called by the sender
 
     async def next(self) -> str:
-        """Return the next line to send: a new one, or a heartbeat after `BEAT_INTERVAL` without
-        one."""
+        """Wait for the next line to send: the current line once it has changed, or after
+        `BEAT_INTERVAL` a heartbeat, which is the current line with the elapsed time."""
         try:
             async with asyncio.timeout(BEAT_INTERVAL):
                 await self._changed.wait()

@@ -54,8 +54,8 @@ class RunningWork:
         return time.monotonic() - self.began_at
 
     def stop(self) -> bool:
-        """Ask the work to end soon, with the results so far. Returns False if it had already
-        ended."""
+        """Cancel the running turn, so that the work ends with its results so far, or the whole task
+        if there is no turn to cancel. Returns False if the work has already ended."""
         if self.task.done():
             return False
         if not self._lead.pull():
@@ -64,7 +64,8 @@ class RunningWork:
         return True
 
     async def drop(self) -> None:
-        """Leave the turn to its broker at shutdown, or stop it."""
+        """Called at shutdown: leave the turn to its broker if the work is `lasting` and a broker
+        runs the turn; otherwise stop the work."""
         if not (self.lasting and await self._lead.drop()):
             self.stop()
 
@@ -115,8 +116,8 @@ class WorkList:
         return running.job
 
     async def aclose(self) -> None:
-        """Stop all work, or leave it to the brokers that run it. Work that has not ended after
-        `STOP_TIMEOUT` is cancelled."""
+        """Stop all work, except turns of `lasting` work that a broker runs: these continue there.
+        Tasks that have not ended after `STOP_TIMEOUT` are cancelled."""
         running = [one for one in self._all if not one.task.done()]
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self._tasks.aclose)

@@ -54,7 +54,8 @@ async def serve_lines(
     stop: asyncio.Event,
     answered: Counter[int | str] | None = None,
 ) -> None:
-    """Serve one client until it disconnects or `stop` is set, and close its stream.
+    """Serve one client until it disconnects or `stop` is set, or until its input has ended and its
+    requests are answered; then close its stream and `front`.
 
     `answered` counts, by request id, the responses that the client already has.
     """
@@ -141,7 +142,8 @@ def _message(line: bytes) -> SessionMessage | None:
 
 
 async def _refuse(line: bytes, stream: Stream) -> None:
-    """Answer an invalid request with an error if it has an id. The SDK would drop it silently."""
+    """Answer a malformed request that has an id with an error; the SDK would drop it silently. Log
+    any other line."""
     try:
         # `json` accepts more than other parsers do, such as half a surrogate pair.
         match json.loads(line):
@@ -181,8 +183,7 @@ async def _send(
 
 
 def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
-    """Return whether the client already has this response. Each response in `answered` counts
-    once."""
+    """Return whether the client already has this response; if so, subtract it from `answered`."""
     match message.message:
         case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if (
             id is not None and id in answered
@@ -211,10 +212,11 @@ class PendingAnswers:
         self._by_us: Counter[str] = Counter()
         self._by_them: set[types.RequestId] = set()
         self.changed = asyncio.Event()
-        """Set on every change. Clear it, check the state, then wait for it."""
+        """Set on every change, and when the client has disconnected. To wait for a change, clear
+        it, check the state, then wait."""
 
     def __len__(self) -> int:
-        """Return the number of requests that we have not answered."""
+        """Return the number of the client's requests that we have not answered."""
         return self._by_us.total()
 
     def received(self, message: SessionMessage) -> None:
@@ -240,8 +242,8 @@ class PendingAnswers:
         self.changed.set()
 
     def unanswerable(self) -> Iterator[SessionMessage]:
-        """Yield error responses to our own open requests, which a client that has closed our input
-        can no longer answer."""
+        """Remove our own open requests and yield an error response to each. To be used when the
+        client has closed our input, so that it can no longer answer them."""
         while self._by_them:
             error = types.ErrorData(
                 code=types.CONNECTION_CLOSED,

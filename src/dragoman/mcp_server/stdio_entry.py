@@ -1,4 +1,4 @@
-"""Start the MCP server on stdin and stdout, and answer the host until it needs the SDK.
+"""Start the MCP server on stdin and stdout, and answer the host until a request needs the SDK.
 
 Importing this module does not import the SDK, which takes a second and 40 MiB of memory. A host
 starts a server for each of its sessions, and most sessions call no tool. So `EarlyResponder`
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) -> None:
     """Serve the host on our standard input and output until it closes them or `stop` is set.
 
-    `make` returns the handlers. It is called in another thread, because it loads the SDK.
+    `make` returns the handlers. Because it loads the SDK, it is called in another thread, and only
+    when a request needs it.
     """
     await serve_early(make, await open_stdio(), stop=stop)
 
@@ -48,8 +49,8 @@ async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) 
 async def serve_early(
     make: Callable[[], ToolHandlers], stream: Stream, *, stop: asyncio.Event
 ) -> None:
-    """Answer the handshake of one client at once, on any stream of lines, and load the SDK for
-    the first request that needs it."""
+    """Serve one client on any stream of lines: answer its handshake at once, and load the SDK for
+    the first request that needs it. At the end the stream is closed."""
     tasks = TaskOwner("the entrance of the MCP server")
     greeting = EarlyResponder()
     needed = asyncio.Event()
@@ -96,8 +97,8 @@ INITIALIZED: Final = "notifications/initialized"
 """The last message of the handshake, which needs no response."""
 
 MAX_ANSWERED: Final = 8
-"""Maximum number of responses without the SDK. The lines are kept for the SDK, and reading pauses
-above `lines.HIGH_WATER` lines."""
+"""Number of responses after which the SDK is loaded in any case: all lines are kept for it, and
+reading pauses above `lines.HIGH_WATER` lines."""
 
 
 class _Implementation(Struct):
@@ -130,13 +131,13 @@ class EarlyResponder:
         self.answered: Counter[int | str] = Counter()
         """Number of responses sent here, by request id. The SDK's duplicates must not be sent."""
         self.complete = True
-        """Whether every request so far was answered here."""
+        """Whether every line so far was handled here, so that the SDK is not needed for it."""
         self._begun = False
         self._greeted = False
 
     def needs_sdk(self, line: bytes, *, answered: bool) -> bool:
-        """Return whether the SDK has to be loaded for this line. `answered`: whether `answer` has
-        returned a response to it."""
+        """Return whether this line makes it necessary to load the SDK, and update `complete`.
+        `answered`: whether `answer` has returned a response to the line."""
         if answered:
             return self.answered.total() >= MAX_ANSWERED
         try:
@@ -149,7 +150,8 @@ class EarlyResponder:
         return True
 
     def answer(self, line: bytes) -> bytes | None:
-        """Return the response to a line, or None if there is none or the SDK has to answer."""
+        """Return the response to a line and count it in `answered`; None if the line needs no
+        response or the SDK has to answer."""
         try:
             said = _line.decode(line)
             if said.jsonrpc != "2.0" or said.id is None:

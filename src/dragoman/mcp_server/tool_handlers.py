@@ -52,8 +52,8 @@ ROOTS_TIMEOUT: Final = 10.0
 """Seconds for a client to list its roots. A client that works answers at once."""
 
 ROOTS: Final = "roots"
-"""The name of the request for the client's roots, in protocol versions that send it as part of a
-response."""
+"""The key of our request for the client's roots, in protocol versions in which it is part of the
+response to a call."""
 
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
@@ -87,7 +87,7 @@ class ToolHandlers:
         )
 
     async def aclose(self) -> None:
-        """Stop the running work, or leave it to the brokers that run it."""
+        """Stop the running work, except lasting work that a broker can continue."""
         await self.work_list.aclose()
 
     # -- the protocol
@@ -228,7 +228,8 @@ class ToolHandlers:
         return tool_results.of_started(job, wanted.peer or wanted.role)
 
     async def _wait(self, call: _Call, running: RunningWork) -> ToolAnswer:
-        """Wait for the result of the work and report progress until then."""
+        """Wait for the result of the work and report progress until then. If the call is cancelled,
+        stop the work unless it is `lasting`."""
         try:
             async with self._telling(call, running.progress):
                 # In its own task: the SDK cancels a call repeatedly until it has ended, and a
@@ -302,8 +303,8 @@ class ToolHandlers:
         return running
 
     async def _found(self, id: str, call: _Call) -> ToolAnswer:
-        """Return the result of a stored job. Raises `UnknownJob` if the client may not see its
-        workspace."""
+        """Return the state or the result of a stored job. Raises `UnknownJob` if there is none with
+        this id, or the client may not see its workspace."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
         return tool_results.of_job(job)
@@ -331,8 +332,8 @@ class ToolHandlers:
         return tool_results.of_decision(decision)
 
     async def _place(self, call: _Call, asked: str) -> RunContext:
-        """Return the settings and peers of the workspace. Raises `UsageError` if the client may not
-        use that directory."""
+        """Return the run context of the workspace that the call names in `asked`, or of the default
+        one if that is empty. Raises `UsageError` if the client may not use the directory."""
         named = await call.roots()
 
         def load(_: object) -> RunContext:
@@ -343,8 +344,8 @@ class ToolHandlers:
         return await in_thread(asked or str(self._cwd), load)
 
     async def _lineage(self, place: RunContext, call: _Call) -> Lineage:
-        """Return the lineage (delegation depth) of a call: that of this server, or that of the
-        client's process if it is deeper."""
+        """Return the lineage (delegation depth) of a call: the deepest of those of this server, of
+        the call's `_meta` and of an HTTP client's process."""
         own = inherited(place.environ, call.context.meta)
         pid = await call.caller()
         if pid is None:
@@ -362,7 +363,7 @@ class _Call:
         self._params = params
 
     async def caller(self) -> int | None:
-        """Return the process id of an HTTP client; None on stdio, or if unknown."""
+        """Return the process id of an HTTP client; None on stdio, or if it is unknown."""
         client = getattr(self.context.request, "client", None)
         if client is None:
             return None
@@ -373,7 +374,7 @@ class _Call:
         """Return the URIs of the client's roots, or None if it does not support roots.
 
         Raises `UsageError` if it supports roots but does not list them, because then no directory
-        is known to be allowed.
+        is known to be allowed, and `_Unanswered` if it must be asked in the response to the call.
         """
         session = self.context.session
         can = session.client_capabilities
@@ -399,7 +400,8 @@ class _Call:
             raise UsageError(f"could not get the roots of the client: {error}") from error
 
     async def tell(self, progress: Progress) -> None:
-        """Send progress notifications until cancelled, if the client asked for them."""
+        """Send progress notifications until cancelled or until the client is gone. The session
+        sends them only if the client asked for them."""
         try:
             while True:
                 line = await progress.next()

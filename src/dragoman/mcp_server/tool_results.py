@@ -1,8 +1,8 @@
 """Format tool results for the model: as text and as structured content.
 
 A failure says what happened and that the model must not answer in the peer's place. Otherwise
-models do so, and the user mistakes it for the peer's answer. Some hosts (Codex) show only the
-structured content, so it says this too.
+models do so, and the user takes such an answer for the peer's. Some hosts (Codex) show only the
+structured content, so a failure is explained there as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ToolAnswer:
 
 
 def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
-    """Return the result of a delegation."""
+    """Return the tool result for a delegation that has ended, with the `notices` of its work."""
     told = done.as_json()
     # The `explain` tool says which peers were passed over and why; a model need not read it every
     # time.
@@ -56,7 +56,7 @@ def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
 
 
 def of_asked(asked: PeerAnswer, notices: Sequence[str] = ()) -> ToolAnswer:
-    """Return the result of a prompt to one peer."""
+    """Return the tool result for a prompt to one peer, with the `notices` of its work."""
     report = asked.report
     data = {
         **report.as_json(),
@@ -102,7 +102,8 @@ def _told(
 
 
 def of_started(job: str, who: str) -> ToolAnswer:
-    """Return the status of a job that was started and runs in the background."""
+    """Return the tool result for a job that was started and runs in the background. `who` is its
+    peer or role."""
     return ToolAnswer(
         f"Started as job {job} ({who}). It is not done: get the answer later with job_result.",
         {"ok": False, "outcome": "running", "job": job, "text": ""},
@@ -110,7 +111,8 @@ def of_started(job: str, who: str) -> ToolAnswer:
 
 
 def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> ToolAnswer:
-    """Return the status of work that is running in this process."""
+    """Return the tool result for work that is running in this process; `line` is its current
+    progress line."""
     took = "" if seconds is None else f" for {seconds:.0f} s"
     return ToolAnswer(
         f"Job {job} is running{took}. {line}".rstrip(),
@@ -119,7 +121,8 @@ def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = N
 
 
 def of_job(job: JobRecord) -> ToolAnswer:
-    """Return the state or the result of a stored job."""
+    """Return the tool result for a stored job: its result if it has ended, otherwise its state and
+    its output so far."""
     outcome = job.outcome or "unknown" if job.state == "ended" else job.state
     ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
     said, cut = _cut(job.text)
@@ -156,7 +159,7 @@ def of_job(job: JobRecord) -> ToolAnswer:
 
 
 def of_cancelled(job: str, outcome: str | None) -> ToolAnswer:
-    """Return the result of a request to cancel a job. `outcome`: the job's outcome if it had
+    """Return the tool result for a request to cancel a job. `outcome`: the job's outcome if it had
     already ended; None if its agent has been asked to stop."""
     done = outcome is None
     text = f"Job {job} has already ended."
@@ -167,7 +170,7 @@ def of_cancelled(job: str, outcome: str | None) -> ToolAnswer:
 
 
 def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
-    """Return the list of known peers."""
+    """Return the tool result that lists the known peers."""
     peers = [
         {
             "peer": row.descriptor.name,
@@ -194,7 +197,7 @@ def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
 
 
 def of_decision(decision: Decision) -> ToolAnswer:
-    """Return the routing decision, with its reasons."""
+    """Return the tool result that explains a routing decision."""
     import msgspec
 
     from dragoman.delegation.routing import explain
@@ -203,7 +206,8 @@ def of_decision(decision: Decision) -> ToolAnswer:
 
 
 def of_error(error: DragomanError, notices: Sequence[str] = ()) -> ToolAnswer:
-    """Return the error of a failed call, with the notices of its work until then."""
+    """Return the tool result for a call that raised an error, with the `notices` of its work until
+    then."""
     advice = next(
         (
             text
@@ -256,7 +260,7 @@ def _outcome(error: DragomanError) -> str:
 
 
 def of_wrong_arguments(tool: str, why: str) -> ToolAnswer:
-    """Return the result for a call with invalid arguments."""
+    """Return the tool result for a call with invalid arguments; `why` says what is wrong."""
     text = f"FAILED: {tool} was called with invalid arguments: {why}. No peer was prompted."
     data = {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}}
     return ToolAnswer(text, {"message": text, **data}, failed=True)

@@ -163,7 +163,7 @@ class McpTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The arguments as one JSON Schema without ``$ref``, which some hosts do not resolve."""
+        """The JSON Schema of the arguments, without ``$ref``, which some hosts do not resolve."""
         _, components = msgspec.json.schema_components([self.arguments])
         schema: dict[str, Any] = components[self.arguments.__name__]
         schema.pop("title", None)
@@ -182,7 +182,7 @@ OUTCOME: Final[dict[str, Any]] = {
     },
     "required": ["ok", "outcome"],
 }
-"""JSON Schema of the fields that every result of work has."""
+"""Output schema of the tools that prompt a peer or return the result of a job."""
 
 TOOLS: Final = (
     McpTool(

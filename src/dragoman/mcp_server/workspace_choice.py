@@ -1,4 +1,5 @@
-"""Choose and check the workspace directory: it must be inside the client's roots and `--root`.
+"""Choose the workspace directory, which must be inside the client's roots and inside `--root`, as
+far as there are any.
 
 Symbolic links are resolved before the check. `tool_handlers` asks the client for its roots.
 """
@@ -14,7 +15,8 @@ from dragoman.errors import UsageError
 
 
 def folder_of(uri: str) -> Path | None:
-    """Return the directory of a root's URI, or None if it is not a local path."""
+    """Return the directory that the URI of a root names, or None if it names no absolute local
+    path."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -32,11 +34,13 @@ def folder_of(uri: str) -> Path | None:
 def choose_workspace(
     asked: str, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> Path:
-    """Choose the workspace directory.
+    """Return the real path of the workspace that a call asks for. If `asked` is empty, this is the
+    client's first root, else the first of `own`, else `cwd`.
 
-    `own` are the directories that the user has restricted the server to, if any, and `named` the
-    roots of the client, None if it does not support roots. Raises `UsageError` for a directory
-    outside of them, and for one that cannot be used.
+    `own` are the directories to which the user has restricted the server, if any. `named` are the
+    URIs of the client's roots, or None if it does not support roots; if none of them is usable,
+    `cwd` takes their place. Raises `UsageError` for a directory outside of these, for a relative
+    path, and for a path that is not a directory.
     """
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))]
     if "\0" in asked:
@@ -68,7 +72,8 @@ def may_see(
     root: Path, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> bool:
     """Return whether a client may see the work in the directory `root`: it must be inside one of
-    the client's roots or contain one, and likewise for `own`."""
+    the client's roots or contain one, and likewise for `own`. The parameters have the same meaning
+    as in `choose_workspace`."""
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))] or [cwd]
     real = Path(os.path.realpath(root))
     return all(
