@@ -61,8 +61,8 @@ Climber = Callable[..., Awaitable[Card]]
 
 def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
     """Validate the draft of a new peer and return its launch spec. Starts nothing. Raises
-    `UsageError` if its name is taken, one of its files exists or its command is known to be wrong,
-    and `ConfigInvalid` if its descriptor would be invalid."""
+    `UsageError` if its name is taken or one of its files exists, `WrongLaunch` if its command is
+    known to be wrong, and `ConfigInvalid` if its descriptor would be invalid."""
     if draft.name in place.catalogue:
         origin = place.catalogue.origin(draft.name)
         where = "dragoman itself" if origin == "dragoman" else origin
@@ -82,8 +82,8 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
 
 
 def in_dialect(way: LaunchSpec, dialect: str | None) -> LaunchSpec:
-    """Return the launch spec with the dialect that the user named. It is unchanged if `dialect` is
-    None or `auto`."""
+    """Return the launch spec with the dialect that the user named and without the details of
+    another dialect; unchanged if `dialect` is None, `auto` or the one that it has."""
     if dialect is None or dialect in (AUTO, way.protocol):
         return way
     return replace(way, protocol=dialect, details={})
@@ -99,8 +99,9 @@ def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
     """Return the command line in a form that works from any directory.
 
     A program without a path stays a bare name, which is looked up on the PATH at each start, so
-    that updates take effect. Relative paths of existing files become absolute, because a peer is
-    started in the directory where its user works. Raises `UsageError` if `command` is empty.
+    that updates take effect. A relative path of the program becomes absolute, and so do those of
+    existing files among its arguments, because a peer is started in the directory where its user
+    works. An address is unchanged. Raises `UsageError` if `command` is empty.
     """
     if not command:
         raise UsageError("the command that starts the peer is missing: put it after --")
@@ -132,8 +133,8 @@ async def measure(
 ) -> Card:
     """Verify a peer and return its card, which is stored if `paths` is given.
 
-    An unknown program is first verified without credentials, because it might treat the handshake
-    as a prompt.
+    A program of no known peer is first verified without credentials and without turns, because it
+    might treat the handshake as a prompt; then, if it is usable and `turns` is set, with both.
     """
     known: dict[str, Any] = {
         "peer": peer,
@@ -163,7 +164,7 @@ async def verify_known(
 ) -> Card:
     """Verify a peer of the catalogue, store its card, and unpark it if a turn worked.
 
-    Raises `UnknownPeer`, and `NotInstalled` if there is no program to start.
+    Raises `UnknownPeer` for an unknown name, and `NotInstalled` if there is no program to start.
     """
     way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
     card = await measure(
@@ -191,9 +192,10 @@ def note_verified(card: Card, way: LaunchSpec, place: RunContext) -> None:
 
 
 def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
-    """Write the descriptor of a verified peer and, if the draft wants one, its Python adapter. Both
-    are rolled back if they break another descriptor or the target of an agent file. Raises
-    `UsageError` if the card says that the peer cannot be used."""
+    """Write the descriptor of a verified peer and, if the draft wants one, its Python adapter. If
+    they break another descriptor or the target of an agent file, both are rolled back and an error
+    is raised. Raises `UsageError` if the card says that the peer cannot be used, or if one of the
+    files exists by now."""
     if not card.usable:
         raise UsageError(f"{draft.name} failed its verification and cannot be added")
     descriptor, adapter = _files(draft, place)
@@ -326,8 +328,8 @@ def enable(names: Sequence[str], place: RunContext) -> Done:
 
 
 def _require_on_host(peer: str, host: str, place: RunContext) -> None:
-    """Raise an error if the host is unknown or has no such peer. The peers of a host are known from
-    its last check; before the first check, the local catalogue decides."""
+    """Raise `UsageError` if the host is unknown, and `UnknownPeer` if it has no such peer. Its
+    peers are known from its last check; before the first check, the local catalogue decides."""
     host_named(host, place.config.settings.hosts)
     check = last_check(place.paths, host)
     if check is None:

@@ -40,7 +40,7 @@ class PeerDraft:
     python: bool = False
     """Whether to write a Python adapter for it."""
     dialect: str | None = None
-    """The dialect that the user named; None if it has to be detected."""
+    """The dialect that the user named; None or `auto` if it has to be detected."""
 
     @property
     def address(self) -> str | None:
@@ -149,7 +149,8 @@ def descriptor_text(draft: PeerDraft, way: LaunchSpec, card: Card) -> str:
 
 
 def adapter_text(draft: PeerDraft, card: Card) -> str:
-    """Return the text of a Python adapter that does what the descriptor alone would do."""
+    """Return the source of a Python adapter for the user to edit; unchanged, it does what the
+    descriptor alone would do."""
     roles = "".join(f"    {role!r},\n".replace("'", '"') for role in draft.roles)
     prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in draft.roles)
     return SCAFFOLD.format(

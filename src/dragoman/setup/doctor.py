@@ -66,7 +66,7 @@ class CheckState(enum.StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """It works, but the user should know something."""
+    """It works or is not needed, but the user should know something."""
     BAD = "bad"
 
 
@@ -83,7 +83,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A process that dragoman started and that has outlived its owner."""
+    """A running process that dragoman started and whose warden is gone."""
 
     pid: int
     command: str
@@ -259,7 +259,8 @@ def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _stores(place: RunContext) -> Iterator[Diagnosis]:
-    """Check the databases for damage. Reads them completely."""
+    """Yield the findings about the databases, which are read completely, and about damaged ones
+    that were set aside."""
     state = place.paths.state
     kinds: tuple[tuple[Path, type[Database]], ...] = (
         (store_path(state), Store),
@@ -385,7 +386,7 @@ def _descriptors(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _adapters(place: RunContext) -> Iterator[Diagnosis]:
-    """Load the Python adapters of the enabled peers, as `run` would."""
+    """Load the Python adapter of each enabled peer, as `run` would, and yield whether it works."""
     for name in place.catalogue.adapted:
         if not place.is_enabled(name):
             continue
@@ -488,17 +489,17 @@ SHOWN: Final = (
     *("FORCE_COLOR", "VIRTUAL_ENV", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
     *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", *VARIABLES.values()),
 )
-"""Variables whose values are useful and not secret."""
+"""Environment variables to show in a bug report: their values are useful and not secret."""
 
 
 def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that may be shown, with their values."""
+    """Return the environment variables that a bug report may show, with their values."""
     return {name: environ[name] for name in SHOWN if name in environ}
 
 
 def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
-    """Return a bug report: `versions` (the text that lists them), the system, the findings, peers,
-    settings and variables, with secrets removed."""
+    """Return a bug report, with secrets removed: the text `versions`, the system, the findings, the
+    installed or enabled peers, the settings that are not defaults, and the variables in `SHOWN`."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
     redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")

@@ -36,7 +36,8 @@ PYTHONS: Final = (
 """The Pythons to try, in this order."""
 
 NO_PYTHON: Final = "dragoman-no-python:"
-"""Prefix of the line that says that no suitable Python was found; those that are too old follow."""
+"""Prefix of the line that says that no suitable Python was found. A list of those that are too old
+follows it."""
 
 OUTPUT_SIZE: Final = 4 * 1024 * 1024
 """Maximum size of the output in bytes. A report has a few thousand bytes, and a login shell may add
@@ -73,9 +74,9 @@ async def run_script(
 ) -> dict[str, Any]:
     """Run a script on a host, and return its report.
 
-    `wanted` is its argument, and `payload` follows it on stdin. If `python` is given, no other
-    Python is tried. Raises `HostUnavailable` if the host cannot be reached or has no suitable
-    Python, or if the script fails or takes longer than `timeout`.
+    `wanted` is the script's argument, and `payload` follows it on stdin. If `python` is given, no
+    other Python is tried. Raises `HostUnavailable` if the host cannot be reached or has no suitable
+    Python, or if the script sends no report within `timeout` seconds.
     """
     pythons = (python,) if python else (*PYTHONS, *_own_python(host))
     done = await run_on_host(
@@ -116,7 +117,8 @@ def _input(script: Script, wanted: Mapping[str, Any], payload: Iterable[bytes]) 
 
 
 def no_python(host: Host, old: str, tried: Sequence[str]) -> HostUnavailable:
-    """Return the error for a machine without a Python that is new enough."""
+    """Return the error for a machine without a Python that is new enough. `old` lists those found,
+    separated by semicolons, and `tried` has the names that were looked for."""
     oldest = ".".join(map(str, OLDEST_PYTHON))
     if old:
         found = dict.fromkeys(each.strip() for each in old.split(";"))

@@ -86,7 +86,7 @@ class Target:
         return f"cp{self.python[0]}{self.python[1]}{'t' if self.free_threaded else ''}"
 
     def platforms(self) -> list[str]:
-        """Return the platform tags for pip."""
+        """Return the platform tags of the wheels that run on the target, for pip."""
         if self.system == "darwin":
             arches = (self.machine, "universal2")
             versions = [(major, 0) for major in range(11, self.libc_version[0] + 1)]
@@ -102,8 +102,8 @@ class Target:
                        if step in fitting]  # fmt: skip
 
     def rank(self, file_name: str) -> int:
-        """Return how well a wheel fits: 0 if it does not fit, and the highest rank if it was built
-        for exactly this Python."""
+        """Return how well the wheel of this file name fits: 3 if it was built for exactly this
+        Python, 2 for its stable ABI, 1 if it needs no ABI, and 0 if it does not fit."""
         found = WHEEL_NAME.fullmatch(file_name)
         if found is None:
             return 0
@@ -220,9 +220,9 @@ def normal(name: str) -> str:
 
 
 def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
-    """Return the wheel of a distribution that fits the target best, or None if there is none in the
-    directory. The version installed here is preferred, then the newest one. Raises `UsageError` if
-    the wheel is damaged."""
+    """Return the best of the wheels of a distribution in the directory that fit the target, or None
+    if there is none. Best is the version installed here, then the newest, then the one that fits
+    best. Raises `UsageError` if that wheel is damaged."""
     if folder is None:
         return None
     here = _installed_version(name)
@@ -246,7 +246,7 @@ def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
 
 
 def _wheels_of(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Return the wheels of these packages in a directory, for any machine."""
+    """Return the wheels of these packages in a directory, whether or not they fit a target."""
     matched = [(WHEEL_NAME.fullmatch(path.name), path) for path in sorted(folder.glob("*.whl"))]
     return [path for found, path in matched if found and normal(found["name"]) in names]
 
@@ -272,8 +272,9 @@ def _installed_version(name: str) -> str | None:
 
 
 def _from_installed(name: str, target: Target, scratch: Path) -> Path | None:
-    """Build a wheel from the files of an installed package. Returns None if the package is editable
-    or not installed, does not fit the target, or has missing or changed files."""
+    """Build a wheel from the files of an installed package. Returns None if the package is not
+    installed, is installed as editable, does not fit the target, or has missing or changed
+    files."""
     try:
         distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -369,7 +370,8 @@ def _pinned(names: Sequence[str]) -> list[str]:
 
 
 def _by_hand(target: Target, names: Sequence[str]) -> str:
-    """Return the command that downloads wheels on any machine with internet access."""
+    """Return the command with which a user downloads the wheels for the target on any machine with
+    internet access."""
     return " ".join(["pip download --dest DIR", *_pip_options(target), *_pinned(names)])
 
 

@@ -79,7 +79,8 @@ def _descriptors() -> list[Descriptor]:
 
 
 def judge(host: Host, report: Mapping[str, Any]) -> HostCheck:
-    """Evaluate a report of the script `probe`. Raises `HostUnavailable` if it is malformed."""
+    """Return the check that a report of the script `probe` gives. Stores nothing. Raises
+    `HostUnavailable` if the report is malformed."""
     try:
         target = Target.from_report(report)
         version = ".".join(map(str, report["python"]["version"]))
@@ -133,8 +134,8 @@ def _findings(
 
 
 def _dragoman(host: Host, there: Mapping[str, Any] | None, on_path: str | None) -> Finding:
-    """Return the finding about dragoman on the host: whether it runs, and whether commands would
-    use it. `on_path` is the path that the remote shell finds."""
+    """Return the finding about dragoman on the host: whether it runs, whether commands would use
+    it, and whether its version fits. `on_path` is the path that the remote shell finds."""
     bootstrap = f"install version {__version__} with `dragoman hosts bootstrap {host.name}`"
     if there is None:
         return Finding("dragoman", "missing", "not installed", bootstrap)
@@ -243,13 +244,14 @@ async def bootstrap(
     python: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> HostCheck:
-    """Install this version of dragoman on a machine, and write its path into the settings.
+    """Install this version of dragoman on a machine, write its path into the settings, and return a
+    new check of the machine.
 
-    Nothing is downloaded on the machine, and the previous version stays in use until the new one
-    has been tested. `wheels` is a directory with wheels for the machine; without it, pip downloads
-    what is missing here. Raises `HostUnavailable` if the machine cannot be reached or the
-    installation fails there, `UsageError` if a wheel is missing, and `FileFailed` if the disk here
-    is full or broken.
+    Nothing is downloaded on that machine, and its previous version stays in use until the new one
+    has been tested. `wheels` is a directory with wheels for the machine; without it, pip downloads,
+    on this machine, the wheels that cannot be built from installed packages. Raises
+    `HostUnavailable` if the machine cannot be reached or the installation fails there, `UsageError`
+    if a wheel is missing, and `FileFailed` if the disk here is full or broken.
     """
     progress(f"checking {host.name}")
     report = await run_script(host, "probe", _wanted(host), timeout=CHECK_TIMEOUT, python=python)
@@ -333,8 +335,8 @@ def _install_error(host: Host, said: Mapping[str, Any]) -> HostUnavailable:
 
 
 def wheels_folder(path: Path | None) -> Path | None:
-    """Return the directory given with `--wheels`, or None without the option. Raises `UsageError`
-    if it has no wheels."""
+    """Check that the directory given with `--wheels` has wheels, and return it; None without the
+    option. Raises `UsageError` if there are none."""
     if path is not None and not any(path.glob("*.whl")):
         raise UsageError(f"--wheels: no .whl files in {path}")
     return path

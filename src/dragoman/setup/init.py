@@ -48,8 +48,8 @@ change files."""
 
 @dataclass(frozen=True, slots=True)
 class InstalledAgents:
-    """The known agents, divided into installed and missing ones. Scout, which is part of dragoman,
-    is in neither."""
+    """The agents that `look` examined, divided into installed and missing ones. Scout, which is
+    part of dragoman, is in neither."""
 
     installed: tuple[PeerStatus, ...]
     missing: tuple[PeerStatus, ...]
@@ -80,8 +80,8 @@ class VerifiedPeer:
 def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
     """Find out which agents are installed. Nothing is started.
 
-    If `names` are given, only these are checked. Raises `UnknownPeer` for a name that no peer has,
-    and `NotInstalled` for a peer that is not installed.
+    If `names` are given, only these agents are looked for; in this case, raises `UnknownPeer` for a
+    name that no peer has, and `NotInstalled` for an agent that is not installed.
     """
     if names:
         for name in names:
@@ -97,7 +97,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Return the commands that install those of the suggested agents that are missing."""
+    """Return the command or hint that installs each suggested agent that is missing."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 
@@ -127,10 +127,11 @@ async def prove(
     on_proof: Callable[[VerifiedPeer], None] = lambda proof: None,
     climb: Climber = climb,
 ) -> list[VerifiedPeer]:
-    """Verify peers in parallel and store each card as soon as it is complete.
+    """Verify peers in parallel, store each card as soon as it is complete, and return the results
+    in the order of the rows.
 
-    With `again`, stored cards are ignored. `on_rung` is called after each rung of a peer, and
-    `on_proof` with the result of each peer. The results are in the order of the rows.
+    A peer with a valid stored card (see `kept_card`) is not verified, unless `again` is set.
+    `on_rung` is called with each rung of a peer, and `on_proof` with the result of each peer.
     """
     proofs: dict[str, VerifiedPeer] = {}
     room = asyncio.Semaphore(AT_ONCE)
@@ -173,7 +174,8 @@ async def _prove(
 
 
 def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
-    """Return the ready peers for which only a prompt shows whether they are logged in."""
+    """Return the names of the ready peers for which only a prompt can show whether they are logged
+    in, and that were not sent one."""
     return [
         proof.name
         for proof in proofs
@@ -187,8 +189,9 @@ def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
 async def try_prompt(
     row: PeerStatus, proof: VerifiedPeer, place: RunContext, *, climb: Climber = climb
 ) -> VerifiedPeer:
-    """Send a peer one short prompt, which shows whether it is logged in, and update its card.
-    Returns the new result. After an error it has no card, and the stored card does not change."""
+    """Send a peer one short prompt, which shows whether it is logged in, and store its updated
+    card. Returns the new result. After an error, this has no card, and the stored card stays as it
+    was."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
     rungs = [rung for rung in RUNGS if rung.name in PROMPTED]
@@ -212,16 +215,16 @@ async def try_prompt(
 
 
 def _measurable(result: RungResult, peer: str) -> RungResult:
-    """Return the result; if the rung was skipped because no turn was run, its evidence then says
-    how to measure it."""
+    """Return the result of a rung. If the rung was skipped because no turn was run, the evidence is
+    replaced by the command that measures it."""
     if result.verdict is not RungVerdict.SKIPPED or not result.evidence.startswith("it needs echo"):
         return result
     return replace(result, evidence=f"not measured: `dragoman peers verify {peer} --turns`")
 
 
 def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
-    """Judge from its card whether a peer is ready: it is usable, needs no login and answered any
-    prompt that it was sent."""
+    """Return whether a peer is ready, judged by its card: it must be usable, need no login, and
+    have answered if it was prompted. If it is not ready, say why and what to do."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
@@ -256,8 +259,8 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
-    """Return the first request: a harmless prompt, in the least harmful role that an enabled peer
-    claims (see `HARMLESS`). Without a claimed role, it is in the role of scout, exploration."""
+    """Return the first request: a harmless prompt in the least harmful role (see `HARMLESS`) that
+    an enabled peer claims; if they claim none, in the role exploration, which scout takes."""
     claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(
@@ -270,8 +273,9 @@ def _harm(role: str) -> int:
 
 
 def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
-    """Return the attempt to report if no enabled peer did the work: the first attempt of an enabled
-    peer, or the first of all. None if an enabled peer did the work, or none is enabled.
+    """Return the report of the failed attempt to show if no enabled peer did the work: the first
+    one of an enabled peer, or else the first of all. None if an enabled peer did the work or no
+    peer is enabled.
 
     An answer from scout does not count, because the first prompt tests the enabled peers.
     """

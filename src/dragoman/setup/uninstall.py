@@ -26,7 +26,7 @@ SETTINGS = "settings and your own peers"
 
 @dataclass(frozen=True, slots=True)
 class InstalledEntry:
-    """An entry in the settings of another program that starts dragoman."""
+    """An entry that starts dragoman, in the settings file of another program."""
 
     client: Client
     path: Path
@@ -166,9 +166,9 @@ def _left(around: HostEnvironment) -> Iterator[Path]:
 
 
 async def remove(inventory: Inventory) -> list[str]:
-    """Remove what was found. Brokers are stopped first, so that nothing is written in the meantime.
-    Returns a message for each thing that could not be removed. Raises `BrokerUnavailable` if a
-    broker cannot be stopped; then no file is removed."""
+    """Remove what was found, except directories marked as kept. Brokers are stopped first, so that
+    nothing is written in the meantime. Returns a message for each thing that could not be removed.
+    Raises `BrokerUnavailable` if a broker cannot be stopped; in this case no file is removed."""
     for broker in inventory.brokers:
         await stop_broker(broker)
     return list(_remove(inventory))

@@ -57,7 +57,7 @@ class Client:
     title: str
     server: ServerKind
     section: str
-    """The object or table that holds the entry."""
+    """The key of the object or table that holds the entry."""
     user_file: Callable[[HostEnvironment], Path]
     project_file: str | None = None
     """Path relative to the project, if the program reads such a file."""
@@ -264,7 +264,7 @@ ACP_EDITORS: Final[Mapping[str, Client]] = {
         ),
     )
 }
-"""The editors whose settings are data files, by name."""
+"""The editors that start ACP agents and whose settings are data files, by name."""
 
 
 def _lua(name: str, command: Sequence[str]) -> str:
@@ -309,4 +309,4 @@ SCRIPTED_EDITORS: Final[Mapping[str, Script]] = {
         Script("emacs", "Emacs with agent-shell", "your init.el", _lisp),
     )
 }
-"""The editors whose settings are programs, by name."""
+"""The editors that start ACP agents and whose settings are code, by name."""

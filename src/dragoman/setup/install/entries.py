@@ -58,12 +58,12 @@ def file_of(client: Client, *, project: Path | None = None) -> Path:
 
 
 def snippet(client: Client, name: str, program: Sequence[str]) -> str:
-    """Return the entry as a complete settings file, to paste by hand."""
+    """Return the text of a settings file that has only this entry, for the user to paste."""
     return _put("", client, name, _update(client, name, program))
 
 
 def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> EntryEdit:
-    """Plan the edit of a settings file. Nothing is written.
+    """Plan the edit that adds the entry to a settings file, or updates it. Nothing is written.
 
     Raises `ClientFileInvalid` for a file that cannot be read or has no place for the entry, and for
     an entry of this name that starts something else.
@@ -93,8 +93,9 @@ def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
 
 
 def own_entries(client: Client, path: Path) -> list[str]:
-    """Return the names of the entries of a settings file that start dragoman for this client.
-    Raises `ClientFileInvalid` if the file may have such an entry and cannot be read."""
+    """Return the names of the entries in a settings file that start dragoman for this client.
+    Raises `ClientFileInvalid` if the file cannot be read, or has dragoman's name in it but cannot
+    be parsed."""
     data = read_file(path) or b""
     try:
         text = data.removeprefix(BOM).decode("utf-8")
@@ -143,8 +144,9 @@ def _edited(
 
 
 def write(planned: EntryEdit) -> Path | None:
-    """Write the edit. Returns the path of the backup, or None if there was no file or no change.
-    Raises `UsageError` if another program has changed the file since it was planned."""
+    """Write the planned edit. Returns the path of the backup, or None if there was no file or no
+    change. Raises `UsageError` if another program has changed the file since the edit was planned,
+    and `FileFailed` if the backup cannot be created."""
     if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:
@@ -185,8 +187,8 @@ def _taken(client: Client, name: str) -> NameTaken:
 
 
 def _options(client: Client, entry: Mapping[str, Any]) -> list[str] | None:
-    """Return the additional arguments in an entry for our command, or None if it starts something
-    else."""
+    """Return the arguments in an entry that follow ``serve mcp`` or ``serve acp``, or None if the
+    entry starts something else."""
     words = client.words(entry) or []
     for at in range(1, len(words) - 1):
         if words[at : at + 2] == ["serve", client.server]:
@@ -207,7 +209,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def _back_up(path: Path, data: bytes) -> Path:
-    """Copy a file to an unused name next to it, with the same mode."""
+    """Write `data`, the content of a file, to an unused name next to the file, with its mode."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     try:
         for number in itertools.count(1):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from dragoman.setup.install.jsonc import InvalidJsonc, Member, Node, comments_end, read
 
 Update = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
-"""Returns the new content of an entry from the old one, which is None if there is no entry yet."""
+"""Callback that gets an entry, or None if there is none yet, and returns the members to set."""
 
 DEFAULT_UNIT: Final = "  "
 
@@ -28,10 +28,10 @@ class Unfit(ValueError):
 
 
 def put(text: str, path: Sequence[str], update: Update) -> str:
-    """Return the text with the entry at `path`, which is a list of keys from the root.
+    """Insert or update the entry at `path`, a list of keys from the root, and return the new text.
 
-    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if the entry or an object around
-    it has another type.
+    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if the entry or a value around
+    it is not an object, or if more than the entry would change.
     """
     root = read(text)
     style = _Style.of(text, root)
@@ -45,8 +45,8 @@ def put(text: str, path: Sequence[str], update: Update) -> str:
 
 
 def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) -> str:
-    """Return the text without the entry at `path`, and without objects around it that this would
-    leave empty.
+    """Return the text without the entry at `path`, and without objects around it that would become
+    empty; unchanged if there is no such entry.
 
     `require_ours` raises for an entry that must not be removed. Raises `InvalidJsonc` if the text
     cannot be parsed, and `Unfit` if more than the entry would change.
@@ -240,7 +240,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
-    """Raise `Unfit` if the result, parsed again, has more or less than the intended change."""
+    """Raise `Unfit` if the edited text does not differ from `root` by exactly the intended
+    change."""
     meant = deepcopy(root.value)
     holder = meant
     for key in path[:-1]:

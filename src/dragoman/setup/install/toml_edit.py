@@ -21,7 +21,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def put(text: str, path: tuple[str, str], update: Update) -> str:
-    """Return the text with the table at `path`, which is a section and a name in it.
+    """Insert or update the table at `path`, a section and a name in it, and return the new text.
 
     Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if the section or the
     entry is not a table, or if more than the entry would change.
@@ -50,7 +50,7 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
 
 
 def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]) -> str:
-    """Return the text without the table at `path`.
+    """Return the text without the table at `path`; unchanged if there is none.
 
     `require_ours` raises for a table that must not be removed. Raises `tomllib.TOMLDecodeError` if
     the text cannot be parsed, and `Unfit` if the table is written in a way that cannot be cut out.

@@ -39,8 +39,8 @@ class InstallError(Exception):
 
 
 def install(wanted: dict[str, Any], wheels: BinaryIO) -> dict[str, Any]:
-    """Install the version that `wanted` describes, and return the paths of the program and its
-    directory. `wheels` has the contents of `wanted["files"]`, one after another.
+    """Install the version that `wanted` describes, and return the path of the command and the
+    directory of this version. `wheels` has the contents of `wanted["files"]`, one after another.
 
     If that fails, an error is raised and the previous version stays in use.
     """
@@ -127,7 +127,8 @@ def make_environment(folder: str) -> str:
 
 
 def unpack(wheel: str, site: str) -> None:
-    """Unpack the packages of a wheel, without scripts and headers."""
+    """Unpack the packages of a wheel, without scripts and headers. Raises `InstallError` for a path
+    that would leave the directory."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             parts = entry.filename.split("/")
@@ -192,7 +193,8 @@ def try_out(program: str, version: str) -> None:
 
 
 def switch(root: str, fresh: str) -> str | None:
-    """Point `current` atomically to the new directory. Returns the previous target, or None."""
+    """Point `current` atomically to the new directory. Returns the previous target, or None if
+    there was none."""
     current = os.path.join(root, "current")
     before = os.path.realpath(current) if os.path.islink(current) else None
     link = f"{fresh}.link"
@@ -202,7 +204,8 @@ def switch(root: str, fresh: str) -> str | None:
 
 
 def remove_others(versions: str, keep: set[Any]) -> None:
-    """Remove all versions except those in `keep`: a broker may still run from the previous one."""
+    """Remove all versions except those in `keep`. Callers keep the previous version too, because a
+    broker may still run from it."""
     kept = {os.path.realpath(each) for each in keep if each}
     for name in os.listdir(versions):
         path = os.path.join(versions, name)

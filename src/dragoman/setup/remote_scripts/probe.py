@@ -113,8 +113,8 @@ def musl_loaders() -> list[str]:
 def answer(
     argv: list[str], text: str = "", env: dict[str, str] | None = None
 ) -> tuple[int | None, str, str]:
-    """Return the exit code, stdout and stderr of a program that gets a text on its stdin. The exit
-    code is None if the program cannot be run or does not end in time."""
+    """Run a program with `text` on its stdin, and return its exit code, stdout and stderr. If it
+    cannot be run or does not end in time, the exit code is None, and the error replaces stderr."""
     try:
         done = subprocess.run(
             argv,
@@ -132,8 +132,8 @@ def answer(
 
 
 def find_dragoman(candidates: list[str | None], hello: str = "") -> dict[str, Any] | None:
-    """Return the first dragoman that works, or the first broken one if none works. With `hello`,
-    ask it for its protocol."""
+    """Return what is known about the first dragoman that works, including its protocol if `hello`
+    is given. If none works, return the first broken one; None if no candidate exists."""
     broken = None
     for path in dict.fromkeys(each for each in candidates if each):
         if not os.path.exists(path):
@@ -150,7 +150,7 @@ def find_dragoman(candidates: list[str | None], hello: str = "") -> dict[str, An
 
 def protocol(path: str, hello: str) -> int | None:
     """Return the version of the protocol that this dragoman uses between machines, or None if it
-    does not support that protocol because it is too old."""
+    does not answer `hello`, because it is too old for the protocol."""
     # With this variable, it creates no directory for sockets.
     env = {**os.environ, "DRAGOMAN_RUNTIME_DIR": os.devnull}
     for line in answer([path, "broker", "stdio"], text=f"{hello}\n", env=env)[1].splitlines():
