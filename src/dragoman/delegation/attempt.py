@@ -182,10 +182,8 @@ class Attempt:
 
     def _stuck(self, error: DragomanError) -> AttemptReport:
         """Return the report for a turn whose changes cannot be taken out of the worktree or
-        applied.
-
-        The work counts as failed, but it is not the peer's fault.
-        """
+        applied, and set `workspace_fault`: the work counts as failed, but it is not the peer's
+        fault."""
         self.workspace_fault = True
         copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
@@ -213,7 +211,8 @@ class Attempt:
         return await self._checked(report, workspace)
 
     async def _changes_since(self, before: Snapshot, workspace: Path) -> Changed | None:
-        """Return what changed in the workspace; None if that takes too long after the deadline."""
+        """Return what changed in the workspace; None if finding out takes too long at the end of
+        the time limit."""
         left = self._seconds_left
         try:
             async with asyncio.timeout(None if left is None else left + LATE_LOOK_TIMEOUT):
@@ -230,8 +229,9 @@ class Attempt:
         )
 
     async def _on_host(self) -> AttemptReport:
-        """Work on another machine, in a copy of the workspace. The changes are applied here under
-        the same rules as isolated work, so a failed attempt changes nothing here."""
+        """Work on another machine, in a copy of the workspace. Unless a patch was requested, the
+        changes are applied here, under the same rules as those of isolated work: a failed attempt
+        changes nothing here."""
         setting, request = self.setting, self.setting.request
 
         async def work(worktree: Path) -> float:
@@ -523,7 +523,7 @@ def _cancelled(report: AttemptReport, why: DragomanError) -> AttemptReport:
 
 
 class _Forward(RunListener):
-    """Passes the events of a run to the callbacks of the delegation."""
+    """Passes the events and notices of a run to the callbacks of the delegation."""
 
     def __init__(self, setting: AttemptSetup) -> None:
         self._setting = setting
@@ -536,7 +536,7 @@ class _Forward(RunListener):
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
-    """Return the prompt for a role, preceded by the slash command that the peer needs for it.
+    """Return the prompt, preceded by the peer's prefix for the role (a slash command), if any.
 
     A prompt for a Python adapter is not changed: the adapter adds its own prefixes.
     """
@@ -570,8 +570,8 @@ async def ask_local(
     clock: Callable[[], float],
     on_event: Callable[[Event], None],
 ) -> None:
-    """Send the prompt to the local model once. The answer is reported to `on_event`, and the result
-    is stored in `seen`."""
+    """Send the prompt to the local model once. The turn is reported to `on_event` as events, and
+    its result, which may be an error, is stored in `seen`."""
     place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
     seen.prompted, seen.model = True, model.model

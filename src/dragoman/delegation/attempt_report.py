@@ -68,7 +68,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     an error often has only a number, and stderr shows what happened."""
     error_class: str | None = None
     may_have_run: bool = False
-    """Whether the prompt may have reached a model before the attempt failed."""
+    """Whether the prompt may have reached a model."""
     changed: Changed | None = None
     """The changes on disk; None if they were not checked."""
     outside: tuple[str, ...] = ()
@@ -154,7 +154,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object, with the derived values."""
+        """Return the report as a JSON object, with the derived values and without the data that the
+        peer added to an error."""
         # The data that a peer adds to an error might not be JSON, and might be secret.
         failure = self.failure and msgspec.structs.replace(self.failure, data=None)
         bare = msgspec.structs.replace(self, failure=failure)

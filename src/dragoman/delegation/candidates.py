@@ -65,8 +65,8 @@ def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
 
 
 def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
-    """Return why this candidate is first, and why the peer that the request names (`wished`) is
-    not, if that one is passed over."""
+    """Return why this candidate is tried first. If the peer that the request names (`wished`) is
+    passed over, the text also says why."""
     missed = next((one for one in decision.passed_over if one.peer == wished), None)
     if missed is None:
         return first.why
@@ -74,8 +74,8 @@ def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -
 
 
 def only_last_resort(decision: Decision) -> str:
-    """Explain why no peer except possibly a last resort is left, and what to do. Returns an empty
-    string if an ordinary peer can be tried."""
+    """Return why only a last resort or nothing can be tried, and what to do; an empty string if an
+    ordinary peer can be tried."""
     if any(not one.last_resort for one in decision.candidates):
         return ""
     role = decision.role
@@ -99,7 +99,7 @@ def only_last_resort(decision: Decision) -> str:
 
 
 def nobody(decision: Decision) -> NoPeer:
-    """Return the error for a decision without a usable candidate."""
+    """Return the error for a decision without a candidate that the fallback setting allows."""
     claiming = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
     # If the request names a peer, the reason against that peer must not get lost among the others.
     near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming

@@ -58,8 +58,9 @@ def gather(
     """Collect the inputs of the routing decision for a request.
 
     Raises `StoreError` if daily limits are set and the usage cannot be read, `UnknownPeer` if the
-    named peer has a descriptor that was rejected, and `UsageError` if nested work requests
-    `--allow-tool`.
+    named peer has a descriptor that was rejected, `UsageError` if nested work requests
+    `--allow-tool`, and `ConfigInvalid` if the settings of the local model or an inherited ceiling
+    are invalid.
     """
     settings = place.config.settings
     if request.peer is not None and (problem := place.catalogue.problem_of(request.peer)):
@@ -204,8 +205,8 @@ def login_of(descriptor: Descriptor | None) -> str:
 
 
 class _Spending:
-    """Compares the usage of the last 24 hours with the daily limits; reads the ledger only if there
-    are any."""
+    """Compares the usage of the last 24 hours with the daily limits. Reads the ledger only if there
+    are such limits."""
 
     def __init__(self, place: RunContext, ledger: Ledger | None, now: float) -> None:
         self._settings = place.config.settings

@@ -118,8 +118,8 @@ def record_executed(
     known_peers: Sequence[str],
     now: float,
 ) -> None:
-    """Add the attempts of a job to the ledger, unless the ledger already has them or cannot
-    be used, or no machine had the job.
+    """Add the attempts of a job to the ledger, unless no machine had the job, the ledger already
+    has them, or the ledger cannot be used.
 
     The bandit learns only about `known_peers`, the peers in this machine's catalogue.
     """

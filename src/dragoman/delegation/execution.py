@@ -308,8 +308,8 @@ class _DelegationRun:
             return done
 
     async def _sweep(self) -> None:
-        """Save the changes of killed delegations. At the deadline this is left to a later
-        delegation."""
+        """Save the changes of killed delegations and remove their worktrees. What is not done at
+        the deadline is left to a later delegation."""
 
         def tell(swept: Swept) -> None:
             if swept.patch is not None:
@@ -364,8 +364,8 @@ class _DelegationRun:
                 task.uncancel()
 
     async def _attempted(self, queue: list[Candidate]) -> Delegation:
-        """Run the attempts. If the cancel handle ends them between two turns, the attempts so far
-        are returned, if there are any."""
+        """Run the attempts and return the result. If the cancel handle ends them between two turns,
+        the result has the attempts so far; without any, the cancellation is raised."""
         with self._stoppable() as was_stopped:
             try:
                 return await self._attempts(queue)

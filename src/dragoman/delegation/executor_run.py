@@ -266,8 +266,8 @@ class ExecutorRun:
         )
 
     async def _patched(self, report: AttemptReport, patch: bytes) -> AttemptReport:
-        """Apply or keep the patch, even if the caller is cancelled. In that case a notice says
-        where the changes are."""
+        """Apply or keep the patch, and return the report with the result. If the caller is
+        cancelled, this is completed first, and a notice says where the changes are."""
         done = report
 
         async def work() -> None:

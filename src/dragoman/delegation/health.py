@@ -63,7 +63,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     why: str = ""
     park_until: float | None = None
     retry_after: float | None = None
-    """Seconds that the peer asks to wait."""
+    """Seconds until a temporary limit is lifted; None if the peer does not say."""
 
 
 _SIGNS: Final[dict[Outcome, Sign]] = {
@@ -147,8 +147,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Seconds until the first trial; doubled after every failed trial, up to `longest`."""
     longest: float = 3600.0
     trial: float = 600.0
-    """Seconds for which a trial blocks other turns. After that, the process that started it may be
-    dead."""
+    """Seconds for which a trial blocks other turns. After that another trial may start, because the
+    process that started this one may be dead."""
 
     def state(self, health: Health, now: float) -> BreakerState:
         """Return the state of the breaker. Closed: use the peer. Open: do not use it. Half open:
@@ -254,7 +254,7 @@ _THIS_CENTURY: Final = 4_102_444_800
 
 
 def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) -> float | None:
-    """Return when a limit resets, or None if neither the limits nor the failure say."""
+    """Return when the reached limits reset, or None if neither `limits` nor the failure says so."""
     told = [limit.resets_at for limit in limits if limit.reached and limit.resets_at is not None]
     future = [at for at in told if at > now]
     if future:

@@ -130,8 +130,8 @@ class HostTurn:
         worktree. Returns the directory of the copy on the host, or the worktree itself if it was
         not sent.
 
-        The result, or the error if there was no turn, is stored in `seen`. Raises a `DragomanError`
-        if the changes of a finished turn cannot be fetched.
+        The result of the turn, or the error if there is none, is stored in `seen`. Raises a
+        `DragomanError` if the changes of a finished turn cannot be fetched or applied.
         """
         try:
             await self._work(worktree)
@@ -148,7 +148,7 @@ class HostTurn:
         return self._folder or str(worktree)
 
     async def _work(self, worktree: Path) -> None:
-        """Send the files and run the turn."""
+        """Send the files and run the turn. An error is stored in `seen`."""
         seen, setting = self._seen, self._setting
         sent: SentWorkspace | None = None
         try:
@@ -172,7 +172,8 @@ class HostTurn:
                     await finish(self._remove(sent))
 
     async def _persist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run work that opens its own connection, and repeat it if that connection is lost."""
+        """Run work that opens its own connection. While that connection keeps failing for a passing
+        reason, run the work again, for a limited time."""
         retries = Retries()
         while True:
             try:
@@ -190,7 +191,8 @@ class HostTurn:
         return await deadline.limit(work, lambda: f"{during} to {self._host.name}")
 
     async def _close(self, *, ended: bool) -> None:
-        """Close the connection. A job that is no longer needed is cancelled first."""
+        """Close the connection. A submitted job that has neither `ended` nor been cancelled is
+        cancelled first."""
         try:
             if self._seen.prompted and not ended and not self._cancelled:
                 async with asyncio.timeout(CANCEL_TIMEOUT):
@@ -348,7 +350,8 @@ class HostTurn:
         return result
 
     def cancel(self) -> None:
-        """Cancel the turn on the host. Its end arrives like that of any other turn."""
+        """Start to cancel the turn on the host. The end of the turn arrives like that of any other
+        turn."""
         if not self._cancelling:
             self._cancelling = True
             self._tasks.start(self._cancel_there(), "cancel the job")

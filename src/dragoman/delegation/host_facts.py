@@ -30,7 +30,8 @@ WILD: Final = frozenset("*?[{")
 
 
 def host_peers(place: RunContext) -> list[str]:
-    """List all peers on hosts: those that are enabled, and those that the last check found."""
+    """Return the names of all peers on hosts: those that are enabled, and those that the last check
+    found installed."""
     settings = place.config.settings
     enabled = [name for name in settings.enabled_peers if split_peer(name)[1] is not None]
     found = [
@@ -82,8 +83,8 @@ def _agent(check: HostCheck, peer: str) -> HostAgent | None:
 def _roles(
     chosen: tuple[str, ...] | None, agent: HostAgent | None, descriptor: Descriptor | None
 ) -> tuple[str, ...]:
-    """Return the roles in the settings, or those that the host reports, or those of the local
-    descriptor."""
+    """Return the roles from the settings (`chosen`), else those that the host reported, else those
+    of the local descriptor; empty if there are none."""
     if chosen is not None:
         return chosen
     if agent is not None and agent.roles:
@@ -147,7 +148,8 @@ def _unenforced(
     name: str,
     descriptor: Descriptor | None,
 ) -> str:
-    """Return why the local policy could not be enforced on the host; empty if it could."""
+    """Return why the local policy could not be enforced on the host; empty if no reason is known
+    here."""
     if allows_everything(policy):
         return ""
     for rule in _rules(policy):
@@ -170,7 +172,8 @@ def _rules(policy: Policy) -> Iterator[Rule]:
 
 
 def _local_path(rule: Rule, workspace: Path) -> str:
-    """Return a path in a rule that is only valid on this machine; empty if there is none."""
+    """Return an absolute path in a restricting rule that names the workspace, something in it, or a
+    directory above it other than the root; empty if there is none."""
     if not rule.restricts:
         return ""
     top = os.path.realpath(workspace)

@@ -64,7 +64,7 @@ SENT: Final = "sent"
 
 async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bool:
     """Read a request from `source`, carry it out, and write the response to `target`. Returns False
-    if it failed; the response then says why."""
+    if the request failed; in this case the response says why."""
     patch = b""
     try:
         request = _read_request(source)
@@ -83,7 +83,8 @@ async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bo
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Context manager: raise `IsolationFailed` in a read or write that blocks for too long."""
+    """Context manager: raise `IsolationFailed` if the block, a read or a write, takes longer than
+    `seconds`."""
 
     def over(number: int, frame: FrameType | None) -> None:
         raise IsolationFailed(
@@ -156,7 +157,7 @@ async def _receive(bundle: Bundle, source: BinaryIO, folder: Path, paths: Paths)
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove bundles of processes that were killed."""
+    """Remove the bundles that killed processes were receiving, once they are old enough."""
     for file in folder.glob(f"{PART}*"):
         with suppress(OSError):
             if time.time() - file.stat().st_mtime > LEFT_AGE:

@@ -93,7 +93,9 @@ async def send_workspace(
 ) -> SentWorkspace:
     """Send the repository of a directory, and create a worktree from it on the host.
 
-    `included` are ignored files to send, from `worktree.bundle.ignored_files`.
+    `included` are ignored files to send, from `worktree.bundle.ignored_files`. Raises
+    `HostUnavailable` if the host cannot be reached, and `UsageError` if the directory cannot be
+    sent, for example because it is not in a repository.
     """
     project = await project_of(workspace)
     asked, _ = await _exchange(host, TransferRequest(what="known", project=project))
@@ -127,7 +129,7 @@ async def fetch_result(
 
 
 async def remove_workspace(host: Host, id: str) -> None:
-    """Remove a worktree on the host."""
+    """Remove the worktree with this id on the host, without saving its changes."""
     await _exchange(host, TransferRequest(what="remove", id=id))
 
 

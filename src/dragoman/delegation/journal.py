@@ -59,8 +59,8 @@ T = TypeVar("T")
 class Journal:
     """Async context manager that writes the records of one delegation.
 
-    Its methods only queue the writes, which run one after another; `flush` waits for them, and so
-    does the end of the context.
+    The methods that record something only queue the writes, which run one after another; `flush`
+    waits for them, and so does the end of the context.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Journal:
         """The ledger's ids of the attempts, by job and number."""
         self._queue: deque[Callable[[object], object]] = deque()
         self._hangs = False
-        """Whether a write did not end in time. Then nothing more is recorded."""
+        """Whether a write did not end in time. If so, nothing more is recorded."""
         self._tasks = TaskOwner("a journal")
         self._writing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -129,9 +129,10 @@ class Journal:
             self._notice(f"{file.path}: {file.replaced}")
 
     async def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Call `read` in a thread after all queued writes, and return its result. It gets the
-        ledger; a new one if the ledger turns out to be damaged, or None if the ledger cannot be
-        read. Raises `StoreError` if `read` needs a ledger that cannot be read."""
+        """Call `read` with the ledger, in a thread and after all queued writes, and return its
+        result. If the ledger turns out to be damaged or unreadable, `read` is called again, with
+        the new ledger that replaced it or with None. Raises `StoreError` if `read` needs a ledger
+        and none can be read."""
         await self.flush()
         return await in_thread(str(self._paths.state), lambda _: self._read(read))
 
@@ -198,7 +199,7 @@ class Journal:
         self._change_job(job, peer=peer)
 
     def job_follows(self, job: str, attempt: str) -> None:
-        """Make the job show the events of an ended attempt."""
+        """Make the job's record refer to the session and events of an attempt that has ended."""
         store = self._store
 
         def follow() -> None:
@@ -409,7 +410,8 @@ def _instant(at: float) -> str:
 def give_verdict(
     job: str, word: Verdict, *, paths: Paths, now: float | None = None
 ) -> AttemptRecord:
-    """Record a verdict on a job. Returns its last attempt as it was before.
+    """Record the user's verdict (`word`) on a delegation, found by its job id or that of its last
+    attempt. Returns the last attempt as it was before.
 
     Raises `UnknownJob`, and `StoreError` if the ledger cannot be written.
     """
@@ -431,7 +433,8 @@ def give_verdict(
 
 
 def _delegation_of(job: str, ledger: Ledger) -> str:
-    """Return the delegation's job id; `job` may also be the id of its last attempt."""
+    """Return the delegation's job id; `job` may also be the id of its last attempt. Raises
+    `UnknownJob` for the id of an earlier one."""
     parent, _, number = job.rpartition("-")
     attempts = ledger.attempts(parent) if number.isdecimal() and parent else []
     if not attempts:

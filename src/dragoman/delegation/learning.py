@@ -58,7 +58,8 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
 def reading_of(
     report: AttemptReport, *, now: float, login: str = "", limits: tuple[Limit, ...] = ()
 ) -> Reading:
-    """Return the health reading of an attempt."""
+    """Return what the end of an attempt means for the health of its peer. The parameters are those
+    of `health.read`."""
     return read(report.outcome, report.failure, now=now, login=login, limits=limits)
 
 
@@ -70,8 +71,8 @@ def health_change(
     greeting: float | None = None,
     surroundings: str = "",
 ) -> HealthChange:
-    """Return a function that updates the health of a peer after an attempt. `greeting` is the
-    duration of the handshake in seconds, if there was one."""
+    """Return a function that returns the health of a peer, updated for the end of an attempt.
+    `greeting` is the duration of the handshake in seconds, if there was one."""
 
     def change(health: Health) -> Health:
         if greeting is not None:
@@ -110,7 +111,7 @@ def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
 
 
 def ending_of(report: AttemptReport) -> Ending:
-    """Return how an attempt ended, for the ledger."""
+    """Return how an attempt ended, for the ledger. A check gives the verdict."""
     verdict: Verdict | None = None
     if report.check is not None:
         verdict = "good" if report.check.ok else "bad"
@@ -131,9 +132,9 @@ def ending_of(report: AttemptReport) -> Ending:
 
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
-    """Return the arm of an attempt, and a function that corrects its posterior for a user's
-    verdict; None if the verdict changes nothing. A failed turn has earned nothing, and a good
-    verdict does not change that."""
+    """Return the arm of an attempt, and a function that corrects the arm's posterior for a user's
+    verdict (`word`); None if the verdict changes nothing. A failed turn has earned nothing, and a
+    good verdict does not change that."""
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None
     size = next((known for known in SCALES if known == before.size), None)

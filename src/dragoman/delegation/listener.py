@@ -33,7 +33,7 @@ class DelegationListener:
         """Called with every event of an attempt."""
 
     def reported(self, number: int, report: AttemptReport) -> None:
-        """Called when an attempt has ended."""
+        """Called with the report of an attempt that has ended."""
 
     def notice(self, text: str) -> None:
         """Called with a message for the user. Logs it by default, so that none is lost."""
@@ -41,7 +41,7 @@ class DelegationListener:
 
 
 class FunctionListener(DelegationListener):
-    """Passes events and notices to functions. Notices are logged if there is none for them."""
+    """Passes events and notices to functions. Without a function for notices, they are logged."""
 
     def __init__(
         self,

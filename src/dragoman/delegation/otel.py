@@ -94,7 +94,8 @@ class AttemptSpan:
 
 @contextlib.contextmanager
 def calling(attempt: AttemptRecord) -> Iterator[AttemptSpan]:
-    """Context manager: a span around one attempt."""
+    """Context manager: open a span around one attempt, and yield it. The caller must call `ended`
+    to record how the attempt ended."""
     instruments = _instruments()
     if instruments is None:
         yield AttemptSpan(None, None)

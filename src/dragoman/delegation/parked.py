@@ -35,8 +35,8 @@ def surroundings_here(name: str, place: RunContext) -> str:
 
 
 def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
-    """Return the peers that are parked or paused here, by name, each with the reason and the time
-    until when. Empty, with a warning in the log, if the ledger cannot be read."""
+    """Return the peers that are parked or paused here, by name, each with the reason and the end of
+    this state. Empty, with a warning in the log, if the ledger cannot be read."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
@@ -56,7 +56,7 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
 
 
 def _paused(health: Health, now: float) -> Park | None:
-    """Return until when a peer is not used because it failed several times in a row, or None if it
+    """Return until when and why a peer is not used after several failures in a row, or None if it
     may be used."""
     if BREAKER.state(health, now) != "open":
         return None
@@ -71,7 +71,8 @@ def _paused(health: Health, now: float) -> Park | None:
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
     """Unpark peers for every set of credentials and reset their failures.
 
-    Returns those that were parked or had failures. Raises `StoreError`.
+    Returns the names of those that were parked or had failures. Raises `StoreError` if the ledger
+    cannot be written.
     """
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 

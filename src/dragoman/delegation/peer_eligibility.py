@@ -99,7 +99,7 @@ def standings(place: RunContext, *, now: float | None = None) -> dict[str, PeerS
 
 
 def health_of(health: Health, now: float) -> PeerHealth:
-    """Return the recorded health of a peer at this moment."""
+    """Return the recorded health of a peer, with the state of its circuit breaker at `now`."""
     return PeerHealth(
         breaker=BREAKER.state(health, now),
         failures=health.failures,

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class AttendedTerms(NamedTuple):
-    """How a peer that a person uses directly is started, and what it may do."""
+    """How a peer that a person uses directly is started, what it may do, and the lineage of this
+    process."""
 
     launch: LaunchSpec
     policy: Policy
@@ -34,8 +35,8 @@ class AttendedTerms(NamedTuple):
 
 
 def attended_terms(peer: str, place: RunContext) -> AttendedTerms:
-    """Return how to start a peer that a person uses in an editor or a browser, and what it may do
-    if the person can be asked. Raises `UnknownPeer` or `NotInstalled`.
+    """Return how to start a peer for a person in an editor or a browser, and what the peer may do,
+    given that the person can be asked for permission. Raises `UnknownPeer` or `NotInstalled`.
 
     A delegated agent may have started this process: its limits apply here as well.
     """
@@ -68,10 +69,11 @@ def peer_request(
 ) -> RunRequest:
     """Return the request for a peer, without session and prompt.
 
-    `lineage` is that of the peer. In nested work the peer gets its depth and the policy in its
-    environment. `enforced` is how the policy is enforced, if that was decided before; `role` is the
-    kind of work; None for that of the adapter, if there is one. Raises `PolicyNotEnforced` if the
-    peer does not ask for permission as the policy requires.
+    `lineage` is that of the peer. If its depth is not 0, the peer gets the lineage and the policy
+    in its environment. `enforced` is how the policy is enforced; if it is None, that is decided
+    here. `role` is the kind of work; None for that of the adapter, if there is one. Raises
+    `PolicyNotEnforced` if the policy restricts the peer and is known not to be enforceable, unless
+    the settings allow that.
     """
     config, peer = place.config, launch.name
     settings = config.settings

@@ -67,7 +67,7 @@ def overview(place: RunContext) -> list[PeerStatus]:
 
 
 def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStatus]:
-    """Return the rows with the parked state from the ledger."""
+    """Return the rows, with a parked or paused state from the ledger added to each that has one."""
     parked = parked_peers(place, now=time.time())
     found = ((row, parked.get(row.descriptor.name)) for row in rows)
     return [
@@ -79,14 +79,14 @@ def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStat
 
 
 def clock(at: float) -> str:
-    """Format a local time, with the date if it is not today."""
+    """Format a timestamp as local time, with the date if it is not today."""
     then, today = time.localtime(at), time.localtime()
     same = then[:3] == today[:3]
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
 def row_of(name: str, place: RunContext) -> PeerStatus:
-    """Return the status of one peer. Raises `UnknownPeer`."""
+    """Return the status of one peer, without its parked state. Raises `UnknownPeer`."""
     descriptor = place.role_catalogue().get(name)
     way, missing = _way(descriptor, place)
     store = place.cards()

@@ -73,9 +73,9 @@ def policy_for(
     attended: bool,
     ceilings: Ceilings,
 ) -> Policy:
-    """Return the policy for a peer: the preset `wished` or that of the settings, with the rules of
-    the settings, narrowed by every ceiling. If no user can be asked, `ask` becomes
-    `approve-reads`."""
+    """Return the policy for a peer: the preset `wished`, or that of the settings if it is None,
+    with the rules of the settings, narrowed by every ceiling. Unless `attended` (a user can be
+    asked), the preset `ask` becomes `approve-reads`."""
     chosen = wished or settings.permissions_for(peer)
     if chosen == "ask" and not attended:
         chosen = "approve-reads"

@@ -104,8 +104,8 @@ def _stands_for(name: str, model: str) -> bool:
 def price(
     model: str | None, usage: Usage | None, prices: Mapping[str, Price] | None = None
 ) -> Charge:
-    """Return the cost of a turn: the one that the peer reported, or one computed from its tokens,
-    or `UNKNOWN`. `prices` are the user's own."""
+    """Return the cost of a turn: the one that the peer reported, else one computed from its tokens
+    and the model's price, else `UNKNOWN`. `prices` are the user's own."""
     if usage is None:
         return UNKNOWN
     if usage.cost is not None and math.isfinite(usage.cost.amount) and usage.cost.amount >= 0:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dragoman.runs.run_values import Deadline
 
 Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
-"""Returns the attachments of a prompt for a workspace and a peer's capabilities."""
+"""Callback that returns the attachments of the prompt, given the workspace and the capabilities of
+the peer."""
 
 
 TIERS: Final[tuple[str, ...]] = get_args(Tier)
@@ -50,8 +51,7 @@ class DelegationRequest:
     permissions: Permissions | None = None
     """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
-    """Whether a peer may be used although it does not ask for permission as the policy
-    requires."""
+    """Whether a peer may be used although the policy would not restrict it."""
     session: WantedSettings = WantedSettings()
     """Requested session options. Peers that do not support them are skipped."""
     check: str | None = None
@@ -93,7 +93,7 @@ class Assigned:
     instructions: str
 
     def prompt(self, text: str) -> str:
-        """Return the prompt, preceded by the agent's instructions."""
+        """Return the prompt, preceded by the agent's instructions if it has any."""
         return f"{self.instructions}\n\n{text}" if self.instructions else text
 
 
@@ -120,7 +120,7 @@ def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
 
 
 def _body(text: str) -> str:
-    """Return the text after the front matter."""
+    """Return the text after the front matter; all of it if there is none."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---":
         return text.strip()

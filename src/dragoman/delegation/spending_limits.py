@@ -52,7 +52,7 @@ def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> s
 def tightened(
     budgets: Budgets, limits: Sequence[DelegationLimits], timeout: float | None = None
 ) -> Budgets:
-    """Return the time budgets of a turn, reduced to the limits and the timeout."""
+    """Return the time budgets of a turn, reduced where the limits or the timeout are lower."""
     total = _least([budgets.total, timeout, *(one.turn_seconds for one in limits)])
     silence = [one.silence for one in limits]
     budgets = replace(

@@ -151,8 +151,7 @@ async def ask(
 def _request(
     question: PeerQuestion, launch: LaunchSpec, *, place: RunContext, lineage: Lineage
 ) -> RunRequest:
-    """Return the request for the run. Raises `PolicyNotEnforced` if the peer does not ask for
-    permission as the policy requires."""
+    """Return the request for the run. Raises `PolicyNotEnforced` as `peer_request` does."""
     settings, peer = place.config.settings, question.peer
     policy = permission_ceiling.policy_for(
         settings,

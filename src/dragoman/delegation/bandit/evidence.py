@@ -19,8 +19,9 @@ HALF_LIFE: Final = 30 * 24 * 3600.0
 delegations a day must be enough to learn something between two releases."""
 
 MEMORY: Final = 60.0
-"""Maximum number of attempts that an arm remembers. Without it a peer that was good for a
-thousand turns would need hundreds of failures to lose its place, however fast they come."""
+"""Maximum weight of an arm's evidence, in attempts: each attempt reduces the weight of the earlier
+ones. Otherwise, a peer that was good for a thousand turns would need hundreds of failures to lose
+its place, however fast they come."""
 
 OK_FLOOR: Final = 0.5
 """A successful turn earns more than this, however expensive and slow it was. A failure earns 0, so
@@ -31,8 +32,8 @@ _LEAST_EFFICIENCY: Final = 1e-6
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The neutral cost and duration of a turn: a turn with exactly this cost earns half of what a
-    turn without cost would earn for it, and likewise for the duration."""
+    """The neutral cost and duration of a turn. For exactly this cost a turn earns half of what it
+    would earn if it were free, and likewise for the duration."""
 
     cost: float
     seconds: float
@@ -105,9 +106,10 @@ def updated(
     cost: float | None = None,
     seconds: float | None = None,
 ) -> Posterior:
-    """Return the posterior after one more turn.
+    """Return the posterior, decayed to `now` and updated for one more turn.
 
-    `cost` and `seconds` are those of the turn, if known.
+    `cost` and `seconds` are those of the turn, if known; a turn without reward does not change
+    their averages. Raises `ValueError` unless `reward` is between 0 and 1.
     """
     if not 0.0 <= reward <= 1.0:
         raise ValueError(f"a reward must be between 0 and 1, not {reward}")

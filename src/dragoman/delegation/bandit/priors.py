@@ -35,7 +35,8 @@ PRIOR_WEIGHT: Final = 2.0
 
 
 def prior(arm: Arm, claims: bool) -> Posterior:
-    """Return the prior of an arm that was never tried. `claims`: the peer claims the role."""
+    """Return the prior of an arm that was never tried. `claims`: whether the peer claims the
+    role."""
     good = _FITS.get((arm.tier, arm.size), _FITS_ELSE) if claims else _NOT_CLAIMED
     return Posterior(alpha=FLOOR + PRIOR_WEIGHT * good, beta=FLOOR + PRIOR_WEIGHT * (1 - good))
 

@@ -45,7 +45,7 @@ def sample(posterior: Posterior, rng: Chance, now: float) -> float:
 
 def believed(posteriors: Mapping[Arm, Posterior], arm: Arm, *, claims: bool) -> Posterior:
     """Return the stored posterior of an arm, or its prior if none is stored or the stored one is
-    invalid. `claims`: the peer claims the role."""
+    invalid. Neither is decayed. `claims`: whether the peer claims the role."""
     known = posteriors.get(arm)
     return known if known is not None and known.sound else prior(arm, claims)
 
@@ -58,9 +58,9 @@ def best_of(
     *,
     claims: bool,
 ) -> Draw:
-    """Draw a score for each arm, and return the highest; the first one if several are equal.
+    """Draw a score for each arm, and return the highest draw; the first one if several are equal.
 
-    `arms` must not be empty.
+    `claims`: whether the peer claims the role. Raises `ValueError` if `arms` is empty.
     """
     best: tuple[Arm, Posterior] | None = None
     highest = -1.0

@@ -62,7 +62,8 @@ async def ask(
     environ: Mapping[str, str] | None = None,
     on_text: Callable[[str], None] | None = None,
 ) -> LocalAnswer:
-    """Send the prompt once. An error is in the result, with the text received before it."""
+    """Send the prompt once, and return the answer. `on_text` is called with each piece of text. A
+    `DragomanError` is not raised: it is in the result, with the text received before it."""
     answer = _Growing()
     started = time.monotonic()
     error: DragomanError | None = None

@@ -102,7 +102,8 @@ def _of_status(status: int, body: Any, headers: Mapping[str, str], variable: str
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in the Retry-After header, or None if it is absent or a date."""
+    """Return the seconds in the Retry-After header, or None if it has no such number: it may be
+    absent or a date."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
@@ -130,7 +131,7 @@ def missing_library(error: ImportError) -> Unsupported:
 
 
 def judge(error: DragomanError) -> tuple[Outcome, Failure]:
-    """Return the outcome and failure for an error."""
+    """Return the outcome and the failure for an error of the local model."""
     outcome, failure = explain(error)
     match error:
         case RemoteError(data={"kind": str(word)}):

@@ -74,7 +74,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the host is loopback, so that no proxy is used."""
+        """Whether the host is this machine. The API clients use no proxy for it."""
         return is_this_machine(self.host)
 
     def key(self, environ: Mapping[str, str]) -> str:

@@ -45,7 +45,8 @@ def review_prompt(
     """Return all comments as one prompt.
 
     `own`: whether the prompt goes to the session that made the changes. `unapplied`: changes that
-    are not in the workspace; the prompt includes the hunks of commented files.
+    are not in the workspace; the prompt includes their hunks, as far as `MAX_PATCH` allows, for
+    the files with comments, or for all files if a comment is on the whole review.
     """
     whose = "your changes" if own else "changes that another agent made in this project"
     lines = [

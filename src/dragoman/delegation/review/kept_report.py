@@ -73,7 +73,7 @@ def kept_report(job: str, report: AttemptReport) -> KeptReport | None:
 def digest_of(patch: Path) -> str | None:
     """Return the SHA-256 of a patch in hexadecimal, or None if the file is gone.
 
-    Raises `FileFailed`.
+    Raises `FileFailed` if it cannot be read.
     """
     try:
         return hashlib.sha256(patch.read_bytes()).hexdigest()

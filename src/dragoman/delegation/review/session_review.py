@@ -128,8 +128,9 @@ async def review_of(
 ) -> Review:
     """Return the review of a stored session.
 
-    Without `source`, or if that source is not available, it shows the patch if its file still
-    exists, otherwise the reported changes, otherwise the workspace. Raises `UnknownSession`.
+    Without `source`, or if that source is not available, the review shows the patch if its file
+    still exists, otherwise the reported changes if there are any or `job` is given, otherwise the
+    workspace if it is in a repository. Raises `UnknownSession`.
     """
     record, jobs, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)
@@ -165,7 +166,8 @@ async def review_of(
 async def run_session_check(key: str, *, paths: Paths) -> CheckResult:
     """Run the check in the workspace of a session, and store the result with the session.
 
-    The command comes from the delegation or the settings. Raises `UsageError` if there is none.
+    The command is that of the delegation's check, else that of the settings. Raises `UsageError` if
+    there is none, and `UnknownSession`.
     """
     record, _, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)
@@ -182,9 +184,10 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
     """Apply the patch of a session's isolated work to the repository, completely or not at all.
 
     The same conditions apply as for `delegate --apply`. `digest` identifies the patch that the user
-    saw. Raises `PatchChanged` if the patch has changed since or no longer exists, as after it was
-    applied, and `UsageError` if there is none or it must not be applied. `may_have_run` of an error
-    says whether the repository may have been changed.
+    saw. If the patch conflicts with the files, the conflicts are returned. Raises `PatchChanged` if
+    the patch has changed since, or if its file no longer exists, for example because the patch was
+    applied. Raises `UsageError` if the session has no patch or it must not be applied. An error's
+    `may_have_run` says whether the repository may have been changed.
     """
     record, _, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)

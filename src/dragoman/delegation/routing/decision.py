@@ -34,7 +34,8 @@ class Reason(enum.StrEnum):
     """It was never verified, and the settings require that."""
     CARD_SAYS_NO = "card_says_no"
     NOT_ENFORCED = "not_enforced"
-    """The policy restricts it, and it does not ask for permission."""
+    """The policy restricts it, but would not be enforced: usually it does not ask for
+    permission."""
     PARKED = "parked"
     """Its quota is used up, or it needs a login."""
     BROKEN = "broken"
@@ -89,7 +90,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     adaptive: Adaptive | None = None
     """The setting `adaptive`; None in decisions made by an older version."""
     shadow: tuple[str, ...] = ()
-    """The order the bandit would have drawn, if it ran in shadow mode."""
+    """The order that the bandit drew in shadow mode, where it is not used; empty in other modes."""
     why: str
 
     def arm_of(self, candidate: Candidate) -> Arm:

@@ -159,7 +159,7 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unenforced(peer: PeerFacts) -> PassedOver | None:
-    """Exclude a peer that the policy would not restrict; None if it would."""
+    """Exclude a peer for which the policy is known not to be enforced; None for any other."""
     if not peer.unenforced:
         return None
     return PassedOver(

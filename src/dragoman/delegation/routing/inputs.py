@@ -71,12 +71,14 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     tiers: dict[str, str] = field(default_factory=dict)
     """Its model for each tier."""
     unenforced: str = ""
-    """Why the policy would not restrict it; empty if it would, or if that is allowed."""
+    """Why the policy would not be enforced for it; empty if no reason is known, if the policy
+    restricts nothing, or if that is allowed."""
     lacking: str = ""
     """The option of the request that it does not support; empty if it supports all of them."""
     parked_until: float | None = None
     parked_why: str | None = None
-    """Why it is parked. Without `parked_until` it stays parked until the user unparks it."""
+    """Why it is parked; None if it is not. Without `parked_until` it stays parked until the user
+    unparks it."""
     breaker: Breaker = "closed"
     over_budget: str | None = None
     """The budget that is used up, as text."""

@@ -88,7 +88,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
 
 async def ignored_files(workspace: Path) -> tuple[str, ...]:
     """Return the ignored files that ``.worktreeinclude`` names, relative to the top of the
-    repository."""
+    repository. Raises `UsageError` if they are too many, or the workspace is in no repository."""
     repository = await _find(workspace)
     if not (repository.top / INCLUDE_FILE).is_file():
         return ()
@@ -127,7 +127,8 @@ async def pack(
     and return its description.
 
     `known` are commits that the other side has: their history is omitted. `included` are ignored
-    files to send, from `ignored_files`.
+    files to send, from `ignored_files`. Raises `UsageError` if the directory is in no repository or
+    ignored by it, or if the bundle is larger than `max_size`.
     """
     folder = git.real_folder(workspace)
     repository = await _find(folder)
@@ -227,8 +228,8 @@ class _Packer:
     async def _stage(
         self, repository: Repository, folder: Path, prefix: str, *, depth: int
     ) -> tuple[Captured, dict[str, str]]:
-        """Return the files of a repository, and the complete trees of the repositories nested in
-        it, by path."""
+        """Store the files of a repository and of those nested in it. Returns the state of its own
+        files, and the complete trees of the nested repositories by path."""
         scratch = self._scratch / f"index-{len(self._nested)}"
         make_private(scratch)
         # A file that needs a filter defined only by the repository cannot be sent faithfully.
@@ -318,8 +319,8 @@ class _Packer:
 
 
 async def _patterns(repository: Repository) -> str:
-    """Return the patterns of ignored files that are not part of the tree: those of the user and of
-    this clone."""
+    """Return the ignore patterns that are not in ``.gitignore`` files of the tree: those of the
+    user and those of this clone."""
     # Only the user's own configuration: that of a repository could name any file.
     told = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
     named = await git.ask(told, cwd=repository.top)

@@ -72,8 +72,9 @@ class Isolation:
         applied = await isolation.apply()
     ```
 
-    It is removed at the end of the block. If the block raises, the changes so far are saved as a
-    patch first. Nothing is applied unless `apply` is called.
+    The worktree is removed at the end of the block. If the block raises before `apply` has a
+    result, the changes so far are saved as a patch first; if that fails, the worktree is kept.
+    Nothing is applied unless `apply` is called.
     """
 
     def __init__(self, workspace: Path, *, folder: Path) -> None:
@@ -160,7 +161,7 @@ class Isolation:
         self._home = self._workspace = None
 
     def _saved(self) -> str:
-        """Return the path of the patch if it is on the disk, or an empty string."""
+        """Return the path of the patch if it is on disk, or an empty string."""
         path = patch_path(self._patches, self.id)
         return str(path) if os.path.exists(path) else ""
 
@@ -219,7 +220,7 @@ class Isolation:
         await self._copy(repository, top, path, prefix=prefix + "/", depth=depth + 1)
 
     def _note(self, tree: Tree) -> None:
-        """Record a worktree before it is created and again when it exists."""
+        """Record one repository of the worktree: before its copy is created, and again after."""
         assert self._record is not None and self._home is not None
         others = tuple(one for one in self._record.trees if one.path != tree.path)
         self._record = msgspec.structs.replace(self._record, trees=(*others, tree))
@@ -271,8 +272,8 @@ class Isolation:
 async def add_worktree(
     path: Path, commit: str, *, cwd: Path, env: Mapping[str, str] | None = None
 ) -> None:
-    """Create a worktree without its files. Repeated if another process is creating one in the same
-    repository: git fails if it reads the incomplete files of that one."""
+    """Create a git worktree without its files. This is repeated if another process is creating one
+    in the same repository, because git fails if it reads the incomplete files of the other one."""
     told = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit)
     for left in reversed(range(ADD_TRIES)):
         try:

@@ -61,7 +61,7 @@ def _inside(root: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return the path of a file URL or of a name that starts with ~."""
+    """Return a path as a plain one: that of a file URL, or with a leading ``~`` expanded."""
     if name.startswith("file://"):
         # Not `urlsplit`, which raises an error for an invalid host.
         place = re.split(r"[?#]", name.removeprefix("file://"), maxsplit=1)[0]

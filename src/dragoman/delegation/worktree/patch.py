@@ -91,8 +91,9 @@ async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
 async def apply_patch(
     data: bytes, top: Path, *, files: tuple[FileChange, ...], patches: Path, name: str
 ) -> Applied:
-    """Apply a patch at the top of a repository. `files` are those that it changes; the patch is
-    kept as `name` in the directory `patches` until it is applied."""
+    """Apply a patch at the top of a repository, or return the conflicts. `files` are those that it
+    changes; the patch is kept as `name` in the directory `patches` until it is applied. Raises
+    `IsolationFailed` with `may_have_run` if only a part may have been applied."""
     # git checks every file before it writes the first one, and must not be interrupted then. A
     # patch that was applied must not be kept, even if the caller was cancelled.
     return await finish(_apply_patch(data, top, files, patches, name))
@@ -141,7 +142,7 @@ async def stat_of(patch: Path) -> tuple[FileStat, ...]:
 async def patch_of(trees: Sequence[Tree], *, env: Mapping[str, str] | None = None) -> bytes:
     """Return the changes in a worktree, as one patch for the top of the outermost repository.
 
-    `env` is the environment for git.
+    `env` has additional environment variables for git.
     """
     pieces: list[bytes] = []
     for tree, now in await _now(trees, env or {}):
@@ -256,9 +257,12 @@ async def capture(
     env: Mapping[str, str] | None = None,
     objects: Path | None = None,
 ) -> Captured:
-    """Store the current files of a repository as a git tree. `env` is the environment for git.
+    """Store the current files of a repository as a git tree: all tracked ones, and the untracked
+    ones in `folder`.
 
     The contents go into the directory `objects` if it is given, and into the repository otherwise.
+    `env` has additional environment variables for git. Raises `IsolationFailed` if a file cannot be
+    read.
     """
     index = scratch / "index"
     env, answer = await git.stage_everything(repository, folder, index, env=env, objects=objects)
@@ -311,7 +315,8 @@ def patch_path(folder: Path, name: str) -> Path:
 
 
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:
-    """Write a patch atomically to a private file, and return its path. Raises `FileFailed`."""
+    """Write a patch atomically to a private file, and return its path. Raises `FileFailed` if it
+    cannot be written."""
     try:
         make_private(folder)
         path = patch_path(folder, name)

@@ -39,7 +39,8 @@ async def apply_received(data: bytes, workspace: Path, *, patches: Path, name: s
 async def keep_received(
     data: bytes, workspace: Path, *, patches: Path, name: str
 ) -> tuple[Path, Path]:
-    """Check a patch and save it. Returns its path, and the directory in which it applies."""
+    """Check a patch and save it as `name` in `patches`, without applying it. Returns its path, and
+    the directory in which it applies."""
     repository = await _find(workspace)
     await _checked(data)
     return keep_patch(patches, name, data), repository.top
@@ -78,7 +79,8 @@ async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, m
 
 
 async def check_branch(workspace: Path, branch: str) -> str:
-    """Return the reference of a new branch. Raises `UsageError` if it exists or cannot be made."""
+    """Return the full reference for the name of a new branch. Creates nothing. Raises `UsageError`
+    if the branch exists or its name is invalid."""
     top = (await _find(workspace)).top
     named = await git.ask(("check-ref-format", "--branch", branch), cwd=top)
     if not named.ok or named.text != branch:
@@ -105,7 +107,8 @@ async def _find(workspace: Path) -> Repository:
 
 
 async def _checked(data: bytes) -> tuple[FileChange, ...]:
-    """Return the files that a patch changes. Raises `IsolationFailed` if git cannot read it."""
+    """Return the files that a patch changes. Raises `IsolationFailed` if the patch is too large,
+    changes the commit of a submodule, or cannot be read by git."""
     if not data:
         return ()
     if len(data) > MAX_PATCH_SIZE:

@@ -68,7 +68,7 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     """The repositories, outermost first."""
     made_at: float = 0.0
     removing: bool = False
-    """Whether its removal has begun. Its changes are then saved or not needed, and the files that
+    """Whether its removal has begun. If so, its changes are saved or not needed, and the files that
     are left do not show them."""
     patch: str = ""
     """Path of the patch with its changes, if the next sweep is to report it."""
@@ -135,8 +135,8 @@ def remove(folder: Path, record: WorktreeRecord) -> bool:
 
 
 async def remove_now(folder: Path, record: WorktreeRecord) -> bool:
-    """Remove a worktree in a thread, even if the caller is cancelled. Returns False and logs it if
-    something is left; a sweep tries again."""
+    """Remove a worktree in a thread, even if the caller is cancelled. If something is left, logs
+    that and returns False; a sweep tries again."""
     # Every later delegation tries again, and must not warn each time.
     level = logging.DEBUG if record.removing else logging.WARNING
     try:
@@ -164,7 +164,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _forget(tree: Tree) -> None:
-    """Remove a worktree from its repository's list.
+    """Remove a worktree from its repository's list of worktrees.
 
     Only this path's entry is removed: `git worktree prune` would also remove the user's worktrees
     on disks that are not mounted at the moment.

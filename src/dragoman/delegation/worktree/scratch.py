@@ -94,7 +94,8 @@ class _ScratchFolder:
 
 
 def _new(prefix: str) -> tuple[Path, HeldLock | None]:
-    """Create a directory with a held lock; without one on a file system that has no locks."""
+    """Create a directory and a lock in it that this process holds; the lock is None on a file
+    system without locks."""
     while True:
         home = Path(tempfile.mkdtemp(prefix=prefix))
         try:

@@ -77,7 +77,8 @@ class SentTree(Struct, frozen=True, kw_only=True):
 
 
 async def known_heads(folder: Path, project: str) -> tuple[str, ...]:
-    """Return the commits of a project that were sent before, newest first."""
+    """Return the commits of a project that this machine has from earlier bundles, newest first and
+    at most `MAX_KNOWN`; empty if there are none."""
     store = _store(folder, project)
     if not store.is_dir():
         return ()
@@ -89,8 +90,9 @@ async def known_heads(folder: Path, project: str) -> tuple[str, ...]:
 
 
 async def unpack(file: Path, bundle: Bundle, *, folder: Path) -> SentTree:
-    """Create a worktree from a bundle. `file` is its absolute path, and `folder` the directory of
-    the stores and worktrees."""
+    """Create a worktree from a bundle. `file` is its absolute path, `bundle` its description, and
+    `folder` the directory of the stores and worktrees. Raises `UsageError` if the description is
+    invalid, and `IsolationFailed` if the bundle is damaged or cannot be unpacked."""
     await in_thread(str(file), lambda _: _check(file, bundle))
     store = _store(folder, bundle.project)
     id_ = secrets.token_hex(8)
@@ -167,8 +169,8 @@ async def result_patch(sent: SentTree, *, against: Literal["sent", "head"] = "se
 
 
 async def remove_sent(folder: Path, sent: SentTree) -> None:
-    """Remove a worktree and its references. The store and the reference to the sender's HEAD are
-    kept for the next bundle."""
+    """Remove a worktree and its references, without saving its changes. The store and the reference
+    to the sender's HEAD are kept for the next bundle."""
     store = Path(sent.tree.common_folder)
     for name in ("sent", "staged", "included"):
         told = ("update-ref", "-d", f"{REFS}{name}/{sent.id}")

@@ -74,7 +74,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @classmethod
     async def take(cls, workspace: Path) -> Snapshot:
-        """Take a snapshot of a workspace, without git if it is not a usable repository."""
+        """Take a snapshot of a workspace; without git if it is in no usable repository, or is
+        ignored by it."""
         folder = git.real_folder(workspace)
         return await _take(folder, workspace=folder, depth=0)
 
@@ -94,7 +95,8 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 def changes(before: Snapshot, after: Snapshot) -> Changed:
-    """Compare two snapshots of the same workspace, the earlier one first."""
+    """Return the differences between two snapshots of the same workspace, the earlier one given
+    first. Raises `UsageError` if the workspaces are not the same."""
     if before.workspace != after.workspace:
         both = f"{before.workspace} and {after.workspace}"
         raise UsageError(f"the snapshots are of different workspaces: {both}")

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A worktree of a killed process, whose changes are saved."""
+    """A worktree of a killed process. Its changes, if any, are saved."""
 
     id: str
     workspace: str

@@ -20,7 +20,8 @@ PREFIXES: Final = ("--src-prefix=a/", "--dst-prefix=b/")
 
 
 async def uncommitted(workspace: Path) -> tuple[bytes, bool]:
-    """Return the patch for the top of the repository, and whether it is complete.
+    """Return the patch for the top of the repository, and whether it is complete: it is not if it
+    is too large, or if git could not read every file.
 
     Raises `UsageError` if the workspace is not in a git repository, and `IsolationFailed` if git
     fails.
