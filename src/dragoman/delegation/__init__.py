@@ -1,7 +1,7 @@
 """Delegate a prompt to the best available peer, with retry, fallback and a full report.
 
 `request` says what is wanted, `collect_facts` and `candidates` which peers can do it, `routing`
-decides the order, `execution` runs the attempts, `executor_run` has them run on another machine,
+decides the order, `execution` runs the attempts, `executor_run` has another machine run them,
 `journal` records them, `result` holds the outcome. Public names are imported on first use, so that
 a decision alone loads no code that connects to a peer.
 """

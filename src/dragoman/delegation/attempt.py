@@ -282,7 +282,7 @@ class Attempt:
 
     @property
     def _kept(self) -> str | None:
-        """Path of the patch that was saved because the work in the worktree raised an error."""
+        """Path of the patch that was saved because work in the worktree raised, or None."""
         kept = None if self._isolation is None else self._isolation.kept
         return None if kept is None else str(kept)
 

@@ -41,7 +41,7 @@ def decide_for(
     now: float | None = None,
 ) -> Decision:
     """Make the routing decision for a request without starting or writing anything. Opens the
-    ledger if none is given."""
+    ledger if none is given. Raises what `collect_facts.gather` and `routing.decide` raise."""
     now = time.time() if now is None else now
     lineage = inherited(place.environ) if lineage is None else lineage
     if ledger is None:
@@ -53,7 +53,9 @@ def decide_for(
 
 
 def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
-    """Return the candidates that the fallback setting allows, in order."""
+    """Return the candidates that the fallback setting allows, in order: ``all`` of them, only
+    ``peers`` (not the local model or a last resort), or for ``none`` just the first one that is not
+    a last resort."""
     peers = [one for one in decision.candidates if not one.last_resort]
     match fallback:
         case "all":

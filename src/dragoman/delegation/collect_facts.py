@@ -156,8 +156,8 @@ def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRec
 def _unenforced(
     row: PeerStatus, request: DelegationRequest, place: RunContext, ceilings: Ceilings
 ) -> str:
-    """Return why the policy of this request would not restrict a peer, or an empty string if it
-    would."""
+    """Return why the policy of this request would not be enforced for a peer; empty if no reason is
+    known, if the policy restricts nothing, or if that is allowed."""
     settings, name = place.config.settings, row.descriptor.name
     own = settings.for_peer(name)
     if request.allow_unenforced or own.allow_unenforced:

@@ -157,8 +157,8 @@ def record_executed(
 
 
 def plausible(report: AttemptReport) -> AttemptReport:
-    """Return another machine's report without impossible token counts, and without a negative cost,
-    which would lower the total here."""
+    """Return another machine's report, changed so that impossible token counts become unknown. So
+    does a negative cost, which would lower the total here."""
     tokens, cost = report.tokens, report.cost
     counts = (tokens.input, tokens.output, tokens.total)
     if any(count != plausible_count(count) for count in counts):
@@ -171,7 +171,8 @@ def plausible(report: AttemptReport) -> AttemptReport:
 def learned_from(
     report: AttemptReport, decision: Decision, *, known_peers: Sequence[str], now: float
 ) -> Learned | None:
-    """Return what the bandit learns from an attempt; None if it says nothing about the peer."""
+    """Return what the bandit learns from an attempt on another machine. None if the attempt says
+    nothing about the peer, or if the peer was a last resort or is not in `known_peers`."""
     if report.peer not in known_peers or report.error_class in _BLAMELESS:
         return None
     candidate = next((one for one in decision.candidates if one.peer == report.peer), None)

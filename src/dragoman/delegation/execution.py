@@ -538,7 +538,7 @@ class _DelegationRun:
         return f"the time limit of {deadline.seconds:g} s{option} was reached"
 
     def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
-        """Return why no other peer may be tried after an attempt, or an empty string if one may."""
+        """Return why nothing more may be tried after a failed attempt; empty if that is allowed."""
         if self.cancel.pulled:
             return "it was interrupted"
         if self._deadline is not None and not self._deadline.left:

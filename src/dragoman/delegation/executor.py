@@ -95,7 +95,7 @@ class Executor(Protocol):
         listener: ExecutorListener,
         stop: asyncio.Event,
     ) -> ExecutedJob:
-        """Run a request as the job with this id, and return its result when it has ended, or when a
+        """Run a request as the job with this id. Returns when the job has ended, or when its
         cancellation is not confirmed in time.
 
         Setting `stop`, or cancelling the task, cancels the job on the other machine. Raises the

@@ -37,8 +37,8 @@ PASSING: Final = 60.0
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Upper bounds, in seconds, of the random pause before the first retry and before any later one:
-short enough for a user who waits. Each retry doubles the bound."""
+"""Upper bound, in seconds, of the random pause before the first retry, and the maximum to which
+each further retry doubles it: short enough for a user who waits."""
 
 
 class Sign(enum.StrEnum):

@@ -1,7 +1,8 @@
 """Routing facts about peers on other machines: ``codex@box`` is codex on the host box.
 
-They come from the settings and the last `dragoman hosts check`, without a connection. A peer on a
-host has to be enabled by this name, so that no files leave this machine unless the user allows it.
+The facts come from the settings and the last `dragoman hosts check`, without a connection. A peer
+on a host has to be enabled by such a name, so that no files leave this machine unless the user
+allows it.
 `collect_facts` adds health, budget and record, `host_attempt` runs the work on the host.
 """
 

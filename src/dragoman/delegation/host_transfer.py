@@ -204,8 +204,8 @@ def _chunks(file: Path) -> Iterator[bytes]:
 def check_same_repository(result: HostResult, project: str, *, has_head: bool) -> None:
     """Raise `UsageError` unless the changes belong to the repository that they would be applied to.
 
-    `project` identifies that repository, and `has_head` says whether it has the commit that was
-    sent: such a clone is accepted too.
+    `project` identifies that repository. Another clone is accepted as well if it has the commit
+    that was sent (`has_head`).
     """
     if result.bundle.project != project and not has_head:
         raise UsageError(

@@ -62,7 +62,7 @@ class PeerStatus:
 
 
 def overview(place: RunContext) -> list[PeerStatus]:
-    """Return the status of every peer."""
+    """Return the status of every peer on this machine, with its parked state."""
     return with_parking([row_of(name, place) for name in place.catalogue.names], place)
 
 

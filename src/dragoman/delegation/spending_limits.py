@@ -29,7 +29,7 @@ TURN_SCOPES: Final = frozenset({"turn", "session", "context", "call"})
 
 
 def has_daily(limits: DelegationLimits) -> bool:
-    """Return whether there is a daily limit, so that the ledger has to be read."""
+    """Return whether there is a daily limit. Callers read the ledger only if there is one."""
     daily = (limits.day_cost, limits.day_tokens, limits.day_seconds, limits.day_turns)
     return any(limit is not None for limit in daily)
 
@@ -89,7 +89,8 @@ class TurnLimits:
         self._called = 0
 
     def crossed(self, event: model.Event) -> str | None:
-        """Return the limit that this event exceeds, as text, or None."""
+        """Take account of an event, and return the limit that the turn has now exceeded, as text;
+        None if there is none or the event does not report the usage of the turn."""
         if not isinstance(event, model.UsageReported) or event.scope not in TURN_SCOPES:
             return None
         usage = event.usage

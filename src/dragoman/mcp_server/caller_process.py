@@ -21,8 +21,8 @@ LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
-    """Return the id of another process whose TCP connection has this port of 127.0.0.1 at its own
-    end. None if no process of this user has, and on systems other than Linux."""
+    """Return the id of the process that is connected from this port of 127.0.0.1. None if it is not
+    found or is this process, if its descriptors cannot be read, and on systems other than Linux."""
     if sys.platform != "linux":
         return None
     wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}

@@ -77,7 +77,7 @@ class Progress(DelegationListener):
                 self.tell(f"{self.peer}: {done} of {len(entries)} steps of its plan are done")
 
     def tell(self, line: str) -> None:
-        """Make a text the current line: on one line, and cut to `SHOWN_SIZE`."""
+        """Set the current line to a text without its line breaks, cut to `SHOWN_SIZE`."""
         line = " ".join(line.split())
         self.line = line if len(line) <= SHOWN_SIZE else line[: SHOWN_SIZE - 1] + "…"
         self.count += 1

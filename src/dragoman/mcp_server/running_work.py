@@ -54,8 +54,8 @@ class RunningWork:
         return time.monotonic() - self.began_at
 
     def stop(self) -> bool:
-        """Cancel the running turn, so that the work ends with its results so far, or the whole task
-        if there is no turn to cancel. Returns False if the work has already ended."""
+        """Cancel the running turn, so that the work ends with its results so far. If there is no
+        turn to cancel, cancel the task. Returns False if the work has already ended."""
         if self.task.done():
             return False
         if not self._lead.pull():

@@ -142,8 +142,8 @@ def _message(line: bytes) -> SessionMessage | None:
 
 
 async def _refuse(line: bytes, stream: Stream) -> None:
-    """Answer a malformed request that has an id with an error; the SDK would drop it silently. Log
-    any other line."""
+    """If a malformed request has an id, answer it with an error; the SDK would drop it silently.
+    Log any other line."""
     try:
         # `json` accepts more than other parsers do, such as half a surrogate pair.
         match json.loads(line):

@@ -260,7 +260,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
     """Return the first request: a harmless prompt in the least harmful role (see `HARMLESS`) that
-    an enabled peer claims; if they claim none, in the role exploration, which scout takes."""
+    an enabled peer claims. If none claims a role, it is exploration, the role of scout."""
     claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(

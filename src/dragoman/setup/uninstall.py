@@ -200,7 +200,8 @@ def _remove(inventory: Inventory) -> Iterator[str]:
 
 
 def package_command() -> str:
-    """Return the command that removes the package, depending on how it was installed."""
+    """Return the command that removes the package with the program that installed it: pipx, uv or
+    pip."""
     parts = Path(sys.prefix).parts
     if "pipx" in parts:
         return "pipx uninstall dragoman"

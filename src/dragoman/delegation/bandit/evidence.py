@@ -74,7 +74,7 @@ def reward(
 def weight_left(posterior: Posterior, now: float) -> float:
     """Return the share of its evidence that a posterior still has at `now`.
 
-    A prior is not evidence and does not decay. A clock that was set back changes nothing.
+    A prior is not evidence and does not decay. If the clock was set back, nothing decays.
     """
     elapsed = now - posterior.updated_at
     if posterior.pulls == 0 or elapsed <= 0:

@@ -59,8 +59,8 @@ _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context wi
 def from_status(
     status: int, body: Any, headers: Mapping[str, str], *, variable: str
 ) -> DragomanError:
-    """Return the error for a response with an error status. `variable` is the API key variable, for
-    the hint."""
+    """Return the error for a response with an error status. `variable` is the environment variable
+    of the API key, which a hint may name."""
     error = _of_status(status, body, headers, variable)
     # A rejected request did not reach the model.
     error.may_have_run = status >= 500
@@ -68,7 +68,7 @@ def from_status(
 
 
 def from_stream(body: Any, *, variable: str) -> DragomanError:
-    """Return the error for an error message within a response, whose own status was 200."""
+    """Return the error for an error message inside a response whose own status was 200."""
     inner = body.get("error", body) if isinstance(body, dict) else body
     status = 500
     if isinstance(inner, dict):

@@ -45,7 +45,7 @@ class KeptCheck(Struct, frozen=True, kw_only=True):
 
 
 class KeptApplication(Struct, frozen=True, kw_only=True):
-    """A patch that was applied."""
+    """A record that the patch with this digest was applied."""
 
     digest: str
 

@@ -222,7 +222,8 @@ async def apply_patch(key: str, digest: str, *, paths: Paths) -> Applied:
 async def _apply_noted(
     data: bytes, top: Path, path: Path, record: SessionRecord, digest: str, paths: Paths
 ) -> Applied:
-    """Apply a patch, and record in the session that it was applied."""
+    """Apply a patch, and record in the session that it was applied. If only the record fails, the
+    error says that the patch was applied."""
     applied = await worktree_patch.apply_patch(
         data,
         top,

@@ -34,8 +34,8 @@ class Reason(enum.StrEnum):
     """It was never verified, and the settings require that."""
     CARD_SAYS_NO = "card_says_no"
     NOT_ENFORCED = "not_enforced"
-    """The policy restricts it, but would not be enforced: usually it does not ask for
-    permission."""
+    """The policy restricts the peer but would not be enforced, usually because the peer does not
+    ask for permission."""
     PARKED = "parked"
     """Its quota is used up, or it needs a login."""
     BROKEN = "broken"
@@ -58,7 +58,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """How many of its delegations in this role were done, with their cost and duration, as text."""
     score: float | None = None
     """The best random draw for the peer from its posteriors; each decision draws again. None if
-    the bandit was not used."""
+    none was drawn: for a last resort, or with `adaptive` off."""
     last_resort: bool = False
     """Whether it is only a last resort, which does not have to claim the role."""
 

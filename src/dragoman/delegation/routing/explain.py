@@ -24,7 +24,7 @@ _SETTINGS = {
 def explain(decision: Decision, *, clock: Callable[[float], str] | None = None) -> list[str]:
     """Format the decision as lines: candidates in order, and why each other peer is excluded.
 
-    `clock` formats the time at which a reason ends by itself.
+    `clock` formats the time at which a reason ends by itself; without it, no time is shown.
     """
     wish = f", tier {decision.tier}" if decision.tier else ""
     lines = [f"{decision.role} ({decision.size} work{wish}): {decision.why}"]

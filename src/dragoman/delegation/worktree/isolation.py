@@ -170,7 +170,7 @@ class Isolation:
     async def _copy(
         self, repository: Repository, folder: Path, path: Path, *, prefix: str, depth: int
     ) -> None:
-        """Create the worktree of a repository and of those nested in it."""
+        """Create worktrees of a repository and of those nested in it, with their current files."""
         tree = Tree(
             top=str(repository.top),
             common_folder=str(repository.common_folder),
@@ -252,8 +252,8 @@ class Isolation:
     async def apply(self) -> Applied:
         """Apply the patch to the workspace, completely or not at all.
 
-        Changes made there in the meantime stay. If they conflict, the conflicts are returned, the
-        workspace is not changed, and the patch is saved to a file.
+        Changes made in the workspace in the meantime stay. If they conflict with the patch, the
+        conflicts are returned, the workspace is not changed, and the patch is saved to a file.
         """
 
         async def work() -> Applied:

@@ -49,7 +49,9 @@ async def keep_received(
 async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, message: str) -> str:
     """Create a branch with one commit: a patch applied to the commit `head`. Returns the commit.
 
-    The files and the index of the workspace do not change, nor does an existing branch.
+    The files and the index of the workspace do not change. Raises `UsageError` if the branch exists
+    or its name is invalid, or if the repository does not have the commit `head`; an empty `head`
+    means none. Raises `IsolationFailed` if the patch is unusable or does not apply.
     """
     repository = await _find(workspace)
     top = repository.top
@@ -92,7 +94,7 @@ async def check_branch(workspace: Path, branch: str) -> str:
 
 
 async def has_commit(folder: Path, commit: str) -> bool:
-    """Return whether the repository of a directory has a commit."""
+    """Return whether the repository of a directory has the commit with this full id."""
     if not COMMIT.fullmatch(commit):
         return False
     return (await git.ask(("cat-file", "-e", f"{commit}^{{commit}}"), cwd=folder)).ok

@@ -1,4 +1,4 @@
-"""Owner record of a worktree on disk, and removal of a worktree without git.
+"""Keep a record of each worktree and its owner process on disk; remove a worktree without git.
 
 The record lets another process remove the worktree after its owner was killed. `isolation` creates
 worktrees; `sweep` checks whether the owner is alive and saves the patch first.

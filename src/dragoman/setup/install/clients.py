@@ -41,7 +41,8 @@ class HostEnvironment:
         return Path(named) if named else self.home / default
 
     def settings(self, name: str) -> Path:
-        """Return the settings directory of a desktop program for this user."""
+        """Return the directory `name` below the user's directory for the settings of desktop
+        programs."""
         if self.platform == "win32":
             return self.folder("APPDATA", "AppData/Roaming") / name
         if self.platform == "darwin":

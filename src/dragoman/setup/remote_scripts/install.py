@@ -31,7 +31,8 @@ TRY_TIMEOUT = 120.0
 
 
 class InstallError(Exception):
-    """The installation failed. The previous installation still works."""
+    """The installation failed. The previous installation still works. `kind` goes into the report,
+    and `setup.hosts` shows a remedy for it."""
 
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(problem)
@@ -92,8 +93,8 @@ def receive(files: list[dict[str, Any]], source: BinaryIO, folder: str) -> None:
 
 
 def read(source: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, or fewer at the end of the input. Raises `InstallError` after
-    `READ_TIMEOUT`."""
+    """Read `size` bytes, or fewer at the end of the input. Raises `InstallError` if they do not
+    arrive within `READ_TIMEOUT`."""
 
     def silent(number: int, frame: Any) -> None:
         raise InstallError("damaged", f"no data arrived for {READ_TIMEOUT:g} s")

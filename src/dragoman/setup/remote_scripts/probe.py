@@ -206,7 +206,8 @@ def log_out() -> dict[str, Any]:
 
 
 def configured_kills() -> bool | None:
-    """Return KillUserProcesses from the logind configuration, or None if it is not set."""
+    """Return whether the files of the logind configuration enable KillUserProcesses, or None if
+    they do not set it."""
     found = None
     files = ["/etc/systemd/logind.conf"]
     for folder in ("/usr/lib", "/run", "/etc"):
