@@ -68,7 +68,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     an error often has only a number, and stderr shows what happened."""
     error_class: str | None = None
     may_have_run: bool = False
-    """Whether the prompt may have reached a model."""
+    """Whether the prompt may have reached a model before the attempt failed."""
     changed: Changed | None = None
     """The changes on disk; None if they were not checked."""
     outside: tuple[str, ...] = ()
