@@ -59,7 +59,7 @@ PART: Final = ".receive-"
 """Prefix of the file name of a bundle that is being received."""
 
 SENT: Final = "sent"
-"""The directory of sent worktrees in the state directory."""
+"""Directory, in the state directory, of the worktrees that other machines have sent."""
 
 
 async def serve_transfer(source: BinaryIO, target: BinaryIO, paths: Paths) -> bool:

@@ -18,8 +18,8 @@ ServerKind = Literal["mcp", "acp"]
 """The server that the program starts: dragoman's MCP tools, or dragoman as an ACP agent."""
 
 DELEGATION_TIMEOUT: Final = 3600
-"""Seconds a program should wait for a tool. A delegated job takes minutes, and Codex times out
-after one minute. A user can lower it in the entry, where the change is kept."""
+"""Seconds for which a program should wait for a tool call. A delegated job takes minutes, and Codex
+times out after one minute. A user can lower the value in the entry; a later install keeps that."""
 
 
 @dataclass(frozen=True, slots=True)
