@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 TOTAL_GRACE: Final = 5.0
 """Seconds after the total budget of an assignment during which the adapter may still report the
-timeout itself, with the peer's text so far. Then it is cancelled."""
+timeout itself, with the peer's text so far. After that the adapter is cancelled."""
 
 log: Final = logging.getLogger("dragoman.adapters")
 
@@ -87,10 +87,11 @@ class AdapterWork:
 def adapter_work(
     peer: str, context: RunContext, *, role: str | None = None, prefer: str | None = None
 ) -> AdapterWork | None:
-    """Return the adapter of a peer and its role, or None for a peer without one.
+    """Return the Python adapter of a peer and the role to use, or None for a peer without one.
 
-    `role` must be one that the adapter claims; `prefer` is used only if the adapter claims it.
-    Raises `ConfigInvalid` if the adapter cannot be loaded, and what `choose_role` raises.
+    The role is `prefer` if the adapter claims it, `role` if no role is preferred (the adapter must
+    claim it), or else the first that the adapter claims. Raises `ConfigInvalid` if the adapter
+    cannot be loaded, and what `choose_role` raises.
     """
     loaded = context.adapter(peer)
     if loaded is None:
@@ -109,8 +110,9 @@ def adapter_work(
 def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
     """Return the role to work in: the wanted one, or else the first that the adapter claims.
 
-    Raises `RoleNotClaimed` if the adapter does not claim the wanted role, `UsageError` if it claims
-    none, or `AdapterFailed` if its code fails. `source` names the adapter.
+    Raises `RoleNotClaimed` if the adapter does not claim the wanted role, `UsageError` if none is
+    wanted and it claims none, and `AdapterFailed` if its code fails. `source` names the adapter in
+    messages.
     """
     try:
         claimed = tuple(str(role) for role in adapter.ROLES_CLAIMED)
@@ -178,7 +180,8 @@ _CAPABILITIES: Final = Capabilities(set_mode=True, set_model=True, cancel=True, 
 
 
 class AdapterPeer(Peer):
-    """An adapter as a connected peer: it starts and ends its own peer for each prompt."""
+    """Makes an adapter look like a connected peer. The adapter starts and ends the actual peer for
+    each prompt."""
 
     dialect = DIALECT
     capabilities = _CAPABILITIES
@@ -281,7 +284,8 @@ class AdapterConversation(Conversation):
 
 
 class DispatchTurn(ConversationTurn):
-    """One prompt that an adapter runs. The budgets are those of its assignment (`dispatch`)."""
+    """One prompt that an adapter runs. `dispatch` and the adapter apply the budgets of the
+    assignment; the turn's own total budget is larger."""
 
     __slots__ = ("_conversation", "_place", "_prompt", "_view", "_work")
 

@@ -74,14 +74,16 @@ class LoadedAdapter:
 
 
 def load(known: KnownPeer, config: Config) -> LoadedAdapter:
-    """Return the adapter of a peer with its source and roles. Raises `ConfigInvalid`."""
+    """Load the adapter of a peer, and return it with its source and roles. Raises what
+    `load_adapter` raises."""
     adapter = load_adapter(known, config)
     return LoadedAdapter(adapter, adapter_source(known, config), tuple(adapter.ROLES_CLAIMED))
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
-    """Return the adapter of a peer: its own in Python, or the one built from its descriptor. Raises
-    `ConfigInvalid`."""
+    """Load the adapter of a peer: its own in Python, or else one built from its descriptor. Raises
+    `ConfigInvalid` if the Python code is missing, not trusted, or does not define a valid
+    adapter."""
     descriptor = known.descriptor
     if descriptor.adapter is None:
         return DescribedAdapter(descriptor)
@@ -99,7 +101,7 @@ def load_adapter(known: KnownPeer, config: Config) -> Adapter:
 
 
 def adapter_source(known: KnownPeer, config: Config) -> str:
-    """Return the file or module of a peer's Python adapter, for messages."""
+    """Return the file of a peer's Python adapter, or its `module:attribute`, for messages."""
     value = str(known.descriptor.adapter)
     return str(adapter_file(value, known.folder or config.paths.config) or value)
 

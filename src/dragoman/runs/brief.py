@@ -39,7 +39,8 @@ _CUT: Final = "\n[…]\n"
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """The context for a peer that takes over a conversation, and how much of it there is."""
+    """The context for a peer that takes over a conversation, with the number of its turns, plan
+    entries and files."""
 
     text: str
     turns: int
@@ -49,8 +50,8 @@ class Brief:
     """Number of turns that did not fit."""
 
     def block(self, can: Capabilities) -> Block:
-        """Return the brief as a prompt block: as embedded context, or as text for a peer that does
-        not support that.
+        """Return the brief as a prompt block: as embedded context, or as text for a peer that is
+        known not to support that.
 
         The user's text stays a separate block.
         """
@@ -66,9 +67,9 @@ class Brief:
 
 
 def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
-    """Return the brief for a peer that takes over or returns, or None if it has seen every turn.
+    """Return a brief of the turns that `peer` has not seen, or None if it has seen them all.
 
-    None instead of a name stands for a peer that has seen nothing.
+    If `peer` is None, the brief is for a peer that has seen nothing.
     """
     missing = memory.unknown_to(peer)
     if not missing:
@@ -119,7 +120,7 @@ _FOOT: Final = "\n[End of the handover]\n"
 
 
 def without_brief(prompt: str) -> str:
-    """Return the user's own part of a prompt that may begin with a brief, for lists."""
+    """Return a prompt without the brief at its beginning, if it has one."""
     if not prompt.startswith(_HEAD):
         return prompt
     _, found, rest = prompt.partition(_FOOT)

@@ -43,15 +43,16 @@ def note_reader() -> dict[str, Any]:
 
 
 def reads_notes(runner: Mapping[str, Any]) -> bool:
-    """Return whether the process that runs a job watches for notes."""
+    """Return whether a process watches for notes, according to its description in a job's
+    record."""
     return runner.get(MARK) is True
 
 
 async def leave_note(job: str, paths: Paths) -> bool:
     """Leave a note that asks for a job to be stopped, and wait until it is taken.
 
-    If it is not taken in time, removes it and returns False. Raises `OSError` if it cannot be
-    written.
+    Returns whether it was taken; if not within `TAKE_TIMEOUT`, the note is removed. Raises
+    `OSError` if it cannot be written.
     """
     note = _place(job, paths)
     make_private(note.parent)

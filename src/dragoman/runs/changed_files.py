@@ -31,8 +31,8 @@ from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_ENTRIES: Final = 50_000
-"""Maximum number of files checked below one directory, and of directories read: under a second, and
-more than most projects have."""
+"""Maximum number of files checked below one directory, and of directories read. Checking them takes
+less than a second, and most projects have fewer."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
 """Maximum size of a file whose contents are hashed, so that a mere touch is not a change."""
@@ -159,8 +159,8 @@ MAX_NAMED: Final = 50
 """Maximum number of changed files listed. git checks each of them for being ignored."""
 
 IGNORED_TIMEOUT: Final = 30.0
-"""Timeout in seconds for git to check all of them, which takes less than a second. On a dead mount,
-or if an ignore file is a named pipe, each check would hang."""
+"""Timeout in seconds for git to check which of the changed files it ignores, which takes less than
+a second. On a dead mount, or if an ignore file is a named pipe, each check would hang."""
 
 
 class ChangeWatch(Struct, frozen=True, kw_only=True):
@@ -175,8 +175,8 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         return cls(folder=folder, marks=await _walk(folder))
 
     async def changed(self) -> tuple[str, ...]:
-        """Return the files that have changed since, at most `MAX_NAMED`, relative to the workspace
-        and without those that git ignores."""
+        """Return the files that have changed since, relative to the workspace, without those that
+        git ignores. Of more than `MAX_NAMED` files, only the first are checked and returned."""
         before, after = self.marks, await _walk(self.folder)
         found = [
             name
@@ -265,7 +265,7 @@ def outside_own_folders(folder: str, names: Iterable[str]) -> list[str]:
 
 
 def by_others(files: tuple[FileChange, ...], workspace: Path) -> tuple[FileChange, ...]:
-    """Return the changes without those that dragoman itself makes in its own directories."""
+    """Return the changes of files outside dragoman's own directories."""
     kept = set(outside_own_folders(str(workspace), [one.path for one in files]))
     return tuple(one for one in files if one.path in kept)
 

@@ -96,7 +96,7 @@ class RunContext:
         return self.find_agent_files(())
 
     def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
-        """Return the agent files that a user names; all of them if none is named."""
+        """Return the agent files that a user names, or all of the project's if none is named."""
         from dragoman.catalogue.agent_files import find_files
 
         return find_files(
@@ -174,8 +174,8 @@ def default_peer(
     config: Config, catalogue: Catalogue, paths: Paths, *, word: str | None = None
 ) -> tuple[str, str]:
     """Return the peer to use if none is named, and the reason for it: the `default_peer` setting,
-    the only enabled peer on this machine, or the one used last. `word` was given instead of a
-    peer's name and is not one.
+    the only enabled peer on this machine, or the one used last. `word` is what the user gave in
+    place of a peer's name, for the error message.
 
     Raises `UsageError` if there is none.
     """

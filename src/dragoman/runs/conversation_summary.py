@@ -126,11 +126,11 @@ class ConversationSummary:
 
     @property
     def open_plan(self) -> tuple[PlanEntry, ...]:
-        """The open entries of the plan."""
+        """The entries of the plan that are neither completed nor cancelled."""
         return tuple(entry for entry in self.plan if entry.status not in _OVER)
 
     def unknown_to(self, peer: str | None) -> list[SummaryTurn]:
-        """Return the turns that a peer has not seen, or all of them for None."""
+        """Return the remembered turns that a peer has not seen; all of them if `peer` is None."""
         known = 0 if peer is None else self._known.get(peer, 0)
         missing = self.count - known
         return self.turns[-missing:] if missing else []

@@ -197,7 +197,8 @@ class DirectRecorder:
             self._watching = self._tasks.start(note, f"watch for a stop request for {job}")
 
     async def begin(self) -> None:
-        """Store the session now. Otherwise the first prompt does that."""
+        """Start recording: store a new session, or continue the stored one in its current state.
+        For a new session, `began` does this if it was not done before."""
         if self._recorder is not None or self._closed:
             return
         record = self._record
@@ -263,8 +264,8 @@ class DirectRecorder:
                 self._on_trouble(NOT_YET)
 
     async def aclose(self) -> None:
-        """Store what is left, close the store and apply the user's retention. May be called
-        again."""
+        """Store what is left, mark the session as closed unless it is kept open, close the store
+        and apply the user's retention. May be called again."""
         await self._tasks.aclose()
         recorder, closed = self._recorder, self._closed
         writer: StoreWriter | None = None

@@ -132,9 +132,10 @@ async def ask(
     limit_size: int = OUTPUT_SIZE,
 ) -> ProgramOutput:
     """Run git and return its output and exit code. Raises `SpawnError` if git cannot be started,
-    and `IsolationFailed` if it does not support turning filters off.
+    and `IsolationFailed` if there are filters that this version cannot turn off. A command that
+    exceeds `timeout` or `limit_size` is ended, and its output is marked as `cut`.
 
-    Hooks, and filters that only the repository defines, never run, even if the caller does not pass
+    Hooks, and filters that only the repository defines, never run, even if `env` was not made with
     `own_filters`.
     """
     env = {**ENVIRONMENT, **(env or {})}
@@ -266,8 +267,8 @@ async def own_filters(
     Filters are commands that git runs over files. The author of an archive, or a peer that may
     write files, could have defined them. A filter that the user or the system also defines runs as
     they define it. With `refuse`, git fails at a file that needs any other filter (`filter_failure`
-    turns that into an error); otherwise such a file is read unfiltered. `env` is the environment
-    for git.
+    turns that into an error); otherwise such a file is read unfiltered. `env` has additional
+    variables for git.
     """
     return await _filters(repository.top, {**repository.env, **(env or {})}, refuse=refuse)
 
@@ -344,9 +345,9 @@ async def stage_everything(
     """Stage the current files in a separate index. Returns the environment in which git uses that
     index, and the output of git.
 
-    Stages all tracked files, and the untracked ones in `folder`, because a repository may be a
-    whole home directory. The user's index is only read. The contents go into `objects` if it is
-    given, and into the repository otherwise.
+    Stages all tracked files, but only those untracked files that are below `folder`, because a
+    repository may be a whole home directory. The user's index is only read. The contents go into
+    `objects` if it is given, and into the repository otherwise.
     """
     copy_index(repository, index)  # Takes a few milliseconds for the largest index.
     filters = {} if env and CONFIG_COUNT in env else await own_filters(repository)

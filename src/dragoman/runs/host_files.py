@@ -18,8 +18,8 @@ from dragoman.client.folders import make_private
 from dragoman.errors import UsageError
 
 KEPT_AGE: Final = 7 * 24 * 3600.0
-"""Seconds for which a file is kept after its last change, or until its command ends. No client
-reconnects after that long."""
+"""Seconds for which a file is kept after its last change. The files of a running command are kept
+longer. No client reconnects after that long."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9-]{4,64}")
 

@@ -165,10 +165,11 @@ class HostLink:
     ) -> T:
         """Run repeatable work until it succeeds, or the host is unreachable for too long. The first
         connection is tried only once, so that a wrong name or key is reported immediately. Raises
-        `HostUnavailable`, which says whether the work may have been done.
+        `HostUnavailable`, which says whether the work may have been done, and passes on errors of
+        the work itself.
 
-        If success does not prove that the host answers, `is_proof` is False, and the caller has to
-        call `progressed`.
+        Pass `is_proof=False` if the success of `work` does not prove that the host answers; then
+        the caller has to call `progressed` when the host does.
         """
         failure: DragomanError | None = None
         may_have_run = False

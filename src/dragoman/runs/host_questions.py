@@ -28,8 +28,8 @@ DECLINED = {"action": "decline"}
 
 
 async def permission_result(shown: ShownQuestion, permit: Permit) -> tuple[Any, Denial | None]:
-    """Ask `permit` about a permission request. Returns the result for the agent, or None if the
-    question was cancelled, and the denial if it was denied."""
+    """Let `permit` decide about a permission request. Returns the result for the agent (None if
+    `permit` cancels the question), and the denial (None if there is none)."""
     asked = acp.SESSION_REQUEST_PERMISSION.decode_params(shown.params)
     once = [each for each in asked.options if not str(each.kind).endswith("_always")]
     # A decision for more than this question would not be checked against the host's rules.
@@ -53,8 +53,8 @@ def is_permission(shown: ShownQuestion) -> bool:
 
 
 async def form_result(shown: ShownQuestion, inquire: Inquire | None) -> Any:
-    """Ask `inquire` about a form or a URL to visit, and return the result for the agent. It is
-    declined without `inquire`, or if the question is of an unknown kind."""
+    """Let `inquire` answer a form or a request to visit a URL, and return the result for the agent.
+    The question is declined if `inquire` is None or the kind of question is unknown."""
     if inquire is None or shown.method != acp.ELICITATION_CREATE.name:
         return DECLINED
     from dragoman.client.acp.inquiries import elicit_by

@@ -45,7 +45,7 @@ class Submission:
         _write(self._file, b"sending\n")
 
     def not_sent(self) -> None:
-        """Remove the record: the prompt was rejected."""
+        """Remove the record, because the prompt was rejected and cannot have run."""
         with suppress(OSError):
             self._file.unlink()
 

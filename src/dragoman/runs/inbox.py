@@ -90,8 +90,8 @@ class RunInbox:
         self, question: Question, caller: Permit | None, settle: Callable[[Decision], bool]
     ) -> Decision | None:
         """Ask for permission in the open consoles and with `caller`. A console's answer is passed
-        to `settle`. Returns the answer of `caller`, or None if there is no caller. Implements
-        `dragoman.policy.approver.Inbox`."""
+        to `settle`. Returns the answer of `caller`. Without a caller, waits while a console is
+        open, and returns None. Implements `dragoman.policy.approver.Inbox`."""
         if caller is None and not self.can_ask:
             return None
         if self.has_broker:
@@ -103,7 +103,7 @@ class RunInbox:
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
         """Ask a question of the agent (a form, or a URL to visit) in the open consoles. It is
-        declined if none is open or the run has a broker. Implements
+        declined if no console answers it, or if the run has a broker. Implements
         `dragoman.client.inquiries.Inquire`."""
         if self.has_broker or not self.can_ask:
             return DECLINED

@@ -269,7 +269,8 @@ def _may_have(job: JobRecord, line: int) -> bool:
 
 
 def start_in(job: JobRecord, after: EventCursor | None) -> int | None:
-    """Return the first line of a job after a cursor, or None for all of its lines."""
+    """Return the number of the first line after a cursor. None, for all lines of the job, without a
+    cursor or with one of another session."""
     return None if after is None or after.session != job.session_key else after.next_line
 
 

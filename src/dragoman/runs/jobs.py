@@ -65,8 +65,8 @@ def list_jobs(
     limit: int = 20,
     paths: Paths | None = None,
 ) -> list[JobRecord]:
-    """Return jobs, newest first; with `running`, only those that run or wait. The attempts of a
-    delegation are jobs as well.
+    """Return at most `limit` jobs, newest first: with `root`, only those of that project, and with
+    `running`, only those that run or are queued. The attempts of a delegation are jobs as well.
 
     Without `attempts` they are left out, except one that a broker continued after the process of
     its delegation was gone.
@@ -92,8 +92,8 @@ def list_jobs(
 
 
 def job_id_of(word: str, *, paths: Paths | None = None) -> str:
-    """Return the id of the job that a person names: its id, a prefix of it, or `LAST`. Raises
-    `UnknownJob`."""
+    """Return the id of the job that `word` names: its id, an unambiguous prefix of it, or `LAST`.
+    Raises `UnknownJob`."""
     with open_store(read_only=True, paths=paths or find_paths()) as store:
         if store.job(word) is not None:
             return word
@@ -147,9 +147,10 @@ def _hung(job: JobRecord) -> BrokerError:
 async def wait_for(
     id: str, *, timeout: float | None = None, paths: Paths | None = None
 ) -> JobRecord:
-    """Wait for a job to end, and return it, or its state at the timeout.
+    """Wait for a job to end, and return it; if it has not ended after `timeout` seconds, return it
+    as it is.
 
-    Raises `BrokerError` if the broker that runs it no longer answers.
+    Raises `UnknownJob`, and `BrokerError` if the broker that runs it no longer answers.
     """
     paths = paths or find_paths()
     try:
@@ -231,7 +232,7 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
 async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """Return a job as its broker reports it, with `wait` not before it has ended. Raises
+    """Return a job as its broker reports it, with `wait` only once it has ended. Raises
     `CallTimeout` after `timeout` seconds (default: `WAIT_TIMEOUT`)."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT

@@ -71,7 +71,8 @@ def inherited(
     pid: int | None = None,
     proc: Path = PROC,
 ) -> Lineage:
-    """Return the lineage of this process, or of a request with this `_meta`: the deepest one found.
+    """Return the deepest lineage found in `environ`, in `meta` (the `_meta` of a request), and in
+    the environments of the parent processes of `pid` (default: this process).
 
     Raises `ConfigInvalid` if `DRAGOMAN_DEPTH` in `environ` is not a whole number: an unreadable
     limit must not mean "no limit".
@@ -115,8 +116,9 @@ def _jobs(names: list[Any]) -> tuple[str, ...]:
 
 
 def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Iterator[dict[str, str]]:
-    """Yield dragoman's variables in the environment of each parent process, if the system shows
-    them."""
+    """Yield the variables in `names` from the environment of each parent process of `pid`, the
+    nearest first. Ends at one that cannot be read, and yields nothing on systems other than
+    Linux."""
     if sys.platform != "linux":
         return
     for _ in range(MAX_ANCESTORS):

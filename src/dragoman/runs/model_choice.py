@@ -47,7 +47,7 @@ def match(
     what: str = "model",
     open_ended: bool = False,
 ) -> str:
-    """Return the value of the choice that is meant, matched by value or name, with or without
+    """Return the value of the choice that `wanted` means, matched by value or name, with or without
     ``-preview``.
 
     Raises `Unsupported` with the list of choices, unless there may be more (`open_ended`), and

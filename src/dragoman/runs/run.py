@@ -84,7 +84,7 @@ LEAVE_TIMEOUT: Final = 2.0
 """Timeout in seconds for an agent to close its session. On a timeout the log has the reason."""
 
 LATE_LEAVE_TIMEOUT: Final = 0.3
-"""The same after the deadline of the run, when the caller does not wait any longer."""
+"""Replaces `LEAVE_TIMEOUT` after the deadline of the run, when the caller no longer waits."""
 
 log = logging.getLogger(__name__)
 
@@ -342,7 +342,7 @@ class Run:
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
     async def discard(self) -> None:
-        """Delete a session that was started but got no prompt, unless it was deleted already."""
+        """Delete the session, which has got no prompt here, unless it is a restored one."""
         if self.opened.context == RESTORED or self.opened.conversation is self._discarded:
             return
         self._discarded = self.opened.conversation

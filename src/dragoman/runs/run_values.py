@@ -83,7 +83,8 @@ class Deadline(Struct, frozen=True):
         return max(self.ends_at - self.clock(), 0.0)
 
     async def limit(self, work: Awaitable[Value], during: Callable[[], str]) -> Value:
-        """Wait for `work` until the deadline, then raise `BudgetExceeded`."""
+        """Await `work` and return its result. Raises `BudgetExceeded` if the deadline passes first;
+        `during` returns what was being done, for the message."""
         limit = asyncio.timeout(self.left)
         try:
             async with limit:
@@ -135,7 +136,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     """Whether a new session may replace a stored one that the peer has lost."""
     brief: bool = False
-    """Whether the first prompt of such a session contains a summary of the lost one."""
+    """Whether the first prompt of a session that replaces a lost one contains a summary of that."""
     once: bool = False
     """Whether a new session is closed after its turns, even by a broker that runs them
     unattended."""
@@ -154,7 +155,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Whether it is an error if the peer does not accept the model. Otherwise the session opens
     with another one, and the result says why (`RunResult.model_error`)."""
     restored_as_is: bool = False
-    """Whether a stored session keeps its mode and model, which then apply only to a new one."""
+    """Whether a stored session keeps its mode and model; `mode` and `model` then apply only to a
+    new one."""
 
     approver: Approver
     unattended: PolicyTerms
@@ -187,8 +189,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def budgets_left(self) -> Budgets:
-        """The budgets of the first turn that a broker is sent, with the time left until the
-        deadline. They apply if this process ends before the turn does."""
+        """The budgets that a broker is sent with the first prompt: the total is at most the time
+        left until the deadline. They apply if this process ends before the turn does."""
         deadline, total = self.deadline, self.budgets.total
         if deadline is None:
             return self.budgets
@@ -307,8 +309,8 @@ class RunResult(Struct):
 
 
 ACTS: Final = (ToolChanged, FilesChanged, PermissionAsked, PermissionAnswered)
-"""The events that count in a session that the agent opened itself, for example for another agent
-that it started."""
+"""The types of events that are recorded even if they belong to a session that the agent opened
+itself, for example for another agent that it started."""
 
 _SILENT: Final = (
     *(TurnStarted, TurnState, TurnEnded),
@@ -338,7 +340,7 @@ class RunListener:
     async def follow(self, turn: ConversationTurn) -> None:
         """Consume the events of a turn that has just begun, until it ends.
 
-        Only a listener that has to slow the peer down needs more than `event`.
+        Override this only to slow the peer down; otherwise `event` is enough.
         """
         await turn.wait()
 
@@ -373,7 +375,8 @@ class CancelHandle:
         return self._turn is not None
 
     def hold(self, turn: Cancellable | None) -> None:
-        """Set the running turn; None when it is over."""
+        """Set the running turn, and cancel it if the handle was already pulled; None when it is
+        over."""
         self._turn = turn
         if turn is not None and self.pulled:
             turn.cancel()
@@ -406,9 +409,10 @@ class BrokerNotes:
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
         self.opened: Added | None = None
-        """What it added to the opening of the session."""
+        """What the broker added to the response that opened the session; None without a broker."""
         self.ended: Added | None = None
-        """What it added to the end of the turn."""
+        """What the broker added to the response to the prompt; None during the turn or without a
+        broker."""
         self._turns = 0
         self._unstored: str | None = None
 
@@ -433,7 +437,7 @@ class BrokerNotes:
     def context(self, opened: str) -> str:
         """Return the state of the peer's context in the last turn.
 
-        `opened` is the state when the session was opened, without a broker.
+        `opened` is the state in which this process opened the session.
         """
         told = (self.ended.context if self.ended else None) or LIVE
         if told != LIVE or self._turns > 1:

@@ -85,7 +85,8 @@ def find_session(
     store: Store, word: str, *, root: Path, peer: str | None = None, last_open: bool = False
 ) -> SessionRecord:
     """Return the stored session that a person means: by its key or a prefix of it, its name in this
-    project, the peer's own id, or `LAST`. With `last_open`, `LAST` is an open session.
+    project, the peer's own id, or `LAST`. With `last_open`, `LAST` means the open session used
+    last.
 
     If several have the same name, the open one is used, or else the latest. Raises
     `UnknownSession`, and `UsageError` if sessions of several peers match.
@@ -437,8 +438,9 @@ def recall(
 ) -> SessionRecord | None:
     """Return the stored session of a peer that a person means, or None for an unused name.
 
-    A closed session is found by its key or its id, not by its name, which is free again. With
-    `on_notice`, a damaged store is set aside and reported there; the new store has no sessions.
+    Raises `UnknownSession` if there is none for a key or `LAST`. A closed session is found by its
+    key or its id, not by its name, which is free again. With `on_notice`, a damaged store is set
+    aside and reported there; the new store has no sessions.
     """
     from dragoman.store.damage import identity_of
     from dragoman.store.open import replace_damaged
