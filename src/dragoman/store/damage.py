@@ -103,8 +103,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def set_aside_at(path: Path) -> float:
-    """Return when a file was set aside, from its name, or else its mtime, which may be much
-    older."""
+    """Return the time in the name of a file that was set aside. If there is no valid time in it,
+    return the file's mtime, which may be much earlier."""
     stamp = path.name.rpartition(MARK)[2][: len("YYYYmmdd-HHMMSS")]
     try:
         return time.mktime(time.strptime(stamp, STAMP_FORMAT))
@@ -113,7 +113,8 @@ def set_aside_at(path: Path) -> float:
 
 
 def aside_of(path: Path) -> list[Path]:
-    """Return the files set aside from this path, the oldest first."""
+    """Return the files set aside from this path, the oldest first; none if the directory cannot be
+    read."""
     try:
         found = [
             each

@@ -103,8 +103,9 @@ class JobTable(Database):
         texts: bool = True,
         attempts: bool = True,
     ) -> list[JobRecord]:
-        """Return jobs, the newest first. Without `texts`, their answers are left out; without
-        `attempts`, the attempts of delegated jobs are left out."""
+        """Return at most `limit` jobs, the newest first, with the given state, root and session, as
+        far as those are not None. Without `texts`, their answers are left out; without `attempts`,
+        the attempts of delegated jobs are left out."""
         where, values = equal(state=state, root=root, session_key=session_key)
         if not attempts:
             where += " AND id NOT LIKE '%-%-%'"
@@ -117,7 +118,8 @@ class JobTable(Database):
             return self._computed([_record(row) for row in rows])
 
     def first_prompts(self, session_keys: Iterable[str]) -> dict[str, str]:
-        """Return the first prompt of each of these sessions that has one."""
+        """Return the first prompt of each of these sessions, by session key. Sessions without one
+        are left out."""
         found: dict[str, str] = {}
         with self._reading() as connection:
             for key in session_keys:
@@ -189,7 +191,7 @@ class JobTable(Database):
             return _last_sign(connection, job, has_events=found is not None)
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
-        """Mark the jobs that have not ended and whose `runner` is not alive as crashed, and return
+        """Mark every job as crashed that has not ended and whose `runner` is not alive, and return
         their ids. Their end is the time of their last event, because when their process was killed
         is unknown."""
         ended = []
@@ -213,7 +215,7 @@ class JobTable(Database):
         return ended
 
     def as_crashed(self, job: JobRecord) -> JobRecord:
-        """Return a job that has not ended as crashed, without storing it."""
+        """Return the record of a job that has not ended, changed to crashed. Stores nothing."""
         with self._reading() as connection:
             # Not up to the end of the session: another job may have run in it since.
             last = connection.execute(

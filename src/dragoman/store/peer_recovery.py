@@ -56,8 +56,8 @@ async def note_success(
 
 
 def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
-    """Unpark a peer that has worked with this set of credentials. Errors of the ledger are ignored,
-    because the turn is already done."""
+    """Unpark a peer, and reset its failure count, because it has worked with this set of
+    credentials. Errors of the ledger are ignored, because the turn is already done."""
     path = state / LEDGER
     if not _may_be_parked(peer, path):
         return

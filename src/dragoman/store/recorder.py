@@ -150,8 +150,9 @@ class SessionLines:
     def prepare(
         self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
     ) -> tuple[int, list[bytes]]:
-        """Return the lines that may be stored now (all of them at the `end` of a turn), after the
-        number of the first. Adds the agent's text in them to the answer."""
+        """Take further lines. Returns the number of the first line that may be stored now, and
+        those lines, beginning with any that were held back; at the `end` of a turn, none stay held
+        back. Adds the agent's text in them to the answer."""
         safe = self._lines.feed_all(lines)
         if end:
             safe += self._lines.flush()
@@ -306,8 +307,9 @@ class StoreRecorder:
         end: bool = False,
     ) -> bool:
         """Store lines of a session soon, for the job of this answer. `first` is the number of the
-        first line of a session that is new here. Text that may be the start of a secret is held
-        back, but not beyond the `end` of a turn. Returns whether anything was queued."""
+        first line, and is ignored if lines of the session were added before. Text that may be the
+        start of a secret is held back, but not beyond the `end` of a turn. Returns whether anything
+        was queued."""
         known = self._lines.get(key)
         if known is None:
             known = self._lines[key] = SessionLines(first, self.redact)
@@ -340,7 +342,7 @@ class StoreRecorder:
     # -- jobs
 
     def job_changed(self, record: JobRecord) -> None:
-        """Store a new job, or the fact that it is running now."""
+        """Store a new job, or the current state of one that is stored already."""
         if self.writer is not None:
             self.writer.retry()
         if record.id not in self._jobs:
@@ -375,8 +377,8 @@ class StoreRecorder:
 def permission_note(
     by: str, title: str | None, tool_call_id: str | None, option_id: str | None
 ) -> dict[str, Any]:
-    """Return the note for the answer to a permission request: which option `by` chose, for which
-    tool call."""
+    """Return the note for the answer to a permission request: which option was chosen, by whom
+    (`by`), and for which tool call."""
     return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
 
 

@@ -82,7 +82,8 @@ class SessionTable(Database):
         include_closed: bool = True,
         limit: int = MANY,
     ) -> list[SessionRecord]:
-        """Return sessions, most recently used first."""
+        """Return at most `limit` sessions, the most recently used first: of one peer and root,
+        unless these are None."""
         where, values = equal(peer=peer, root=root)
         if not include_closed:
             where += " AND closed_at IS NULL"

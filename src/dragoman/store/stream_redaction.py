@@ -192,8 +192,8 @@ class LineRedactor:
 
     @property
     def form(self) -> LineForm:
-        """What surrounds the text of a chunk, as learned from the last one whose surroundings were
-        new."""
+        """The bytes before and after the text in a chunk's line, taken from the most recent line
+        from which a form was learned."""
         return self._form
 
     def flush(self) -> list[bytes]:

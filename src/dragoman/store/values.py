@@ -129,13 +129,13 @@ class Health(Struct, frozen=True, kw_only=True):
         return login if login is not None and now < login.until else None
 
     def unparked(self, surroundings: str) -> Health:
-        """Return the health without parking, because the peer has worked with this set of
-        credentials."""
+        """Return the health after the peer has worked with this set of credentials: not parked,
+        except for logins with other sets."""
         logins = {name: park for name, park in self.logins.items() if name != surroundings}
         return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
 
     def recovered(self, surroundings: str) -> Health:
-        """Return the health without parking and failures, because the peer has worked with this set
-        of credentials."""
+        """Return the health after the peer has worked with this set of credentials: without
+        failures, and not parked, except for logins with other sets."""
         freed = self.unparked(surroundings)
         return structs.replace(freed, failures=0, opened_at=None, trial_at=None)

@@ -105,8 +105,8 @@ class StoreWriter:
     for every session or job that could not be stored although others can. `on_recovery` is called
     there when the disk works again, with the number of events that were left out.
 
-    Instead of a store it accepts a function that opens one, and the `trouble` that opening it
-    caused; then opening is retried.
+    Instead of a store it accepts a function that opens one. `trouble` is the error of an attempt
+    that has already failed; the writer then tries again after `RETRY_INTERVAL`.
     """
 
     def __init__(
@@ -288,7 +288,8 @@ class StoreWriter:
         return True
 
     def hurry(self) -> None:
-        """Write the queue now, without waiting for more."""
+        """Write the queue now, without waiting for more. No effect after a failure, until a retry
+        succeeds."""
         if self._pause is None:
             self._hurry.set()
 

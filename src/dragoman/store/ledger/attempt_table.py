@@ -194,8 +194,8 @@ class AttemptTable(PosteriorTable):
         is_alive: Callable[[dict[str, Any]], bool],
         last_sign: Callable[[AttemptRecord], float | None],
     ) -> list[AttemptRecord]:
-        """Mark the attempts whose process is gone as crashed, and return them. Their cost remains
-        unknown.
+        """Mark every unfinished attempt as crashed whose process is gone, and return these
+        attempts. Their cost remains unknown.
 
         Their end is the time that `last_sign` returns for them, or else their start: when their
         process was killed is unknown, and may be days ago.
@@ -233,8 +233,8 @@ class AttemptTable(PosteriorTable):
             yield {"type": "Health", **msgspec.to_builtins(health)}
 
     def prune(self, before: float) -> int:
-        """Delete the attempts that ended before `before`, and older decisions without attempts.
-        Returns the number of deleted attempts."""
+        """Delete the attempts that ended before `before`, and the decisions from before it that
+        have no attempts left. Returns the number of deleted attempts."""
         with self.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM attempts WHERE started_at < ? AND ended_at < ?", (before, before)

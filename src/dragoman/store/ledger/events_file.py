@@ -108,7 +108,8 @@ def logged(
     error_class: str | None = None,
     detail: str | None = None,
 ) -> LoggedEvent:
-    """Return a line about an attempt, or without one, about an event before the first attempt."""
+    """Return a line about an attempt or, if `attempt` is None, about an event before the first one.
+    The attempt's own values replace `job`, `role` and `peer`."""
     line = LoggedEvent(
         time=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         event=event,

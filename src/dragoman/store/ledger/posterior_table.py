@@ -77,7 +77,8 @@ class PosteriorTable(Database):
             return Health(peer=peer) if row is None else decode_typed(row[0], Health)
 
     def healths(self) -> dict[str, Health]:
-        """Return the health of every peer that was ever tried."""
+        """Return the stored health of peers, by name. There is none for a peer that was never tried
+        or parked."""
         with self._reading() as connection:
             rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
             return {peer: decode_typed(data, Health) for peer, data in rows}

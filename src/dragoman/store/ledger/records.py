@@ -39,12 +39,13 @@ such numbers."""
 
 
 def plausible_count(count: int | None) -> int | None:
-    """Return a number of tokens; None if it is negative or above `MAX_TOKENS`."""
+    """Return a number of tokens, or None if it is unknown, negative or above `MAX_TOKENS`."""
     return count if count is not None and 0 <= count <= MAX_TOKENS else None
 
 
 def tokens_of(usage: Usage | None) -> Tokens:
-    """Return the tokens as reported by a peer, without implausible numbers."""
+    """Return the tokens as reported by a peer, without implausible numbers. A missing total is the
+    sum of input and output."""
     if usage is None:
         return NO_TOKENS
     reported = (usage.input_tokens, usage.output_tokens, usage.total_tokens)
@@ -88,7 +89,7 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     unenforced: str | None = None
     """Why the policy did not restrict the peer; None if it did."""
     violations: int | None = None
-    """How many files changed although no such request was allowed."""
+    """How many files changed although no request to change them was granted."""
     verdict: Verdict | None = None
     verdict_source: VerdictSource | None = None
     runner: dict[str, Any] = {}

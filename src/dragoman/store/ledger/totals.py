@@ -80,8 +80,8 @@ class Totals(PosteriorTable):
     """The methods of the ledger that sum up attempts: spending and statistics."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
-        """Return the usage since a time, of one peer or of all (None), on this machine and on
-        hosts."""
+        """Return the usage of the attempts that began at `since` or later: those of one peer, on
+        this machine and on hosts, or of all peers if `peer` is None."""
         where: str = ""
         values: tuple[str, ...] = ()
         if peer is not None:
@@ -119,11 +119,10 @@ class Totals(PosteriorTable):
         since: float | None = None,
         until: float | None = None,
     ) -> list[StatRow]:
-        """Return the totals of the attempts that began in a period, for one role or all, the
-        busiest first.
+        """Return the totals of the attempts that began in a period, for one role or all.
 
-        Days are in order. Grouped by work, roles are in order, each with the most successful peer
-        first.
+        The row with the most attempts is first, except that days are in order; and grouped by work,
+        roles are in order, each with the most successful peer first.
         """
         since = -math.inf if since is None else since
         until = math.inf if until is None else until
