@@ -320,8 +320,9 @@ def set_target(
 ) -> AgentFileEdit:
     """Set the field to `value` in all of these files.
 
-    The value is checked first. `others` are further agent files to validate. If there is a problem
-    afterwards that did not exist before, all files are restored and `UsageError` is raised.
+    The value is checked first (`parse_target`). `others` are further agent files to validate. If
+    there is a problem afterwards that did not exist before, all files are restored and `UsageError`
+    is raised.
     """
     parse_target(value, catalogue)
     return _edit(paths, value, catalogue, others)
@@ -372,9 +373,9 @@ def _edit(
 
 
 def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
-    """Raise `UsageError`, which says that the change was undone, if `after` has a problem that
-    `before` does not have. Existing problems do not block an edit: otherwise two broken files could
-    never be fixed."""
+    """Raise `UsageError` if `after` has a problem that `before` does not have. Its message says
+    that the change was undone, which is up to the caller. Existing problems do not block an edit:
+    otherwise two broken files could never be fixed."""
     known = {(problem.path, problem.text) for problem in before}
     fresh = [problem for problem in after if (problem.path, problem.text) not in known]
     if fresh:

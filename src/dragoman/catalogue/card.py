@@ -221,7 +221,8 @@ class CardStore:
         return card if card is not None and card.version == version else None
 
     def latest(self, peer: str) -> Card | None:
-        """Return the newest card of a peer, of any version, or None."""
+        """Return the newest card of a peer, of any version and platform, or None if there is
+        none."""
         cards = [card for file in self.files(peer) if (card := self._read(file))]
         return max(cards, key=lambda card: card.measured_at, default=None)
 

@@ -1,9 +1,9 @@
 """Make a peer ask for permission as the policy requires, and detect when it did not.
 
 Applies the environment, arguments, mode and options from the descriptor, and raises
-`PolicyNotEnforced` for a peer that does not ask for permission. `unapproved` finds files that
-changed without an allowed request. `policy` decides what is allowed; `catalogue.open` and
-`broker.client.connect` connect to the peer.
+`PolicyNotEnforced` for a peer that is known not to ask for permission, or to ignore a refusal.
+`unapproved` finds files that changed without an allowed request. `policy` decides what is allowed;
+`catalogue.open` and `broker.client.connect` connect to the peer.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Enforced(Struct, frozen=True, kw_only=True):
     gap: str = ""
     """Why the policy cannot be enforced; empty if it can."""
     mode: str | None = None
-    """The mode that the user requested. `hold` does not change it, even if the peer does not ask in
-    it."""
+    """The mode that the user requested. `hold` does not change it, even if the peer does not ask
+    for permission in it."""
     allow_unenforced: bool = False
     """Whether the peer is prompted even if the policy is not enforced."""
 
@@ -73,7 +73,8 @@ class Enforced(Struct, frozen=True, kw_only=True):
         return self.gap or _told_otherwise(_table(self.way.descriptor), view)
 
     async def hold(self, conversation: Conversation, view: View) -> str:
-        """Set a mode and options in which the peer asks, and read them back before any prompt.
+        """Set a mode and options in which the peer asks for permission, unless the session already
+        has them, and check the settings that it reports then.
 
         Call it before each prompt: agents also change their mode during a turn. Returns why the
         policy is not enforced; empty if it is. Raises `PolicyNotEnforced` if the session reports
@@ -104,8 +105,8 @@ def enforce(
     """Return the peer's launch under the policy, changed to make the peer ask for permission if the
     policy `restricts` it.
 
-    `mode` is the mode that the user requested. Raises `PolicyNotEnforced` for a peer that does not
-    ask, unless `allow_unenforced`.
+    `mode` is the mode that the user requested. If the policy `restricts` the peer and `gap` finds a
+    reason why it cannot be enforced, raises `PolicyNotEnforced`, unless `allow_unenforced` is set.
     """
     if not restricts:
         return Enforced(way=spec)
@@ -142,7 +143,8 @@ def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | 
 
 
 def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
-    """Return the launch spec with the environment, arguments and mode that make the peer ask."""
+    """Return the launch spec with the environment, arguments and mode that make the peer ask for
+    permission."""
     table = _table(spec.descriptor)
     quirks = spec.quirks
     # Only ACP can set a mode when a session is opened. Codex starts in its narrowest sandbox.
@@ -168,7 +170,8 @@ def _told_otherwise(table: Enforcement, view: View) -> str:
 
 
 def _silent_mode(table: Enforcement, mode: str) -> str:
-    """Return why the peer does not ask in a mode, or an empty string if it does."""
+    """Return why the peer does not ask for permission in a mode; empty if it does, or names no
+    modes."""
     if not table.modes or mode in table.modes:
         return ""
     close = nearest(mode, table.modes)

@@ -98,9 +98,9 @@ def resolve(
     platform: Platform | None = None,
     which: Which = find_on_path,
 ) -> LaunchSpec:
-    """Return the first launch of a peer that is installed on this platform; deprecated ones come
-    last. Raises `NotInstalled`, which names the programs that were searched for. Examines files and
-    starts nothing."""
+    """Return the first launch of a peer that is for this platform and installed, as a launch spec.
+    An address counts as installed, and deprecated launches come last. Raises `NotInstalled`, which
+    names the programs that were searched for. Examines files and starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]

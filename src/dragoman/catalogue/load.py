@@ -200,8 +200,8 @@ class Catalogue:
         return known
 
     def problem_of(self, name: str) -> str:
-        """Return why a peer that is described somewhere was left out, or an empty string if it was
-        not."""
+        """Return why the peer with this name was left out, or an empty string if it was not, or if
+        nothing describes it."""
         if name in self:
             return ""
         if name in self._untrusted:

@@ -35,8 +35,8 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
     """Return the path of the Node.js interpreter that runs a script, or None if the program is not
     a Node.js script.
 
-    A Windows command file (`.cmd`, `.bat`, `.ps1`) is taken for one. An empty text means that the
-    interpreter is not installed.
+    A Windows command file (`.cmd`, `.bat`, `.ps1`) is taken for a Node.js script. Returns an empty
+    text if the interpreter is not installed.
     """
     environ = os.environ if environ is None else environ
     path = environ.get("PATH", os.defpath)

@@ -44,7 +44,8 @@ async def open_peer(
     """Start or connect to the agent for the duration of the block.
 
     The descriptor's environment and settings apply unless the options override them. Facts
-    discovered about its program are kept in dragoman's cache, unless the options have their own.
+    discovered about its program are kept in dragoman's cache directory, unless the options have a
+    cache of their own.
     """
     # Not at the top: a call through a broker starts nothing and needs none of them.
     from dragoman.catalogue.node_runtime import check_runtime
@@ -79,8 +80,8 @@ def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
 
 
 def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
-    """Return the cache of discovered facts in dragoman's cache directory, or None without a
-    directory or for a dialect with nothing to discover."""
+    """Return the store of discovered facts in the directory `cache`, or None if that is an empty
+    path or there is nothing to discover in the dialect."""
     if dialect in (ACP, CODEX) or not os.fspath(cache):
         return None
     from dragoman.catalogue.discovery_store import DiscoveryStore
