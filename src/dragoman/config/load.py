@@ -74,7 +74,8 @@ class PeerTable(Struct, frozen=True):
     """Why it could not be read."""
     project: bool = False
     adapters: Mapping[Path, bytes] = field(default_factory=dict)
-    """Trusted Python files of a project, with the bytes that were trusted."""
+    """The Python files that a trusted project's peers name, with the bytes that were read. They
+    still have to be checked (`Trust.trusts_adapter`)."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -102,8 +103,8 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def chosen_ttl(self) -> float | None:
-        """How many seconds an idle broker keeps running, if the user has set it; otherwise None. A
-        value that the user has set also applies to a broker that is already running."""
+        """How many seconds an idle broker keeps running, or None if that is the default. A value
+        that was set also applies to a broker that is already running."""
         return None if self.origin("ttl") == DEFAULT else self.settings.ttl
 
     def values(self) -> Iterator[tuple[str, Any, str]]:

@@ -84,7 +84,8 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def read_project(cwd: Path, paths: Paths) -> Project | None:
-    """Return the project of a directory, or None if it has no ``dragoman.toml``."""
+    """Return the project of a directory, or None if it has no ``dragoman.toml``. If the file cannot
+    be used, `Project.problem` says why."""
     file = find_project_file(cwd)
     if file is None:
         return None

@@ -270,8 +270,8 @@ def _put_in_place(fresh: _Fresh, target: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold the exclusive lock for changing a file. Raises `FileFailed` if the lock cannot be
-    opened or is not free within `timeout` seconds.
+    """Context manager: hold the exclusive lock for changing a file. Raises `FileFailed` if the lock
+    cannot be opened or is not free within `timeout` seconds.
 
     The lock is a separate file next to the other one and is not removed. It belongs to the open
     file descriptor, so it is released if its holder dies.

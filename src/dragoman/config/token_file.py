@@ -72,8 +72,8 @@ def valid_token(text: str, origin: str, *, remedy: str) -> str:
 
 
 def has_token(headers: Sequence[str | bytes], token: str) -> bool:
-    """Return whether the `Authorization` headers of a request are a single one, with the scheme
-    Bearer in any case and this token. Several headers are ambiguous."""
+    """Return whether a request has exactly one `Authorization` header, with the scheme Bearer in
+    any case and this token. Several headers would be ambiguous."""
     if len(headers) != 1:
         return False
     header = headers[0]

@@ -13,8 +13,8 @@ from dragoman.config.project import Project
 
 
 def wanted(project: Project) -> list[str]:
-    """Return one phrase, such as "set ttl to 60", for each change that the file would make; at
-    least one, which says so if nothing needs trust."""
+    """Return one phrase, such as "set ttl to 60", for each change that the file would make. If
+    there is none, the only phrase says so."""
     found = [*_of_settings(project.table), *_of_peers(project.table.get("peers"))]
     found += [f"run the Python code of {file}" for file in project.adapters]
     return found or ["do nothing that needs trust"]
